@@ -1,0 +1,1 @@
+//! How does a CPU compute it? The batched executor, its thread pool and kernels.

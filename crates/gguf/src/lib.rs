@@ -1,0 +1,18 @@
+//! What does the file say? GGUF files: header, metadata, tensor table, split files and block formats.
+//!
+//! [`Gguf::open`] maps a file (all parts of it, when it is split) and checks every length and offset in
+//! it before use; [`Metadata`] answers typed questions about its keys; [`Format`] knows how each block
+//! format is laid out, decoded and encoded; [`Writer`] writes files.
+
+mod error;
+mod file;
+mod format;
+pub mod formats;
+mod metadata;
+mod writer;
+
+pub use error::{Error, Result};
+pub use file::{Gguf, TensorInfo};
+pub use format::{Format, Groups};
+pub use metadata::{Array, Metadata, Strings, Value};
+pub use writer::Writer;
