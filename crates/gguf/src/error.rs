@@ -41,8 +41,10 @@ pub enum Error {
         found: String,
     },
     /// A tensor that the caller needs is absent.
-    #[error("tensor {name} is missing")]
+    #[error("{file}: tensor {name} is missing")]
     MissingTensor {
+        /// The file, as it was named by the caller.
+        file: String,
         /// The full name of the tensor.
         name: String,
     },

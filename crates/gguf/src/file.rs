@@ -1,8 +1,14 @@
 //! An opened GGUF file: mapped, checked, ready to be asked.
 
-use std::path::Path;
+use std::collections::TryReserveError;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-use crate::{Format, Metadata, Result};
+use crate::map::Bytes;
+use crate::parse::{self, Header};
+use crate::split::Split;
+use crate::wire::shown;
+use crate::{Error, Format, Metadata, Result};
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,37 +27,240 @@ pub struct TensorInfo {
     pub bytes: usize,
 }
 
+impl TensorInfo {
+    /// How many values the tensor has.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the tensor has no value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One file on disk or in memory.
+struct Part {
+    path: PathBuf,
+    bytes: Bytes,
+}
+
 /// An opened GGUF file (or all the parts of a split one).
-pub struct Gguf {}
+///
+/// Every tensor in [`tensors`](Gguf::tensors) has been checked: its data lies inside its part, does not
+/// overlap another tensor's, and is as long as its shape and format say.
+pub struct Gguf {
+    /// As the caller named it.
+    name: String,
+    version: u32,
+    alignment: usize,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    /// Indices into `tensors`, sorted by name.
+    by_name: Vec<usize>,
+    parts: Vec<Part>,
+}
 
 impl Gguf {
     /// Opens a file; when it is one part of a split (`-00001-of-00003`), opens them all.
-    pub fn open(_path: &Path) -> Result<Gguf> {
-        unimplemented!()
+    pub fn open(path: &Path) -> Result<Gguf> {
+        let name = path.display().to_string();
+        let bytes = Bytes::map(path)?;
+        let header = parse::header(&name, &bytes, 0)?;
+        match Split::of(&header.metadata).map_err(|error| malformed(&name, error))? {
+            None => Gguf::whole(name, path.to_path_buf(), bytes, header),
+            Some(split) => {
+                drop(bytes);
+                Gguf::join(name, split.siblings(path)?)
+            }
+        }
     }
 
     /// Opens a file that is already in memory; `name` stands in messages.
-    pub fn from_bytes(_name: &str, _bytes: &'static [u8]) -> Result<Gguf> {
-        unimplemented!()
+    pub fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Gguf> {
+        Gguf::in_memory(name, Bytes::Static(bytes))
     }
 
-    /// The keys and values.
+    /// Opens a file from bytes that it keeps; `name` stands in messages.
+    pub fn from_vec(name: &str, bytes: Vec<u8>) -> Result<Gguf> {
+        Gguf::in_memory(name, Bytes::Owned(bytes))
+    }
+
+    fn in_memory(name: &str, bytes: Bytes) -> Result<Gguf> {
+        let header = parse::header(name, &bytes, 0)?;
+        if let Some(split) = Split::of(&header.metadata).map_err(|error| malformed(name, error))? {
+            let what = format!(
+                "is part {} of {} of a split file; open it from disk, beside its other parts",
+                split.number + 1,
+                split.count
+            );
+            return Err(Error::Malformed { file: name.to_string(), what });
+        }
+        Gguf::whole(name.to_string(), PathBuf::from(name), bytes, header)
+    }
+
+    fn whole(name: String, path: PathBuf, bytes: Bytes, header: Header) -> Result<Gguf> {
+        let Header { version, alignment, metadata, tensors } = header;
+        let parts = vec![Part { path, bytes }];
+        Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts }.indexed()
+    }
+
+    /// Opens all parts of a split file. The first one holds the metadata.
+    fn join(name: String, paths: Vec<PathBuf>) -> Result<Gguf> {
+        let fail = |what: String| Error::Malformed { file: name.clone(), what };
+        let count = paths.len();
+        let mut joined: Option<Gguf> = None;
+        for (number, path) in paths.into_iter().enumerate() {
+            let bytes = Bytes::map(&path).map_err(|error| match error {
+                Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => fail(format!(
+                    "part {} of {count} is missing; put {} beside the others",
+                    number + 1,
+                    path.display()
+                )),
+                other => other,
+            })?;
+            let file = path.display().to_string();
+            let header = parse::header(&file, &bytes, number)?;
+            let found = Split::of(&header.metadata).map_err(|error| malformed(&file, error))?;
+            if found != Some(Split { number, count }) {
+                let what = match found {
+                    Some(other) => format!("says it is part {} of {}", other.number + 1, other.count),
+                    None => "does not say that it is part of a split file".to_string(),
+                };
+                let what =
+                    format!("{what}, but its name says part {} of {count}; download it again", number + 1);
+                return Err(Error::Malformed { file, what });
+            }
+            match &mut joined {
+                None => joined = Some(Gguf::whole(name.clone(), path, bytes, header)?),
+                Some(all) => {
+                    all.tensors.extend(header.tensors);
+                    all.parts.push(Part { path, bytes });
+                }
+            }
+        }
+        let joined = joined.ok_or_else(|| fail("has no part".into()))?;
+        let total = joined.metadata.u64("split.tensors.count").map_err(|error| malformed(&name, error))?;
+        if let Some(total) = total.filter(|&total| total != joined.tensors.len() as u64) {
+            return Err(fail(format!(
+                "key split.tensors.count says {total} tensors, but the {count} parts hold {}; \
+                 download all parts again",
+                joined.tensors.len()
+            )));
+        }
+        joined.indexed()
+    }
+
+    /// Sorts the names for look-up, and refuses a name that is there twice.
+    fn indexed(mut self) -> Result<Gguf> {
+        let tensors = &self.tensors;
+        self.by_name = (0..tensors.len()).collect();
+        self.by_name.sort_unstable_by_key(|&index| &tensors[index].name);
+        for pair in self.by_name.windows(2) {
+            if tensors[pair[0]].name == tensors[pair[1]].name {
+                let what = format!("tensor {} is there twice", shown(&tensors[pair[0]].name));
+                return Err(Error::Malformed { file: self.name, what });
+            }
+        }
+        Ok(self)
+    }
+
+    /// The file, as the caller named it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The version of the format: 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The alignment of tensor data, in bytes.
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// The paths of the parts, in order: one, unless the file is split.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
+    /// The keys and values; of a split file, those of its first part.
     pub fn metadata(&self) -> &Metadata {
-        unimplemented!()
+        &self.metadata
     }
 
     /// All tensors in file order.
     pub fn tensors(&self) -> &[TensorInfo] {
-        unimplemented!()
+        &self.tensors
+    }
+
+    /// How many bytes the data of all tensors takes.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors.iter().map(|tensor| tensor.bytes as u64).sum()
     }
 
     /// The tensor of that name.
-    pub fn tensor(&self, _name: &str) -> Option<&TensorInfo> {
-        unimplemented!()
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        let found =
+            self.by_name.binary_search_by(|&index| self.tensors[index].name.as_str().cmp(name)).ok()?;
+        Some(&self.tensors[self.by_name[found]])
     }
 
-    /// The bytes of a tensor of this file.
-    pub fn data(&self, _tensor: &TensorInfo) -> &[u8] {
-        unimplemented!()
+    /// The tensor of that name, or an error that names the file and the tensor.
+    pub fn require_tensor(&self, name: &str) -> Result<&TensorInfo> {
+        self.tensor(name)
+            .ok_or_else(|| Error::MissingTensor { file: self.name.clone(), name: name.to_string() })
     }
+
+    /// The bytes of a tensor of this file, straight from the map.
+    ///
+    /// # Panics
+    /// When `tensor` is not one of this file's.
+    pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
+        &self.parts[tensor.part].bytes[tensor.offset..][..tensor.bytes]
+    }
+
+    /// All values of a tensor of this file as `f32`.
+    ///
+    /// # Panics
+    /// When `tensor` is not one of this file's.
+    pub fn decode(&self, tensor: &TensorInfo) -> Result<Vec<f32>> {
+        let mut values = Vec::new();
+        values.try_reserve_exact(tensor.len()).map_err(|_: TryReserveError| Error::Malformed {
+            file: self.name.clone(),
+            what: format!("tensor {}: not enough memory to decode {} values", tensor.name, tensor.len()),
+        })?;
+        values.resize(tensor.len(), 0.0);
+        tensor.format.decode(self.data(tensor), &mut values);
+        Ok(values)
+    }
+
+    /// Asks the system to read a tensor's pages ahead of their use. Does nothing where it cannot.
+    pub fn will_need(&self, tensor: &TensorInfo) {
+        self.parts[tensor.part].bytes.will_need(tensor.offset..tensor.offset + tensor.bytes);
+    }
+
+    /// Tells the system that a tensor's pages can be dropped from memory; they are read from the file
+    /// again when used again. Does nothing where it cannot.
+    pub fn release(&self, tensor: &TensorInfo) {
+        self.parts[tensor.part].bytes.release(tensor.offset..tensor.offset + tensor.bytes);
+    }
+}
+
+impl std::fmt::Debug for Gguf {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Gguf")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("keys", &self.metadata.len())
+            .field("tensors", &self.tensors.len())
+            .field("parts", &self.parts.len())
+            .finish()
+    }
+}
+
+/// The same error, with the file's name in front.
+fn malformed(file: &str, error: Error) -> Error {
+    Error::Malformed { file: file.to_string(), what: error.to_string() }
 }

@@ -8,7 +8,12 @@ mod error;
 mod file;
 mod format;
 pub mod formats;
+mod looks;
+mod map;
 mod metadata;
+mod parse;
+mod split;
+mod wire;
 mod writer;
 
 pub use error::{Error, Result};

@@ -50,6 +50,11 @@ pub struct Strings {
 }
 
 impl Strings {
+    /// No strings yet, and room for `count` of them with `bytes` bytes in all.
+    pub fn with_capacity(count: usize, bytes: usize) -> Strings {
+        Strings { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
+    }
+
     /// Appends one string.
     pub fn push(&mut self, string: &[u8]) {
         self.bytes.extend_from_slice(string);
@@ -191,6 +196,16 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Takes all entries of a file at once; the error is a key that is there twice.
+    pub(crate) fn from_entries(entries: Vec<(String, Value)>) -> std::result::Result<Metadata, String> {
+        let mut by_key: Vec<usize> = (0..entries.len()).collect();
+        by_key.sort_unstable_by_key(|&index| &entries[index].0);
+        match by_key.windows(2).find(|pair| entries[pair[0]].0 == entries[pair[1]].0) {
+            Some(pair) => Err(entries[pair[0]].0.clone()),
+            None => Ok(Metadata { entries, by_key }),
+        }
+    }
+
     /// Sets a key, replacing a value that is already there.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
         let key = key.into();
