@@ -1,0 +1,291 @@
+//! The arithmetic, written once and plainly: every order of operations that a CPU result depends on.
+//!
+//! Vectorised kernels must reproduce these functions bit for bit, so each one is defined in a shape that
+//! all instruction sets can follow: sixteen accumulator lanes folded by halves for sums over columns,
+//! one fused multiply-add per group for integer products. `docs/arithmetic.md` says the same in prose.
+
+/// Which order of operations linear layers use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arithmetic {
+    /// Activations quantised to int8 per 32 values, exact integer dot products per group of weights,
+    /// one f32 multiply-add per group. Applies to block-quantised weights; float weights use `F32`.
+    #[default]
+    Q8,
+    /// Weights decoded to f32, products accumulated in sixteen lanes.
+    F32,
+}
+
+impl std::str::FromStr for Arithmetic {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "q8" => Ok(Arithmetic::Q8),
+            "f32" => Ok(Arithmetic::F32),
+            _ => Err(format!("unknown arithmetic {name}; known: q8, f32")),
+        }
+    }
+}
+
+impl std::fmt::Display for Arithmetic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Arithmetic::Q8 => "q8",
+            Arithmetic::F32 => "f32",
+        })
+    }
+}
+
+/// Accumulator lanes of every f32 sum over columns.
+pub const LANES: usize = 16;
+
+/// Values that share one activation scale in `q8` arithmetic.
+pub const ACTIVATION_BLOCK: usize = 32;
+
+/// Positions per page of the KV cache, and per tile of the attention's running softmax.
+pub const PAGE: usize = 64;
+
+/// Folds sixteen lanes into one value: lane i + lane i+8, then +4, +2, +1.
+pub fn fold(mut lanes: [f32; LANES]) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// The dot product: element i goes to lane i mod 16 by a fused multiply-add, then the lanes are folded.
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
+            *lane = a.mul_add(*b, *lane);
+        }
+    }
+    fold(lanes)
+}
+
+/// The sum: element i goes to lane i mod 16, then the lanes are folded.
+pub fn sum(a: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for a in a.chunks(LANES) {
+        for (lane, a) in lanes.iter_mut().zip(a) {
+            *lane += a;
+        }
+    }
+    fold(lanes)
+}
+
+/// `e^x` by range reduction and a polynomial; at most 2 units in the last place from the true value.
+/// Arguments beyond the range of f32 are clamped to it, so the result is finite and positive.
+pub fn exp(x: f32) -> f32 {
+    // n = round(x / ln 2); r = x - n ln 2, with ln 2 split in two so that the subtraction is exact.
+    let x = x.max(EXP_LOW).min(EXP_HIGH);
+    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    let r = n.mul_add(-EXP_LN2_LOW, n.mul_add(-EXP_LN2_HIGH, x));
+    let mut p = EXP_POLYNOMIAL[0];
+    for &c in &EXP_POLYNOMIAL[1..] {
+        p = p.mul_add(r, c);
+    }
+    p * f32::from_bits(((n as i32 + 127) as u32) << 23)
+}
+
+/// The smallest argument of [`exp`] that is not clamped; the result stays a normal number.
+pub const EXP_LOW: f32 = -87.0;
+/// The largest argument of [`exp`] that is not clamped; the result stays finite.
+pub const EXP_HIGH: f32 = 88.0;
+/// The high part of ln 2: few enough bits that its product with the exponent is exact.
+pub const EXP_LN2_HIGH: f32 = 0.693_145_75;
+/// The rest of ln 2.
+pub const EXP_LN2_LOW: f32 = 1.428_606_8e-6;
+/// e^r on |r| <= ln 2 / 2, highest power first.
+pub const EXP_POLYNOMIAL: [f32; 7] =
+    [0.001_388_888_9, 0.008_333_334, 0.041_666_668, 0.166_666_67, 0.5, 1.0, 1.0];
+
+/// x · sigmoid(x).
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// The tanh approximation of GELU, as x · sigmoid(2u) with u = √(2/π)(x + 0.044715 x³).
+pub fn gelu(x: f32) -> f32 {
+    let u = GELU_SCALE * x * (GELU_CUBIC * x).mul_add(x, 1.0);
+    x / (1.0 + exp(-2.0 * u))
+}
+
+/// √(2/π).
+pub const GELU_SCALE: f32 = 0.797_884_6;
+/// The cubic term of GELU's tanh approximation.
+pub const GELU_CUBIC: f32 = 0.044_715;
+
+/// RMS norm of one row: `x · (1/√(mean(x²) + ε)) · weight`.
+pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let scale = 1.0 / (dot(x, x) / x.len() as f32 + epsilon).sqrt();
+    for ((out, x), w) in out.iter_mut().zip(x).zip(weight) {
+        *out = x * scale * w;
+    }
+}
+
+/// Layer norm of one row: `(x - mean) · (1/√(variance + ε)) · weight + bias`.
+pub fn layer_norm(x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32, out: &mut [f32]) {
+    let mean = sum(x) / x.len() as f32;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = x - mean;
+    }
+    let scale = 1.0 / (dot(out, out) / x.len() as f32 + epsilon).sqrt();
+    for ((out, w), b) in out.iter_mut().zip(weight).zip(bias) {
+        *out = (*out * scale).mul_add(*w, *b);
+    }
+}
+
+/// Rotates one pair by an angle given as cosine and sine.
+pub fn rotate(x0: f32, x1: f32, cos: f32, sin: f32) -> (f32, f32) {
+    (x0.mul_add(cos, -(x1 * sin)), x0.mul_add(sin, x1 * cos))
+}
+
+/// Quantises one block of activations: `x ≈ scale · q` with |q| ≤ 127. Returns the scale.
+/// The block has at most [`ACTIVATION_BLOCK`] values.
+pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
+    let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+    let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+    for (q, x) in q.iter_mut().zip(x) {
+        *q = (x * inverse).round_ties_even() as i8;
+    }
+    largest / 127.0
+}
+
+/// One row of weights as integer groups: `weight = scale · integer + min`, see `gleed_gguf::Groups`.
+#[derive(Debug, Clone, Copy)]
+pub struct IntegerRow<'a> {
+    /// One integer per column.
+    pub integers: &'a [i8],
+    /// One scale per group.
+    pub scales: &'a [f32],
+    /// One min per group, or empty.
+    pub mins: &'a [f32],
+    /// Columns per group: 16 or 32.
+    pub group: usize,
+}
+
+/// The dot product of a row of integer weights with quantised activations, group by group:
+/// `acc = fma(weight_scale · activation_scale, Σ w·x, acc)`, and for mins
+/// `acc_min = fma(min, activation_scale · Σ x, acc_min)`; the result is `acc + acc_min`.
+pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
+    let (mut acc, mut acc_min) = (0.0f32, 0.0f32);
+    for (g, (w, x)) in weights.integers.chunks(weights.group).zip(q.chunks(weights.group)).enumerate() {
+        let scale = activation_scales[g * weights.group / ACTIVATION_BLOCK];
+        let product: i32 = w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
+        acc = (weights.scales[g] * scale).mul_add(product as f32, acc);
+        if !weights.mins.is_empty() {
+            let sum: i32 = x.iter().map(|&x| i32::from(x)).sum();
+            acc_min = weights.mins[g].mul_add(scale * sum as f32, acc_min);
+        }
+    }
+    acc + acc_min
+}
+
+/// The running softmax of one query over its positions, one tile (page) at a time.
+#[derive(Debug, Clone)]
+pub struct Softmax {
+    /// The largest score so far.
+    pub max: f32,
+    /// Σ e^(score - max) so far.
+    pub sum: f32,
+}
+
+impl Default for Softmax {
+    fn default() -> Self {
+        Softmax { max: f32::NEG_INFINITY, sum: 0.0 }
+    }
+}
+
+impl Softmax {
+    /// Takes in one tile: turns `scores` into weights e^(score - max) in place, and returns the factor by
+    /// which everything accumulated before must be multiplied.
+    pub fn tile(&mut self, scores: &mut [f32]) -> f32 {
+        let max = scores.iter().fold(self.max, |m, s| m.max(*s));
+        let correction = if self.max == f32::NEG_INFINITY { 0.0 } else { exp(self.max - max) };
+        for s in scores.iter_mut() {
+            *s = exp(*s - max);
+        }
+        self.sum = self.sum.mul_add(correction, sum(scores));
+        self.max = max;
+        correction
+    }
+}
+
+/// Adds one position's values to the accumulator: `acc = fma(weight, value, acc)`.
+pub fn accumulate(acc: &mut [f32], weight: f32, values: &[f32]) {
+    for (acc, v) in acc.iter_mut().zip(values) {
+        *acc = weight.mul_add(*v, *acc);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_close_to_the_true_value() {
+        let mut worst = 0.0f64;
+        for i in -870_000..880_000 {
+            let x = i as f32 * 1e-4;
+            let truth = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) / truth - 1.0).abs());
+        }
+        assert!(worst < 3e-7, "relative error {worst:e}");
+    }
+
+    #[test]
+    fn exp_is_finite_everywhere() {
+        for x in [f32::NEG_INFINITY, -1e30, -88.0, 0.0, 89.0, 1e30, f32::INFINITY, f32::NAN] {
+            assert!(exp(x).is_finite() && exp(x) > 0.0, "{x}");
+        }
+    }
+
+    #[test]
+    fn activations_match_their_definitions() {
+        for i in -2000..2000 {
+            let x = i as f32 * 0.01;
+            let wide = f64::from(x);
+            let silu_truth = wide / (1.0 + (-wide).exp());
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (wide + 0.044715 * wide.powi(3));
+            let gelu_truth = 0.5 * wide * (1.0 + u.tanh());
+            assert!((f64::from(silu(x)) - silu_truth).abs() < 1e-6 * (1.0 + wide.abs()), "silu {x}");
+            assert!((f64::from(gelu(x)) - gelu_truth).abs() < 1e-6 * (1.0 + wide.abs()), "gelu {x}");
+        }
+    }
+
+    #[test]
+    fn softmax_over_tiles_matches_softmax_at_once() {
+        let scores: Vec<f32> = (0..200).map(|i| ((i * 37) % 101) as f32 * 0.2 - 7.0).collect();
+        let mut running = Softmax::default();
+        let mut total = 0.0f32;
+        for tile in scores.chunks(PAGE) {
+            let mut tile = tile.to_vec();
+            let correction = running.tile(&mut tile);
+            total = total * correction + tile.iter().zip(scores.iter()).map(|(p, _)| p).sum::<f32>();
+        }
+        let max = scores.iter().copied().fold(f32::MIN, f32::max);
+        let truth: f64 = scores.iter().map(|s| f64::from(s - max).exp()).sum();
+        assert_eq!(running.max, max);
+        assert!((f64::from(running.sum) / truth - 1.0).abs() < 1e-6);
+        assert!((f64::from(total) / truth - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn quantised_activations_are_within_half_a_step() {
+        let x: Vec<f32> = (0..32).map(|i| (i as f32 * 1.7).sin() * 3.0).collect();
+        let mut q = [0i8; 32];
+        let scale = quantize(&x, &mut q);
+        for (x, q) in x.iter().zip(q) {
+            assert!((x - scale * f32::from(q)).abs() <= scale * 0.5001);
+        }
+        assert_eq!(quantize(&[0.0; 32], &mut q), 0.0);
+        assert_eq!(q, [0; 32]);
+    }
+}

@@ -1,0 +1,33 @@
+//! Why a model cannot be built.
+
+/// The result of this crate's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a model cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file lacks something or says something else than it should.
+    #[error(transparent)]
+    File(#[from] gleed_gguf::Error),
+    /// An architecture that nobody has written yet.
+    #[error("architecture {name} is not known; known: {known}")]
+    UnknownArchitecture {
+        /// What the file says.
+        name: String,
+        /// What this build can run.
+        known: String,
+    },
+    /// A tensor of the wrong shape.
+    #[error("tensor {name}: expected {expected} values, has {found}")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// The shape that the configuration implies, fastest dimension first.
+        expected: String,
+        /// The shape in the file.
+        found: String,
+    },
+    /// A configuration that makes no sense or is not supported.
+    #[error("{0}")]
+    Invalid(String),
+}

@@ -1,0 +1,171 @@
+//! What every backend offers: run one batch of rows through a program.
+//!
+//! There is no prefill and no decode. A [`Batch`] is a list of rows of any sequences; a prompt is many
+//! rows of one sequence, decoding is one row each of many. The result of a row depends on that row (its
+//! token, its position and what its sequence holds before it) and on nothing else in the batch.
+
+use crate::program::{Program, View};
+
+/// One token to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Which page table of the batch belongs to the row's sequence.
+    pub table: u32,
+    /// The token's position in its sequence; its keys and values are written there.
+    pub position: u32,
+    /// The token.
+    pub token: u32,
+    /// Whether the caller will read the logits after this token.
+    pub wants_logits: bool,
+}
+
+/// The rows of one step and the KV pages of their sequences. Reused from step to step.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    rows: Vec<Row>,
+    pages: Vec<u32>,
+    /// Where each table ends in `pages`.
+    table_ends: Vec<usize>,
+}
+
+impl Batch {
+    /// Forgets all rows and tables, keeping the memory.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.pages.clear();
+        self.table_ends.clear();
+    }
+
+    /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`. Returns the table's number.
+    pub fn add_table(&mut self, pages: &[u32]) -> u32 {
+        self.pages.extend_from_slice(pages);
+        self.table_ends.push(self.pages.len());
+        self.table_ends.len() as u32 - 1
+    }
+
+    /// Adds a row. Rows of one sequence must come in ascending positions.
+    pub fn push(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// All rows in order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The pages of a table, empty when there is no such table.
+    pub fn pages(&self, table: u32) -> &[u32] {
+        let table = table as usize;
+        let Some(&end) = self.table_ends.get(table) else { return &[] };
+        let start = if table == 0 { 0 } else { self.table_ends[table - 1] };
+        &self.pages[start..end]
+    }
+
+    /// The indices of the rows that want logits, in order.
+    pub fn wanted(&self) -> impl Iterator<Item = usize> + '_ {
+        self.rows.iter().enumerate().filter(|(_, r)| r.wants_logits).map(|(i, _)| i)
+    }
+}
+
+/// Why a step was refused. Nothing was computed and the KV cache is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    /// More rows than the executor has buffers for.
+    #[error("a batch of {rows} rows is larger than the limit of {limit}")]
+    TooManyRows {
+        /// Rows in the batch.
+        rows: usize,
+        /// What the executor was made for.
+        limit: usize,
+    },
+    /// A token that is not in the vocabulary.
+    #[error("token {token} is not in the vocabulary of {vocabulary}")]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// The size of the vocabulary.
+        vocabulary: usize,
+    },
+    /// A position at or past the model's context.
+    #[error("position {position} is past the context of {context}")]
+    PastContext {
+        /// The position.
+        position: u32,
+        /// The context the program was built for.
+        context: usize,
+    },
+    /// A position whose page is not in its table, or a page that does not exist.
+    #[error("row {row}: position {position} has no page in its table")]
+    NoPage {
+        /// The index of the row.
+        row: usize,
+        /// Its position.
+        position: u32,
+    },
+    /// The device failed.
+    #[error("device: {0}")]
+    Device(String),
+}
+
+/// Sees the buffers after each node of a step: for validation and timing.
+pub trait Observer {
+    /// Called before the first node, so that a clock can start.
+    fn start(&mut self) {}
+
+    /// Called after each node, in order.
+    fn after(&mut self, node: usize, buffers: &dyn Buffers);
+}
+
+/// Observes nothing.
+impl Observer for () {
+    fn after(&mut self, _node: usize, _buffers: &dyn Buffers) {}
+}
+
+/// The activations of a step in progress.
+pub trait Buffers {
+    /// Appends the rows of a view, row by row: all rows of the batch, or the wanted ones once the
+    /// program has gathered them.
+    fn read(&self, view: View, out: &mut Vec<f32>);
+}
+
+/// Runs a program, batch by batch.
+pub trait Executor: Send {
+    /// The program it runs.
+    fn program(&self) -> &Program;
+
+    /// The most rows one step takes.
+    fn max_rows(&self) -> usize;
+
+    /// How many KV pages there are; page numbers are below this.
+    fn page_count(&self) -> usize;
+
+    /// Computes all rows of a batch, writes their keys and values, and keeps the logits of wanted rows.
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError>;
+
+    /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry.
+    fn logits(&self, index: usize) -> &[f32];
+
+    /// Copies the keys and values of a page, so that two sequences can part inside it.
+    fn copy_page(&mut self, from: u32, to: u32);
+}
+
+/// Checks a batch against a program's limits; every executor calls this first.
+pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usize) -> Result<(), StepError> {
+    if batch.rows().len() > max_rows {
+        return Err(StepError::TooManyRows { rows: batch.rows().len(), limit: max_rows });
+    }
+    for (index, row) in batch.rows().iter().enumerate() {
+        if row.token as usize >= program.vocabulary {
+            return Err(StepError::UnknownToken { token: row.token, vocabulary: program.vocabulary });
+        }
+        if row.position as usize >= program.context {
+            return Err(StepError::PastContext { position: row.position, context: program.context });
+        }
+        let pages = batch.pages(row.table);
+        let last = row.position as usize / crate::arithmetic::PAGE;
+        if last >= pages.len() || pages[..=last].iter().any(|&p| p as usize >= page_count) {
+            return Err(StepError::NoPage { row: index, position: row.position });
+        }
+    }
+    Ok(())
+}

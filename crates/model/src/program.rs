@@ -1,0 +1,278 @@
+//! A model as a program: a flat list of ops over named buffers, built once, replayed for every step.
+//!
+//! Buffers are matrices of f32, one row per token of the batch. Ops name their operands by [`View`], a
+//! range of columns of a buffer, so that Q, K and V can be parts of one buffer and be computed by one
+//! or by three linear ops without copying.
+
+use std::fmt;
+
+use gleed_gguf::Format;
+
+use crate::rope::Rope;
+
+/// A range of columns of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// The index of the buffer in [`Program::buffers`].
+    pub buffer: usize,
+    /// The first column.
+    pub offset: usize,
+    /// How many columns.
+    pub width: usize,
+}
+
+impl View {
+    /// A part of this view.
+    pub fn part(self, offset: usize, width: usize) -> View {
+        assert!(offset + width <= self.width);
+        View { buffer: self.buffer, offset: self.offset + offset, width }
+    }
+
+    /// Whether `next` starts where this view ends.
+    pub fn is_followed_by(self, next: View) -> bool {
+        self.buffer == next.buffer && self.offset + self.width == next.offset
+    }
+}
+
+/// A buffer of activations: one row per token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Buffer {
+    /// A name for people.
+    pub name: &'static str,
+    /// Values per row.
+    pub width: usize,
+}
+
+/// A tensor that the program uses. A vector has one row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weight {
+    /// The tensor's name in the file.
+    pub name: String,
+    /// Outputs of a linear layer, entries of a table; 1 for vectors.
+    pub rows: usize,
+    /// Inputs of a linear layer, values per entry.
+    pub columns: usize,
+    /// How the file stores it.
+    pub format: Format,
+}
+
+/// The index of a weight in [`Program::weights`].
+pub type WeightId = usize;
+
+/// Which norm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Norm {
+    /// The factor per column.
+    pub weight: WeightId,
+    /// Layer norm adds this after subtracting the mean; `None` is RMS norm.
+    pub bias: Option<WeightId>,
+    /// Added to the mean square.
+    pub epsilon: f32,
+}
+
+/// One matrix of a linear op.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// The matrix.
+    pub weight: WeightId,
+    /// Added to its outputs.
+    pub bias: Option<WeightId>,
+}
+
+/// The non-linearity of a feed-forward layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// GELU in its tanh form.
+    Gelu,
+}
+
+/// One operation. The first group is plain; the second is what [`crate::fuse`] makes of it.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "operands are named after what they hold")]
+pub enum Op {
+    /// out = the table's entry of each row's token.
+    Embed { table: WeightId, out: View },
+    /// x += the table's entry of each row's position.
+    AddPositions { table: WeightId, x: View },
+    /// out = norm(input), over each of `heads` equal parts of the row by itself.
+    Norm { norm: Norm, heads: usize, input: View, out: View },
+    /// out = the outputs of all parts, one after the other.
+    Linear { parts: Vec<Part>, input: View, out: View },
+    /// Rotates each of `heads` parts of the row by the row's position, in place.
+    Rope { rope: usize, heads: usize, x: View },
+    /// Stores keys and values at the row's position of its sequence, in one layer's cache.
+    KvWrite { cache: usize, key: View, value: View },
+    /// out = for each query head, the softmax-weighted values of all positions up to the row's own.
+    Attention { cache: usize, heads: usize, scale: f32, query: View, out: View },
+    /// out = activation(gate) · up, or activation(gate) without `up`.
+    Activate { activation: Activation, gate: View, up: Option<View>, out: View },
+    /// x += y.
+    Add { x: View, y: View },
+    /// Keeps only the rows that want logits, in these views; all later ops see only those.
+    Gather { views: Vec<View> },
+
+    /// x += y, then out = norm(x).
+    AddNorm { x: View, y: View, norm: Norm, out: View },
+    /// Head norms of query and key where given, rotation of both, and the write of key and value.
+    RopeKvWrite {
+        cache: usize,
+        heads: usize,
+        rope: Option<usize>,
+        query_norm: Option<Norm>,
+        key_norm: Option<Norm>,
+        query: View,
+        key: View,
+        value: View,
+    },
+    /// out = activation(gate(input)) · up(input).
+    GatedLinear { activation: Activation, gate: Part, up: Part, input: View, out: View },
+}
+
+/// One step of a program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// The names of the plain ops that it stands for, in order, such as `blk.3.attn_q`.
+    pub labels: Vec<String>,
+    /// The layer it belongs to; none for what comes before and after the layers.
+    pub layer: Option<usize>,
+}
+
+/// The keys and values of one attention layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvLayer {
+    /// Heads that are stored; query heads share them in equal groups.
+    pub heads: usize,
+    /// Values per key.
+    pub key_dim: usize,
+    /// Values per value.
+    pub value_dim: usize,
+}
+
+/// A model, as what it computes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// The activations.
+    pub buffers: Vec<Buffer>,
+    /// The tensors.
+    pub weights: Vec<Weight>,
+    /// The steps, in order.
+    pub nodes: Vec<Node>,
+    /// The caches of keys and values that the ops name by index.
+    pub caches: Vec<KvLayer>,
+    /// The rotary embeddings that the ops name by index.
+    pub ropes: Vec<Rope>,
+    /// Where the logits of wanted rows are when the program has run.
+    pub logits: View,
+    /// Entries of the vocabulary.
+    pub vocabulary: usize,
+    /// Positions that a sequence may have.
+    pub context: usize,
+}
+
+impl Program {
+    /// Multiply-adds that one row costs in linear layers when it wants logits.
+    pub fn linear_size(&self) -> usize {
+        let size = |w: WeightId| self.weights[w].rows * self.weights[w].columns;
+        self.nodes
+            .iter()
+            .map(|n| match &n.op {
+                Op::Linear { parts, .. } => parts.iter().map(|p| size(p.weight)).sum(),
+                Op::GatedLinear { gate, up, .. } => size(gate.weight) + size(up.weight),
+                _ => 0,
+            })
+            .sum()
+    }
+}
+
+impl Op {
+    /// What kind of op this is, for tables.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::AddPositions { .. } => "add-positions",
+            Op::Norm { .. } => "norm",
+            Op::Linear { .. } => "linear",
+            Op::Rope { .. } => "rope",
+            Op::KvWrite { .. } => "kv-write",
+            Op::Attention { .. } => "attention",
+            Op::Activate { .. } => "activate",
+            Op::Add { .. } => "add",
+            Op::Gather { .. } => "gather",
+            Op::AddNorm { .. } => "add-norm",
+            Op::RopeKvWrite { .. } => "rope-kv-write",
+            Op::GatedLinear { .. } => "gated-linear",
+        }
+    }
+
+    /// The views that the op writes.
+    pub fn outputs(&self) -> Vec<View> {
+        match self {
+            Op::Embed { out, .. }
+            | Op::Norm { out, .. }
+            | Op::Linear { out, .. }
+            | Op::Attention { out, .. }
+            | Op::Activate { out, .. }
+            | Op::GatedLinear { out, .. } => vec![*out],
+            Op::AddPositions { x, .. } | Op::Rope { x, .. } | Op::Add { x, .. } => vec![*x],
+            Op::AddNorm { x, out, .. } => vec![*x, *out],
+            Op::RopeKvWrite { query, .. } => vec![*query],
+            Op::Gather { views } => views.clone(),
+            Op::KvWrite { .. } => vec![],
+        }
+    }
+
+    /// The views that the op reads.
+    pub fn inputs(&self) -> Vec<View> {
+        match self {
+            Op::Embed { .. } => vec![],
+            Op::Norm { input, .. } | Op::Linear { input, .. } | Op::GatedLinear { input, .. } => vec![*input],
+            Op::Attention { query, .. } => vec![*query],
+            Op::Activate { gate, up, .. } => [Some(*gate), *up].into_iter().flatten().collect(),
+            Op::AddPositions { x, .. } | Op::Rope { x, .. } => vec![*x],
+            Op::Add { x, y } | Op::AddNorm { x, y, .. } => vec![*x, *y],
+            Op::RopeKvWrite { query, key, value, .. } => vec![*query, *key, *value],
+            Op::KvWrite { key, value, .. } => vec![*key, *value],
+            Op::Gather { views } => views.clone(),
+        }
+    }
+}
+
+/// Prints a program one op per line, with buffers and weights by name.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = |v: &View| {
+            let buffer = &self.buffers[v.buffer];
+            if v.width == buffer.width {
+                buffer.name.to_string()
+            } else {
+                format!("{}[{}..{}]", buffer.name, v.offset, v.offset + v.width)
+            }
+        };
+        let weight = |w: WeightId| {
+            let w = &self.weights[w];
+            format!("{} {} {}x{}", w.name, w.format, w.rows, w.columns)
+        };
+        for (index, node) in self.nodes.iter().enumerate() {
+            let list = |views: Vec<View>| views.iter().map(view).collect::<Vec<_>>().join(", ");
+            let weights = match &node.op {
+                Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![*table],
+                Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => vec![norm.weight],
+                Op::Linear { parts, .. } => parts.iter().map(|p| p.weight).collect(),
+                Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
+                Op::RopeKvWrite { query_norm, key_norm, .. } => {
+                    [query_norm, key_norm].into_iter().flatten().map(|n| n.weight).collect()
+                }
+                _ => vec![],
+            };
+            let weights = weights.into_iter().map(weight).collect::<Vec<_>>().join(" | ");
+            let (inputs, outputs) = (list(node.op.inputs()), list(node.op.outputs()));
+            let line = format!("{index:4}  {:14} {inputs} -> {outputs}", node.op.kind());
+            writeln!(f, "{line:70} {weights}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Rotary position embeddings: every scaling reduced to one table of frequencies, so that no path can
+//! ignore any of them.
+
+use crate::{Error, Result};
+
+/// Which elements of a head form a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairing {
+    /// (0, 1), (2, 3), …
+    Interleaved,
+    /// (0, n/2), (1, n/2 + 1), … over the rotated dimensions.
+    SplitHalf,
+}
+
+/// How a model's context was extended beyond what its base frequencies were trained for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scaling {
+    /// Not at all.
+    None,
+    /// Positions divided by a factor.
+    Linear {
+        /// The extension.
+        factor: f32,
+    },
+    /// High frequencies kept, low ones divided, a ramp between them, and a magnitude correction.
+    Yarn {
+        /// The extension.
+        factor: f32,
+        /// The context that the model was first trained on.
+        original_context: usize,
+        /// Rotations over the original context above which a frequency is kept.
+        beta_fast: f32,
+        /// Rotations over the original context below which a frequency is divided.
+        beta_slow: f32,
+        /// How much of the ramp applies: 1 unless the file says otherwise.
+        extrapolation: f32,
+        /// A factor on the magnitude: 1 unless the file says otherwise.
+        attention: f32,
+    },
+}
+
+/// A rotary embedding, ready for use: an angle per pair and position, and a magnitude.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// Which elements form a pair.
+    pub pairing: Pairing,
+    /// How many leading elements of a head are rotated; the rest pass through.
+    pub dimensions: usize,
+    /// Radians per position, one per pair.
+    pub frequencies: Vec<f64>,
+    /// Factor on cosine and sine.
+    pub magnitude: f32,
+}
+
+impl Rope {
+    /// Builds the table. `divisors` is a model's own table of factors (such as llama3's), one per pair.
+    pub fn new(
+        pairing: Pairing,
+        dimensions: usize,
+        base: f32,
+        scaling: &Scaling,
+        divisors: Option<&[f32]>,
+    ) -> Result<Rope> {
+        let pairs = dimensions / 2;
+        if dimensions == 0 || !dimensions.is_multiple_of(2) {
+            return Err(Error::Invalid(format!("{dimensions} rotary dimensions: must be even and at least 2")));
+        }
+        if !(base.is_finite() && base > 0.0) {
+            return Err(Error::Invalid(format!("rotary base {base}: must be positive")));
+        }
+        if let Some(divisors) = divisors
+            && (divisors.len() != pairs || divisors.iter().any(|d| !d.is_finite() || *d == 0.0))
+        {
+            return Err(Error::Invalid(format!(
+                "rotary factors: {} given, {pairs} finite non-zero ones needed",
+                divisors.len()
+            )));
+        }
+        let base = f64::from(base);
+        let plain = (0..pairs).map(|i| {
+            let divisor = divisors.map_or(1.0, |d| f64::from(d[i]));
+            base.powf(-2.0 * i as f64 / dimensions as f64) / divisor
+        });
+        let (frequencies, magnitude) = match *scaling {
+            Scaling::None => (plain.collect(), 1.0),
+            Scaling::Linear { factor } => {
+                let factor = positive(factor)?;
+                (plain.map(|f| f / factor).collect(), 1.0)
+            }
+            Scaling::Yarn { factor, original_context, beta_fast, beta_slow, extrapolation, attention } => {
+                let factor = positive(factor)?;
+                // The pair whose wave turns `beta` times over the original context.
+                let pair_of = |beta: f32| {
+                    let turns = original_context as f64 / (f64::from(beta) * std::f64::consts::TAU);
+                    dimensions as f64 * turns.ln() / (2.0 * base.ln())
+                };
+                let low = pair_of(beta_fast).floor().max(0.0);
+                let high = pair_of(beta_slow).ceil().min(dimensions as f64 - 1.0);
+                let frequencies = plain
+                    .enumerate()
+                    .map(|(i, f)| {
+                        let ramp = ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                        let keep = (1.0 - ramp) * f64::from(extrapolation);
+                        f / factor * (1.0 - keep) + f * keep
+                    })
+                    .collect();
+                let magnitude = if extrapolation == 0.0 { 1.0 } else { 1.0 + 0.1 * factor.ln() };
+                (frequencies, attention * magnitude as f32)
+            }
+        };
+        Ok(Rope { pairing, dimensions, frequencies, magnitude })
+    }
+
+    /// Cosine and sine of every pair at a position, computed in f64 and rounded once.
+    pub fn angles(&self, position: u32, cos: &mut [f32], sin: &mut [f32]) {
+        for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&self.frequencies) {
+            let (s, c) = (f64::from(position) * frequency).sin_cos();
+            *cos = c as f32 * self.magnitude;
+            *sin = s as f32 * self.magnitude;
+        }
+    }
+
+    /// Rotates one head in place.
+    pub fn apply(&self, head: &mut [f32], cos: &[f32], sin: &[f32]) {
+        let pairs = self.dimensions / 2;
+        for i in 0..pairs {
+            let (a, b) = match self.pairing {
+                Pairing::Interleaved => (2 * i, 2 * i + 1),
+                Pairing::SplitHalf => (i, i + pairs),
+            };
+            (head[a], head[b]) = crate::arithmetic::rotate(head[a], head[b], cos[i], sin[i]);
+        }
+    }
+}
+
+fn positive(factor: f32) -> Result<f64> {
+    if factor.is_finite() && factor > 0.0 {
+        return Ok(f64::from(factor));
+    }
+    Err(Error::Invalid(format!("rotary scaling factor {factor}: must be positive")))
+}
