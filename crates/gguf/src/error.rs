@@ -16,7 +16,7 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The file is not what it says it is.
+    /// The file is not what it says it is, or is not to be written as asked.
     #[error("{file}: {what}")]
     Malformed {
         /// The file, as it was named by the caller.

@@ -4,6 +4,7 @@
 //! it before use; [`Metadata`] answers typed questions about its keys; [`Format`] knows how each block
 //! format is laid out, decoded and encoded; [`Writer`] writes files.
 
+mod encode;
 mod error;
 mod file;
 mod format;
@@ -20,4 +21,4 @@ pub use error::{Error, Result};
 pub use file::{Gguf, TensorInfo};
 pub use format::{Format, Groups};
 pub use metadata::{Array, Metadata, Strings, Value};
-pub use writer::Writer;
+pub use writer::{TensorSpec, Writer};

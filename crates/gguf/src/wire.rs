@@ -12,6 +12,8 @@ pub const MAX_DIMENSIONS: usize = 4;
 pub const MAX_DEPTH: usize = 8;
 /// The longest key, from the format's description.
 pub const MAX_KEY_BYTES: usize = 65_535;
+/// The longest tensor name that other readers take: they store it in 64 bytes with a zero at the end.
+pub const MAX_TENSOR_NAME_BYTES: usize = 63;
 
 /// Ids of value types in the file.
 pub mod kind {
