@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+use half::bf16;
+
+use crate::formats::{
+    iq1, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary, unpack_offset,
+    unpack_scaled,
+};
 use crate::{Error, Result};
 
 /// How the values of a tensor are stored.
@@ -165,19 +171,139 @@ impl Format {
         })
     }
 
-    /// Decodes whole blocks. Panics unless `out` is as long as `bytes` says.
-    pub fn decode(self, _bytes: &[u8], _out: &mut [f32]) {
-        unimplemented!()
+    /// Decodes whole blocks: exactly what PyPI `gguf` computes, operation for operation.
+    ///
+    /// # Panics
+    /// Unless `bytes` is whole blocks and `out` has their number of values.
+    pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        self.check_lengths(bytes.len(), out.len());
+        match self {
+            Format::F32 => plain::decode(bytes, out, f32::from_le_bytes),
+            Format::F16 => plain::decode_f16(bytes, out),
+            Format::BF16 => plain::decode(bytes, out, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+            Format::F64 => plain::decode(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32),
+            Format::I8 => plain::decode(bytes, out, |bytes| f32::from(i8::from_le_bytes(bytes))),
+            Format::I16 => plain::decode(bytes, out, |bytes| f32::from(i16::from_le_bytes(bytes))),
+            Format::I32 => plain::decode(bytes, out, |bytes| i32::from_le_bytes(bytes) as f32),
+            Format::I64 => plain::decode(bytes, out, |bytes| i64::from_le_bytes(bytes) as f32),
+            _ => self.decode_groups(bytes, out),
+        }
+    }
+
+    /// Decodes a format with groups: `value = scale * integer [+ min]`, 256 values at a time.
+    fn decode_groups(self, bytes: &[u8], out: &mut [f32]) {
+        let Some(groups) = self.groups() else { return };
+        let (mut integers, mut scales, mut mins) = ([0; 256], [0.0; 16], [0.0; 16]);
+        let bytes = bytes.chunks(256 / self.block_len() * self.block_bytes());
+        for (bytes, out) in bytes.zip(out.chunks_mut(256)) {
+            let integers = &mut integers[..out.len()];
+            let scales = &mut scales[..out.len() / groups.len];
+            let mins = &mut mins[..if groups.mins { scales.len() } else { 0 }];
+            self.unpack(bytes, integers, scales, mins);
+            for (g, (integers, out)) in
+                integers.chunks_exact(groups.len).zip(out.chunks_exact_mut(groups.len)).enumerate()
+            {
+                // Without mins nothing is added: adding zero would turn -0 into 0.
+                match mins.get(g) {
+                    Some(min) => {
+                        for (integer, out) in integers.iter().zip(out) {
+                            *out = scales[g] * f32::from(*integer) + min;
+                        }
+                    }
+                    None => {
+                        for (integer, out) in integers.iter().zip(out) {
+                            *out = scales[g] * f32::from(*integer);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// How this format's values split into integer groups; `None` for float and plain integer formats.
     pub fn groups(self) -> Option<Groups> {
-        unimplemented!()
+        let (len, mins) = match self {
+            Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => (32, true),
+            Format::Q2_K => (16, true),
+            Format::Q3_K | Format::Q6_K | Format::IQ1_M | Format::IQ2_XS | Format::IQ2_S => (16, false),
+            _ if self.block_len() > 1 => (32, false),
+            _ => return None,
+        };
+        Some(Groups { len, mins })
     }
 
-    /// Unpacks whole blocks into integers, scales and mins: see [`Groups`].
-    pub fn unpack(self, _bytes: &[u8], _integers: &mut [i8], _scales: &mut [f32], _mins: &mut [f32]) {
-        unimplemented!()
+    /// Unpacks whole blocks into integers, scales and mins: see [`Groups`]. The integers are in the order
+    /// of the row. Each file of `formats` says what they are; in short (`d`, `m`: the numbers stored in
+    /// the block, `s`: the stored scale of the group, products in f32 from the left):
+    ///
+    /// | formats | group | integer | scale | min |
+    /// | --- | ---: | --- | --- | --- |
+    /// | Q4_0, Q5_0, Q8_0 | 32 | `q - 8`, `q - 16`, `q` | `d` | |
+    /// | Q4_1, Q5_1 | 32 | `q` | `d` | `m` |
+    /// | Q2_K | 16 | `q` | `d * s` | `-(dmin * m)` |
+    /// | Q4_K, Q5_K | 32 | `q` | `d * s` | `-(dmin * m)` |
+    /// | Q3_K, Q6_K | 16 | `q - 4`, `q - 32` | `d * (s - 32)`, `d * s` | |
+    /// | Q8_K | 32 | `q` | `d` | |
+    /// | IQ1_S, IQ1_M | 32, 16 | `8 * grid ± 1` | `d * (2 * s + 1) * 1/8` | |
+    /// | IQ2_XXS; IQ2_XS, IQ2_S | 32; 16 | `±grid` | `d * (1/2 + s) * 1/4` | |
+    /// | IQ3_XXS, IQ3_S | 32 | `±grid` | `d * (1/2 + s) * 1/2`, `d * (2 * s + 1)` | |
+    /// | IQ4_NL, IQ4_XS | 32 | level | `d`, `d * (s - 32)` | |
+    /// | MXFP4 | 32 | level, doubled | `2^(e - 128)` | |
+    /// | TQ1_0, TQ2_0 | 32 | `digit - 1` | `d` | |
+    ///
+    /// # Panics
+    /// When the format has no groups, and unless `bytes` is whole blocks, `integers` has their number of
+    /// values, `scales` their number of groups and `mins` too when there are mins. Without mins it may
+    /// be empty and is left as it is.
+    pub fn unpack(self, bytes: &[u8], integers: &mut [i8], scales: &mut [f32], mins: &mut [f32]) {
+        self.check_lengths(bytes.len(), integers.len());
+        if let Some(groups) = self.groups() {
+            assert_eq!(scales.len(), integers.len() / groups.len, "{self}: one scale a group");
+            assert!(!groups.mins || mins.len() == scales.len(), "{self}: one min a group");
+        }
+        let (i, s, m) = (integers, scales, mins);
+        match self {
+            Format::Q4_0 => unpack_scaled(q4::unpack_0, bytes, i, s),
+            Format::Q4_1 => unpack_offset(q4::unpack_1, bytes, i, s, m),
+            Format::Q5_0 => unpack_scaled(q5::unpack_0, bytes, i, s),
+            Format::Q5_1 => unpack_offset(q5::unpack_1, bytes, i, s, m),
+            Format::Q8_0 => unpack_scaled(q8::unpack_0, bytes, i, s),
+            Format::Q2_K => unpack_offset(q2_k::unpack, bytes, i, s, m),
+            Format::Q3_K => unpack_scaled(q3_k::unpack, bytes, i, s),
+            Format::Q4_K => unpack_offset(q4_k::unpack, bytes, i, s, m),
+            Format::Q5_K => unpack_offset(q5_k::unpack, bytes, i, s, m),
+            Format::Q6_K => unpack_scaled(q6_k::unpack, bytes, i, s),
+            Format::Q8_K => unpack_scaled(q8::unpack_k, bytes, i, s),
+            Format::IQ1_S => unpack_scaled(iq1::unpack_s, bytes, i, s),
+            Format::IQ1_M => unpack_scaled(iq1::unpack_m, bytes, i, s),
+            Format::IQ2_XXS => unpack_scaled(iq2::unpack_xxs, bytes, i, s),
+            Format::IQ2_XS => unpack_scaled(iq2::unpack_xs, bytes, i, s),
+            Format::IQ2_S => unpack_scaled(iq2::unpack_s, bytes, i, s),
+            Format::IQ3_XXS => unpack_scaled(iq3::unpack_xxs, bytes, i, s),
+            Format::IQ3_S => unpack_scaled(iq3::unpack_s, bytes, i, s),
+            Format::IQ4_NL => unpack_scaled(iq4::unpack_nl, bytes, i, s),
+            Format::IQ4_XS => unpack_scaled(iq4::unpack_xs, bytes, i, s),
+            Format::TQ1_0 => unpack_scaled(ternary::unpack_1, bytes, i, s),
+            Format::TQ2_0 => unpack_scaled(ternary::unpack_2, bytes, i, s),
+            Format::MXFP4 => unpack_scaled(mxfp4::unpack, bytes, i, s),
+            Format::F32
+            | Format::F16
+            | Format::BF16
+            | Format::F64
+            | Format::I8
+            | Format::I16
+            | Format::I32
+            | Format::I64 => panic!("{self} has no integer groups"),
+        }
+    }
+
+    /// Panics unless `bytes` bytes are whole blocks of `values` values.
+    fn check_lengths(self, bytes: usize, values: usize) {
+        let blocks = bytes / self.block_bytes();
+        assert!(
+            bytes == blocks * self.block_bytes() && values == blocks * self.block_len(),
+            "{self}: {bytes} bytes are not the blocks of {values} values"
+        );
     }
 }
 

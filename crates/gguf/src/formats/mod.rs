@@ -1,1 +1,82 @@
-//! One file per family of block formats: layout, decode, unpack, encode.
+//! One file per family of block formats: how a block is laid out, unpacked into integers and scales,
+//! and encoded from floats. [`crate::Format`] dispatches to them; nothing else needs to know a layout.
+//!
+//! A family unpacks one block at a time between arrays of fixed length, so that the loops have no
+//! bounds checks; the drivers here walk over the blocks of a row.
+
+mod codebooks;
+pub(crate) mod grids;
+pub(crate) mod iq1;
+pub(crate) mod iq2;
+pub(crate) mod iq3;
+pub(crate) mod iq4;
+pub(crate) mod mxfp4;
+pub(crate) mod plain;
+pub(crate) mod q2_k;
+pub(crate) mod q3_k;
+pub(crate) mod q4;
+pub(crate) mod q4_k;
+pub(crate) mod q5;
+pub(crate) mod q5_k;
+pub(crate) mod q6_k;
+pub(crate) mod q8;
+pub(crate) mod ternary;
+
+use half::f16;
+
+/// Unpacks every block of a row with `block`, for formats without mins.
+#[inline(always)]
+pub(crate) fn unpack_scaled<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; GROUPS]),
+    bytes: &[u8],
+    integers: &mut [i8],
+    scales: &mut [f32],
+) {
+    let integers = integers.as_chunks_mut().0.iter_mut();
+    let scales = scales.as_chunks_mut().0.iter_mut();
+    for ((bytes, integers), scales) in bytes.as_chunks().0.iter().zip(integers).zip(scales) {
+        block(bytes, integers, scales);
+    }
+}
+
+/// Unpacks every block of a row with `block`, for formats with mins.
+#[inline(always)]
+pub(crate) fn unpack_offset<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; GROUPS], &mut [f32; GROUPS]),
+    bytes: &[u8],
+    integers: &mut [i8],
+    scales: &mut [f32],
+    mins: &mut [f32],
+) {
+    let integers = integers.as_chunks_mut().0.iter_mut();
+    let scales = scales.as_chunks_mut().0.iter_mut();
+    let mins = mins.as_chunks_mut().0.iter_mut();
+    for (((bytes, integers), scales), mins) in bytes.as_chunks().0.iter().zip(integers).zip(scales).zip(mins)
+    {
+        block(bytes, integers, scales, mins);
+    }
+}
+
+/// The `N` bytes of a block that start at `at`; both are constants of the layout.
+#[inline(always)]
+fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+    block[at..].first_chunk().expect("a field lies inside its block")
+}
+
+/// The half-precision number at `at`.
+#[inline(always)]
+fn half_at(block: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes(*field(block, at)).to_f32()
+}
+
+/// Splits bytes into their low nibbles, then their high nibbles: the order of every 32-value group.
+#[inline(always)]
+fn nibbles(bytes: &[u8; 16]) -> [u8; 32] {
+    let mut out = [0; 32];
+    let (low, high) = out.split_at_mut(16);
+    for ((byte, low), high) in bytes.iter().zip(low).zip(high) {
+        *low = byte & 15;
+        *high = byte >> 4;
+    }
+    out
+}

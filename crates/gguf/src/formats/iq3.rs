@@ -1,0 +1,51 @@
+//! IQ3_XXS and IQ3_S: 256 values, four at a time from a codebook of magnitudes, with signs.
+//!
+//! IQ3_XXS: `d` f16, 64 codebook rows (u8), then for each of 8 groups of 32 a word (u32) of four times
+//! seven signs and a 4-bit scale; `value = d * (scale + 1/2) / 2 * ±grid`. IQ3_S: `d`, 64 low bytes of
+//! rows, 8 bytes of ninth bits, 32 bytes of signs, 8 4-bit scales; `value = d * (2 * scale + 1) * ±grid`.
+
+use super::grids::{self, even_signs, signed};
+use super::{field, half_at};
+
+/// integer = ±grid; scale = d * (scale + 1/2) / 2, in groups of 32.
+#[inline(always)]
+pub(crate) fn unpack_xxs(block: &[u8; 98], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
+    let d = half_at(block, 0);
+    let rows = field::<64>(block, 2).as_chunks::<8>().0;
+    let words = field::<32>(block, 66).as_chunks::<4>().0;
+    let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(scales);
+    for ((rows, word), (integers, scale)) in rows.iter().zip(words).zip(groups) {
+        let word = u32::from_le_bytes(*word);
+        *scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+        let pairs = rows.as_chunks::<2>().0.iter().zip(integers.as_chunks_mut::<8>().0);
+        for (i, ([first, second], integers)) in pairs.enumerate() {
+            let magnitudes = pair(grids::IQ3_XXS[usize::from(*first)], grids::IQ3_XXS[usize::from(*second)]);
+            *integers = signed(magnitudes, even_signs(word >> (7 * i)));
+        }
+    }
+}
+
+/// integer = ±grid; scale = d * (2 * scale + 1), in groups of 32.
+#[inline(always)]
+pub(crate) fn unpack_s(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
+    let d = half_at(block, 0);
+    for (code, scales) in field::<4>(block, 106).iter().zip(scales.as_chunks_mut::<2>().0) {
+        *scales = [code & 15, code >> 4].map(|code| d * f32::from(1 + 2 * code));
+    }
+    let rows = field::<64>(block, 2).as_chunks::<2>().0;
+    let high: &[u8; 8] = field(block, 66);
+    let signs: &[u8; 32] = field(block, 74);
+    let eights = rows.iter().zip(signs).zip(integers.as_chunks_mut::<8>().0);
+    for (i, (([first, second], signs), integers)) in eights.enumerate() {
+        let high = usize::from(high[i / 4] >> (2 * (i % 4)));
+        let first = grids::IQ3_S[usize::from(*first) | (high & 1) << 8];
+        let second = grids::IQ3_S[usize::from(*second) | (high >> 1 & 1) << 8];
+        *integers = signed(pair(first, second), *signs);
+    }
+}
+
+/// Two rows of four magnitudes as one of eight.
+#[inline(always)]
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
+}

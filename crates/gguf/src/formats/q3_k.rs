@@ -1,0 +1,35 @@
+//! Q3_K: 256 values of three bits in 16 groups of 16, each with a signed 6-bit scale.
+//!
+//! 32 bytes of third bits (clear: subtract four), 64 bytes of 2-bit values as in Q2_K, 12 bytes of
+//! scales, `d` f16; `value = (d * (scale - 32)) * q` with q from -4 to 3.
+
+use super::q2_k::twos;
+use super::{field, half_at};
+
+/// integer = q; scale = d * (scale - 32).
+#[inline(always)]
+pub(crate) fn unpack(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
+    let d = half_at(block, 108);
+    *scales = scale_codes(field(block, 96)).map(|code| d * f32::from(code as i8 - 32));
+    let high: &[u8; 32] = field(block, 0);
+    let low = twos(field(block, 32));
+    let runs = low.as_chunks::<32>().0.iter().zip(integers.as_chunks_mut::<32>().0);
+    for (run, (low, integers)) in runs.enumerate() {
+        for ((low, high), integer) in low.iter().zip(high).zip(integers) {
+            *integer = (low | (high >> run & 1) << 2) as i8 - 4;
+        }
+    }
+}
+
+/// The sixteen 6-bit scales: bytes 0..8 hold the low four bits of scales 0..8 (low nibbles) and 8..16
+/// (high nibbles), byte `8 + i` the high two bits of scales `i`, `i + 4`, `i + 8` and `i + 12`.
+#[inline(always)]
+fn scale_codes(bytes: &[u8; 12]) -> [u8; 16] {
+    let mut codes = [0; 16];
+    for (i, code) in codes.iter_mut().enumerate() {
+        let low = bytes[i % 8] >> (4 * (i / 8)) & 15;
+        let high = bytes[8 + i % 4] >> (2 * (i / 4)) & 3;
+        *code = low | high << 4;
+    }
+    codes
+}

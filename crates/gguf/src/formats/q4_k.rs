@@ -1,0 +1,55 @@
+//! Q4_K: 256 values of four bits in 8 groups of 32, each with a 6-bit scale and a 6-bit min.
+//!
+//! `d` f16, `dmin` f16, 12 bytes of scales and mins, 128 bytes of nibbles: each run of 32 bytes holds one
+//! group in its low nibbles and the next in its high ones; `value = (d * scale) * q - dmin * min`.
+
+use super::{field, half_at};
+
+/// integer = q; scale = d * scale; min = -(dmin * min).
+#[inline(always)]
+pub(crate) fn unpack(
+    block: &[u8; 144],
+    integers: &mut [i8; 256],
+    scales: &mut [f32; 8],
+    mins: &mut [f32; 8],
+) {
+    unpack_scales(block, scales, mins);
+    *integers = fours(field(block, 16)).map(|q| q as i8);
+}
+
+/// The scales and mins at the front of a Q4_K or Q5_K block.
+#[inline(always)]
+pub(super) fn unpack_scales(block: &[u8], scales: &mut [f32; 8], mins: &mut [f32; 8]) {
+    let (d, dmin) = (half_at(block, 0), half_at(block, 2));
+    let (scale_codes, min_codes) = codes(field(block, 4));
+    *scales = scale_codes.map(|code| d * f32::from(code));
+    *mins = min_codes.map(|code| -(dmin * f32::from(code)));
+}
+
+/// The eight 6-bit scales and mins. Bytes 0..4 hold scales 0..4, bytes 4..8 mins 0..4; scale and min
+/// `4 + i` have their low four bits in byte `8 + i` and their high two bits on top of those of `i`.
+#[inline(always)]
+fn codes(bytes: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
+    let (mut scales, mut mins) = ([0; 8], [0; 8]);
+    for i in 0..4 {
+        scales[i] = bytes[i] & 63;
+        mins[i] = bytes[4 + i] & 63;
+        scales[4 + i] = bytes[8 + i] & 15 | bytes[i] >> 6 << 4;
+        mins[4 + i] = bytes[8 + i] >> 4 | bytes[4 + i] >> 6 << 4;
+    }
+    (scales, mins)
+}
+
+/// 256 four-bit values from 128 bytes.
+#[inline(always)]
+pub(super) fn fours(bytes: &[u8; 128]) -> [u8; 256] {
+    let mut out = [0; 256];
+    for (bytes, out) in bytes.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<64>().0) {
+        let (low, high) = out.split_at_mut(32);
+        for ((byte, low), high) in bytes.iter().zip(low).zip(high) {
+            *low = byte & 15;
+            *high = byte >> 4;
+        }
+    }
+    out
+}

@@ -1,0 +1,24 @@
+//! Q6_K: 256 values of six bits in 16 groups of 16, each with a signed 8-bit scale.
+//!
+//! 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 scales (i8), `d` f16;
+//! `value = (d * scale) * (q - 32)`. Each half of the block (128 values) has 64 bytes of nibbles, the
+//! first 64 values in the low ones, and 32 bytes of bit pairs, four runs of 32 values lowest first.
+
+use super::q2_k::twos;
+use super::{field, half_at};
+
+/// integer = q - 32; scale = d * scale.
+#[inline(always)]
+pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
+    let d = half_at(block, 208);
+    *scales = field::<16>(block, 192).map(|scale| d * f32::from(scale as i8));
+    let low: &[u8; 128] = field(block, 0);
+    let high = twos(field(block, 128));
+    let halves = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<128>().0);
+    for ((low, high), integers) in halves.zip(integers.as_chunks_mut::<128>().0) {
+        for i in 0..64 {
+            integers[i] = (low[i] & 15 | high[i] << 4) as i8 - 32;
+            integers[64 + i] = (low[i] >> 4 | high[64 + i] << 4) as i8 - 32;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Every format decodes and encodes as PyPI `gguf` does, bit for bit; `make_format_vectors.py` made
+//! the vectors.
+
+use std::path::Path;
+
+use gleed_gguf::Format;
+
+fn data(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn floats(name: &str) -> Vec<f32> {
+    data(name).as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+/// The bits of two lists are the same; where both are not a number, any bits will do.
+fn assert_same(what: &str, ours: &[f32], theirs: &[f32]) {
+    assert_eq!(ours.len(), theirs.len(), "{what}: length");
+    for (i, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert!(
+            ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+            "{what}: value {i} is {ours:e}, should be {theirs:e}"
+        );
+    }
+}
+
+#[test]
+fn every_format_decodes_as_gguf_does() {
+    for format in Format::all() {
+        let bytes = data(&format!("{format}.blocks"));
+        let mut values = vec![f32::NAN; bytes.len() / format.block_bytes() * format.block_len()];
+        format.decode(&bytes, &mut values);
+        assert_same(format.name(), &values, &floats(&format!("{format}.values")));
+        // One block at a time gives the same.
+        let blocks = bytes.chunks(format.block_bytes()).zip(values.chunks(format.block_len()));
+        for (block, values) in blocks {
+            let mut alone = vec![f32::NAN; format.block_len()];
+            format.decode(block, &mut alone);
+            assert_same(format.name(), &alone, values);
+        }
+    }
+}
+
+#[test]
+fn every_format_unpacks_to_the_same_values() {
+    let mut unpacked = 0;
+    for format in Format::all() {
+        let Some(groups) = format.groups() else { continue };
+        let bytes = data(&format!("{format}.blocks"));
+        let values = floats(&format!("{format}.values"));
+        let mut integers = vec![0; values.len()];
+        let mut scales = vec![f32::NAN; values.len() / groups.len];
+        let mut mins = vec![f32::NAN; if groups.mins { scales.len() } else { 0 }];
+        format.unpack(&bytes, &mut integers, &mut scales, &mut mins);
+        let recomputed: Vec<f32> = integers
+            .iter()
+            .enumerate()
+            .map(|(i, integer)| {
+                let product = scales[i / groups.len] * f32::from(*integer);
+                if groups.mins { product + mins[i / groups.len] } else { product }
+            })
+            .collect();
+        assert_same(format.name(), &recomputed, &values);
+        unpacked += 1;
+    }
+    assert_eq!(unpacked, 23);
+}
+
+#[test]
+fn names_and_ids_lead_back_to_their_format() {
+    assert_eq!(Format::all().count(), 31);
+    for format in Format::all() {
+        assert_eq!(Format::from_id(format.id()), Some(format));
+        assert_eq!(Format::from_name(format.name()), Some(format));
+        assert_eq!(Format::from_name(&format.to_string().to_lowercase()), Some(format));
+        assert_eq!(format.row_bytes(3 * format.block_len()).unwrap(), 3 * format.block_bytes());
+        assert_eq!(format.row_bytes(0).unwrap(), 0);
+    }
+    for id in [4, 5, 9, 31, 32, 33, 36, 38, 40, 41, 1000, u32::MAX] {
+        assert_eq!(Format::from_id(id), None);
+    }
+    assert_eq!(Format::from_name("Q9_K"), None);
+    let error = Format::Q4_K.row_bytes(300).unwrap_err().to_string();
+    assert_eq!(error, "Q4_K needs a multiple of 256 columns, has 300");
+    assert!(Format::F64.row_bytes(usize::MAX).is_err());
+}
