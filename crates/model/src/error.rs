@@ -17,8 +17,14 @@ pub enum Error {
         /// What this build can run.
         known: String,
     },
+    /// A tensor that the architecture needs is absent.
+    #[error("tensor {name} is missing")]
+    MissingTensor {
+        /// The full name of the tensor.
+        name: String,
+    },
     /// A tensor of the wrong shape.
-    #[error("tensor {name}: expected {expected} values, has {found}")]
+    #[error("tensor {name}: expected shape {expected}, has {found}")]
     Shape {
         /// The tensor.
         name: String,

@@ -4,13 +4,24 @@
 //! buffers. Nothing about architectures is known below this crate; nothing about hardware is known
 //! above the executors that run the program.
 
+pub mod archs;
 pub mod arithmetic;
+mod build;
+mod config;
 mod error;
 pub mod executor;
+pub mod fuse;
+pub mod kv;
+mod model;
 pub mod program;
+pub mod reference;
 pub mod rope;
 
 pub use arithmetic::Arithmetic;
+pub use config::Config;
 pub use error::{Error, Result};
 pub use executor::{Batch, Executor, Row, StepError};
+pub use kv::KvType;
+pub use model::Model;
 pub use program::Program;
+pub use reference::Reference;

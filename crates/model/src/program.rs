@@ -119,7 +119,7 @@ pub enum Op {
     RopeKvWrite {
         cache: usize,
         heads: usize,
-        rope: Option<usize>,
+        rope: usize,
         query_norm: Option<Norm>,
         key_norm: Option<Norm>,
         query: View,

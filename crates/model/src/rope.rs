@@ -63,7 +63,9 @@ impl Rope {
     ) -> Result<Rope> {
         let pairs = dimensions / 2;
         if dimensions == 0 || !dimensions.is_multiple_of(2) {
-            return Err(Error::Invalid(format!("{dimensions} rotary dimensions: must be even and at least 2")));
+            return Err(Error::Invalid(format!(
+                "{dimensions} rotary dimensions: must be even and at least 2"
+            )));
         }
         if !(base.is_finite() && base > 0.0) {
             return Err(Error::Invalid(format!("rotary base {base}: must be positive")));

@@ -1,0 +1,40 @@
+//! One small file per model family: what it computes, in the builder's vocabulary.
+
+mod gpt2;
+mod llama;
+mod qwen2;
+mod qwen3;
+
+use crate::build::Builder;
+use crate::{Error, Result};
+
+/// A family's name in `general.architecture` and the function that emits its program.
+type Family = (&'static str, fn(&mut Builder) -> Result<()>);
+
+const FAMILIES: &[Family] =
+    &[("gpt2", gpt2::build), ("llama", llama::build), ("qwen2", qwen2::build), ("qwen3", qwen3::build)];
+
+/// The names of all known architectures.
+pub fn known() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|(name, _)| *name)
+}
+
+/// Emits the program of the builder's configuration.
+pub(crate) fn build(builder: &mut Builder) -> Result<()> {
+    let name = &builder.config.architecture;
+    match FAMILIES.iter().find(|(known, _)| known == name) {
+        Some((_, build)) => build(builder),
+        None => Err(unknown(name)),
+    }
+}
+
+/// The error for an architecture that is not known.
+pub(crate) fn unknown(name: &str) -> Error {
+    let known = known().collect::<Vec<_>>().join(", ");
+    Error::UnknownArchitecture { name: name.to_string(), known }
+}
+
+/// Whether an architecture is known.
+pub(crate) fn is_known(name: &str) -> bool {
+    known().any(|k| k == name)
+}

@@ -1,0 +1,307 @@
+//! The vocabulary in which architecture files are written: each method emits the ops of one idea.
+//!
+//! Tensors are found through [`Tensors`], so that the same architecture file serves an opened GGUF file
+//! and the planning of a file that does not exist yet.
+
+use gleed_gguf::{Format, Gguf};
+
+use crate::config::Config;
+use crate::program::{Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId};
+use crate::rope::{Pairing, Rope};
+use crate::{Error, Result};
+
+/// Where the builder finds tensors.
+pub trait Tensors {
+    /// The shape (fastest dimension first) and format of a tensor, if there is one of that name.
+    /// `expected` is the shape that the program will check for, `required` whether it can do without.
+    fn find(&self, name: &str, expected: &[usize], required: bool) -> Option<(Vec<usize>, Format)>;
+
+    /// The values of a small tensor.
+    fn values(&self, name: &str) -> Option<Vec<f32>>;
+}
+
+impl Tensors for Gguf {
+    fn find(&self, name: &str, _expected: &[usize], _required: bool) -> Option<(Vec<usize>, Format)> {
+        self.tensor(name).map(|t| (t.shape.clone(), t.format))
+    }
+
+    fn values(&self, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.tensor(name)?;
+        let mut values = vec![0.0; tensor.shape.iter().product()];
+        tensor.format.decode(self.data(tensor), &mut values);
+        Some(values)
+    }
+}
+
+/// What an attention block of a family looks like, beyond its sizes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AttentionStyle {
+    /// Q, K and V are one tensor, `attn_qkv`.
+    pub fused_qkv: bool,
+    /// Queries and keys are normed per head.
+    pub head_norms: bool,
+    /// The rotary embedding, if there is one.
+    pub rope: Option<usize>,
+}
+
+/// Whether a linear layer has a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bias {
+    /// It must have one.
+    Required,
+    /// It has one where the file has one.
+    Optional,
+}
+
+/// Emits a program.
+pub(crate) struct Builder<'a> {
+    pub config: &'a Config,
+    tensors: &'a dyn Tensors,
+    program: Program,
+    layer: Option<usize>,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(config: &'a Config, tensors: &'a dyn Tensors) -> Self {
+        let nothing = View { buffer: 0, offset: 0, width: 0 };
+        Builder {
+            config,
+            tensors,
+            program: Program {
+                buffers: vec![],
+                weights: vec![],
+                nodes: vec![],
+                caches: vec![],
+                ropes: vec![],
+                logits: nothing,
+                vocabulary: 0,
+                context: config.context,
+            },
+            layer: None,
+        }
+    }
+
+    pub(crate) fn finish(self) -> Program {
+        self.program
+    }
+
+    /// Everything emitted from here on belongs to this layer.
+    pub(crate) fn enter(&mut self, layer: usize) {
+        self.layer = Some(layer);
+    }
+
+    /// Everything emitted from here on comes after the layers.
+    pub(crate) fn leave(&mut self) {
+        self.layer = None;
+    }
+
+    /// The full name of a tensor or label in the current layer.
+    fn name(&self, name: &str) -> String {
+        match self.layer {
+            Some(layer) => format!("blk.{layer}.{name}"),
+            None => name.to_string(),
+        }
+    }
+
+    /// The buffer of that name, made on first use.
+    pub(crate) fn buffer(&mut self, name: &'static str, width: usize) -> View {
+        let buffers = &mut self.program.buffers;
+        let buffer = buffers.iter().position(|b| b.name == name).unwrap_or_else(|| {
+            buffers.push(Buffer { name, width });
+            buffers.len() - 1
+        });
+        assert_eq!(buffers[buffer].width, width, "buffer {name}");
+        View { buffer, offset: 0, width }
+    }
+
+    fn emit(&mut self, label: &str, op: Op) {
+        let labels = vec![self.name(label)];
+        self.program.nodes.push(Node { op, labels, layer: self.layer });
+    }
+
+    /// A tensor of the current layer, checked against its shape.
+    fn tensor(&mut self, name: &str, shape: &[usize], required: bool) -> Result<Option<WeightId>> {
+        let name = self.name(name);
+        let Some((found, format)) = self.tensors.find(&name, shape, required) else {
+            if required {
+                return Err(Error::MissingTensor { name });
+            }
+            return Ok(None);
+        };
+        if found != shape {
+            return Err(Error::Shape { name, expected: format!("{shape:?}"), found: format!("{found:?}") });
+        }
+        let weights = &mut self.program.weights;
+        if let Some(known) = weights.iter().position(|w| w.name == name) {
+            return Ok(Some(known));
+        }
+        weights.push(Weight { name, columns: shape[0], rows: shape.get(1).copied().unwrap_or(1), format });
+        Ok(Some(weights.len() - 1))
+    }
+
+    fn required(&mut self, name: &str, shape: &[usize]) -> Result<WeightId> {
+        Ok(self.tensor(name, shape, true)?.expect("required tensors are found or an error"))
+    }
+
+    fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<WeightId>> {
+        self.tensor(name, shape, false)
+    }
+
+    fn part(&mut self, name: &str, columns: usize, rows: usize, bias: Bias) -> Result<Part> {
+        let weight = self.required(&format!("{name}.weight"), &[columns, rows])?;
+        let bias = match bias {
+            Bias::Required => Some(self.required(&format!("{name}.bias"), &[rows])?),
+            Bias::Optional => self.optional(&format!("{name}.bias"), &[rows])?,
+        };
+        Ok(Part { weight, bias })
+    }
+
+    /// Token embeddings into the residual stream `x`; also settles the vocabulary.
+    pub(crate) fn embed(&mut self) -> Result<View> {
+        let width = self.config.width;
+        // The table's own height is the vocabulary: there is no other number to check it against.
+        let rows = match self.tensors.find("token_embd.weight", &[width, 0], true) {
+            Some((shape, _)) if shape.len() == 2 => shape[1],
+            _ => 0,
+        };
+        let table = self.required("token_embd.weight", &[width, rows])?;
+        self.program.vocabulary = rows;
+        let x = self.buffer("x", width);
+        self.emit("embed", Op::Embed { table, out: x });
+        Ok(x)
+    }
+
+    /// Adds learned position embeddings.
+    pub(crate) fn add_positions(&mut self, x: View) -> Result<()> {
+        let shape = [self.config.width, self.config.context];
+        let table = self.required("position_embd.weight", &shape)?;
+        self.emit("positions", Op::AddPositions { table, x });
+        Ok(())
+    }
+
+    /// The rotary embedding of the configuration, with the file's own factors where it has them.
+    pub(crate) fn rope(&mut self, pairing: Pairing) -> Result<usize> {
+        let config = self.config;
+        let divisors = self.tensors.values("rope_freqs.weight");
+        let rope = Rope::new(
+            pairing,
+            config.rope_dimensions,
+            config.rope_base,
+            &config.rope_scaling,
+            divisors.as_deref(),
+        )?;
+        self.program.ropes.push(rope);
+        Ok(self.program.ropes.len() - 1)
+    }
+
+    fn norm_weights(&mut self, name: &str, width: usize, layer_norm: bool) -> Result<Norm> {
+        let weight = self.required(&format!("{name}.weight"), &[width])?;
+        let bias = if layer_norm { Some(self.required(&format!("{name}.bias"), &[width])?) } else { None };
+        Ok(Norm { weight, bias, epsilon: self.config.norm_epsilon })
+    }
+
+    /// RMS norm of a row into the buffer `h`.
+    pub(crate) fn rms_norm(&mut self, name: &str, input: View) -> Result<View> {
+        self.norm(name, input, false)
+    }
+
+    /// Layer norm of a row into the buffer `h`.
+    pub(crate) fn layer_norm(&mut self, name: &str, input: View) -> Result<View> {
+        self.norm(name, input, true)
+    }
+
+    fn norm(&mut self, name: &str, input: View, layer_norm: bool) -> Result<View> {
+        let norm = self.norm_weights(name, input.width, layer_norm)?;
+        let out = self.buffer("h", input.width);
+        self.emit(name, Op::Norm { norm, heads: 1, input, out });
+        Ok(out)
+    }
+
+    /// One linear layer.
+    pub(crate) fn linear(&mut self, name: &str, input: View, out: View, bias: Bias) -> Result<()> {
+        let part = self.part(name, input.width, out.width, bias)?;
+        self.emit(name, Op::Linear { parts: vec![part], input, out });
+        Ok(())
+    }
+
+    /// x += y.
+    pub(crate) fn add(&mut self, label: &str, x: View, y: View) {
+        self.emit(label, Op::Add { x, y });
+    }
+
+    /// Attention over the sequence, from the normed input to the output projection's result.
+    pub(crate) fn attention(&mut self, style: AttentionStyle, input: View, bias: Bias) -> Result<View> {
+        let c = self.config;
+        let (queries, keys, values) = (c.heads * c.key_dim, c.kv_heads * c.key_dim, c.kv_heads * c.value_dim);
+        let qkv = self.buffer("qkv", queries + keys + values);
+        let query = qkv.part(0, queries);
+        let key = qkv.part(queries, keys);
+        let value = qkv.part(queries + keys, values);
+        if style.fused_qkv {
+            self.linear("attn_qkv", input, qkv, bias)?;
+        } else {
+            self.linear("attn_q", input, query, bias)?;
+            self.linear("attn_k", input, key, bias)?;
+            self.linear("attn_v", input, value, bias)?;
+        }
+        if style.head_norms {
+            for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", c.kv_heads, key)] {
+                let norm = self.norm_weights(name, c.key_dim, false)?;
+                self.emit(name, Op::Norm { norm, heads, input: x, out: x });
+            }
+        }
+        if let Some(rope) = style.rope {
+            self.emit("rope_q", Op::Rope { rope, heads: c.heads, x: query });
+            self.emit("rope_k", Op::Rope { rope, heads: c.kv_heads, x: key });
+        }
+        let cache = self.program.caches.len();
+        self.program.caches.push(KvLayer { heads: c.kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
+        self.emit("kv_write", Op::KvWrite { cache, key, value });
+        let mixed = self.buffer("attention", c.heads * c.value_dim);
+        let scale = 1.0 / (c.key_dim as f32).sqrt();
+        self.emit("attention", Op::Attention { cache, heads: c.heads, scale, query, out: mixed });
+        let out = self.buffer("y", c.width);
+        self.linear("attn_output", mixed, out, Bias::Optional)?;
+        Ok(out)
+    }
+
+    /// A feed-forward layer with a gate: down(activation(gate(input)) · up(input)).
+    pub(crate) fn gated_feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
+        let width = self.config.feed_forward;
+        let both = self.buffer("gate_up", 2 * width);
+        let (gate, up) = (both.part(0, width), both.part(width, width));
+        self.linear("ffn_gate", input, gate, Bias::Optional)?;
+        self.linear("ffn_up", input, up, Bias::Optional)?;
+        self.down(activation, gate, Some(up))
+    }
+
+    /// A feed-forward layer without a gate: down(activation(up(input))).
+    pub(crate) fn feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
+        let up = self.buffer("up", self.config.feed_forward);
+        self.linear("ffn_up", input, up, Bias::Required)?;
+        self.down(activation, up, None)
+    }
+
+    fn down(&mut self, activation: Activation, gate: View, up: Option<View>) -> Result<View> {
+        let hidden = self.buffer("hidden", self.config.feed_forward);
+        self.emit("ffn_act", Op::Activate { activation, gate, up, out: hidden });
+        let out = self.buffer("y", self.config.width);
+        self.linear("ffn_down", hidden, out, Bias::Optional)?;
+        Ok(out)
+    }
+
+    /// Only wanted rows, through the output matrix (or the embeddings, when the model ties them).
+    pub(crate) fn head(&mut self, input: View) -> Result<()> {
+        self.emit("gather", Op::Gather { views: vec![input] });
+        let shape = [self.config.width, self.program.vocabulary];
+        let weight = match self.optional("output.weight", &shape)? {
+            Some(weight) => weight,
+            None => self.required("token_embd.weight", &shape)?,
+        };
+        let bias = self.optional("output.bias", &shape[1..])?;
+        let out = self.buffer("logits", self.program.vocabulary);
+        self.emit("output", Op::Linear { parts: vec![Part { weight, bias }], input, out });
+        self.program.logits = out;
+        Ok(())
+    }
+}

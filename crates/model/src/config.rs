@@ -1,0 +1,186 @@
+//! A model's hyper-parameters, read from the metadata of its file.
+
+use gleed_gguf::Metadata;
+
+use crate::rope::Scaling;
+use crate::{Error, Result};
+
+/// The hyper-parameters that all dense transformer families share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// `general.name`, when the file has one.
+    pub name: Option<String>,
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Values per token between blocks.
+    pub width: usize,
+    /// Positions that the model was made for.
+    pub context: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Values per query and key head.
+    pub key_dim: usize,
+    /// Values per value head.
+    pub value_dim: usize,
+    /// Values inside a feed-forward layer.
+    pub feed_forward: usize,
+    /// Added to the mean square in norms.
+    pub norm_epsilon: f32,
+    /// The base of the rotary frequencies.
+    pub rope_base: f32,
+    /// Rotated values per head.
+    pub rope_dimensions: usize,
+    /// How the rotary frequencies were stretched.
+    pub rope_scaling: Scaling,
+}
+
+/// Reads `<architecture>.<key>` entries; errors name the full key.
+pub(crate) struct Keys<'a> {
+    metadata: &'a Metadata,
+    prefix: &'a str,
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn new(metadata: &'a Metadata, architecture: &'a str) -> Self {
+        Keys { metadata, prefix: architecture }
+    }
+
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.prefix)
+    }
+
+    /// An optional size.
+    pub(crate) fn size(&self, key: &str) -> Result<Option<usize>> {
+        Ok(self.metadata.size(&self.full(key))?)
+    }
+
+    /// A size that must be there and be at least 1.
+    pub(crate) fn required(&self, key: &str) -> Result<usize> {
+        match self.size(key)? {
+            Some(0) => Err(Error::Invalid(format!("metadata key {}: must be at least 1", self.full(key)))),
+            Some(n) => Ok(n),
+            None => Err(gleed_gguf::Error::MissingKey { key: self.full(key) }.into()),
+        }
+    }
+
+    pub(crate) fn f32(&self, key: &str) -> Result<Option<f32>> {
+        Ok(self.metadata.f32(&self.full(key))?)
+    }
+
+    pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>> {
+        Ok(self.metadata.str(&self.full(key))?)
+    }
+
+    /// A float that must be there.
+    pub(crate) fn required_f32(&self, key: &str) -> Result<f32> {
+        self.f32(key)?.ok_or_else(|| gleed_gguf::Error::MissingKey { key: self.full(key) }.into())
+    }
+}
+
+/// More of anything than this is a broken file, not a model.
+const MOST: usize = 1 << 24;
+
+impl Config {
+    /// Reads the configuration of whatever architecture the metadata names.
+    pub fn read(metadata: &Metadata) -> Result<Config> {
+        let architecture = metadata
+            .str("general.architecture")?
+            .ok_or_else(|| gleed_gguf::Error::MissingKey { key: "general.architecture".to_string() })?;
+        let keys = Keys::new(metadata, architecture);
+        let width = keys.required("embedding_length")?;
+        let heads = keys.required("attention.head_count")?;
+        let default_dim = width / heads;
+        let key_dim = keys.size("attention.key_length")?.unwrap_or(default_dim);
+        let config = Config {
+            architecture: architecture.to_string(),
+            name: metadata.str("general.name")?.map(str::to_string),
+            layers: keys.required("block_count")?,
+            width,
+            context: keys.required("context_length")?,
+            heads,
+            kv_heads: keys.size("attention.head_count_kv")?.unwrap_or(heads),
+            key_dim,
+            value_dim: keys.size("attention.value_length")?.unwrap_or(default_dim),
+            feed_forward: keys.required("feed_forward_length")?,
+            norm_epsilon: match keys.f32("attention.layer_norm_rms_epsilon")? {
+                Some(epsilon) => epsilon,
+                None => keys.required_f32("attention.layer_norm_epsilon")?,
+            },
+            rope_base: keys.f32("rope.freq_base")?.unwrap_or(10_000.0),
+            rope_dimensions: keys.size("rope.dimension_count")?.unwrap_or(key_dim),
+            rope_scaling: scaling(&keys)?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Query heads that share one key and value head.
+    pub fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    fn check(&self) -> Result<()> {
+        let sizes = [
+            ("block_count", self.layers),
+            ("embedding_length", self.width),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.key_dim),
+            ("attention.value_length", self.value_dim),
+            ("feed_forward_length", self.feed_forward),
+        ];
+        for (key, size) in sizes {
+            if size == 0 || size > MOST {
+                return Err(Error::Invalid(format!("{}.{key} is {size}: not a model", self.architecture)));
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(Error::Invalid(format!(
+                "{} query heads cannot share {} key-value heads evenly",
+                self.heads, self.kv_heads
+            )));
+        }
+        if self.rope_dimensions > self.key_dim {
+            return Err(Error::Invalid(format!(
+                "{}.rope.dimension_count is {}, more than the {} values of a head",
+                self.architecture, self.rope_dimensions, self.key_dim
+            )));
+        }
+        if !(self.norm_epsilon.is_finite() && self.norm_epsilon >= 0.0) {
+            return Err(Error::Invalid(format!("the norm's epsilon is {}", self.norm_epsilon)));
+        }
+        Ok(())
+    }
+}
+
+/// `rope.scaling.*`, with `rope.scale_linear` as older files write it.
+fn scaling(keys: &Keys) -> Result<Scaling> {
+    let factor = match keys.f32("rope.scaling.factor")? {
+        Some(factor) => Some(factor),
+        None => keys.f32("rope.scale_linear")?,
+    };
+    // A factor of zero means that the writer had none.
+    let factor = factor.filter(|f| *f != 0.0);
+    match (keys.str("rope.scaling.type")?, factor) {
+        (Some("none"), _) | (Some("linear") | None, None) => Ok(Scaling::None),
+        (Some("linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
+        (Some("yarn"), factor) => Ok(Scaling::Yarn {
+            factor: factor.unwrap_or(1.0),
+            original_context: match keys.size("rope.scaling.original_context_length")? {
+                Some(context) if context > 0 => context,
+                _ => keys.required("context_length")?,
+            },
+            beta_fast: keys.f32("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+            beta_slow: keys.f32("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+            extrapolation: keys.f32("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0),
+            attention: keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0),
+        }),
+        (Some(other), _) => {
+            Err(Error::Invalid(format!("rotary scaling {other} is not known; known: none, linear, yarn")))
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A model: its configuration and its plain program, built from a file or planned for one.
+
+use gleed_gguf::{Format, Gguf, Metadata};
+
+use crate::archs;
+use crate::build::{Builder, Tensors};
+use crate::config::Config;
+use crate::program::Program;
+use crate::{Error, Result};
+
+/// A model that is understood, though not yet loaded onto any device.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// The hyper-parameters.
+    pub config: Config,
+    /// What it computes, one plain op at a time.
+    pub program: Program,
+    /// Tensors of the file that the program does not use.
+    pub unused: Vec<String>,
+}
+
+impl Model {
+    /// Reads a file's metadata and tensor table.
+    pub fn load(file: &Gguf) -> Result<Model> {
+        let (config, program) = build(file.metadata(), file)?;
+        let used = |name: &str| {
+            // The rotary factors are read while building: they are in the frequencies already.
+            name == "rope_freqs.weight" || program.weights.iter().any(|w| w.name == name)
+        };
+        let unused = file.tensors().iter().filter(|t| !used(&t.name)).map(|t| t.name.clone()).collect();
+        Ok(Model { config, program, unused })
+    }
+
+    /// The tensors (name and shape) of a model that has no file yet: all that its architecture requires,
+    /// and of the optional ones those that `optional` accepts.
+    pub fn plan(
+        metadata: &Metadata,
+        vocabulary: usize,
+        optional: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, Vec<usize>)>> {
+        let plan = Plan { vocabulary, optional: &optional };
+        let (_, program) = build(metadata, &plan)?;
+        let shape = |w: &crate::program::Weight| match w.rows {
+            1 => vec![w.columns],
+            rows => vec![w.columns, rows],
+        };
+        Ok(program.weights.iter().map(|w| (w.name.clone(), shape(w))).collect())
+    }
+}
+
+fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program)> {
+    let architecture = metadata.str("general.architecture")?;
+    if let Some(name) = architecture
+        && !archs::is_known(name)
+    {
+        return Err(archs::unknown(name));
+    }
+    let config = Config::read(metadata)?;
+    if let Some(experts) = metadata.size(&format!("{}.expert_count", config.architecture))?
+        && experts > 0
+    {
+        return Err(Error::Invalid(format!(
+            "{} with {experts} experts is not supported yet, only dense feed-forward layers are",
+            config.architecture
+        )));
+    }
+    let mut builder = Builder::new(&config, tensors);
+    archs::build(&mut builder)?;
+    let program = builder.finish();
+    Ok((config, program))
+}
+
+/// Has every tensor that is asked for, in the shape that is expected of it.
+struct Plan<'a> {
+    vocabulary: usize,
+    optional: &'a dyn Fn(&str) -> bool,
+}
+
+impl Tensors for Plan<'_> {
+    fn find(&self, name: &str, expected: &[usize], required: bool) -> Option<(Vec<usize>, Format)> {
+        if !required && !(self.optional)(name) {
+            return None;
+        }
+        let mut shape = expected.to_vec();
+        if name == "token_embd.weight" {
+            shape[1] = self.vocabulary;
+        }
+        Some((shape, Format::F32))
+    }
+
+    fn values(&self, _name: &str) -> Option<Vec<f32>> {
+        None
+    }
+}

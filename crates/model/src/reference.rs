@@ -1,0 +1,373 @@
+//! The plain executor: one row, one op, one value at a time, in the order that [`crate::arithmetic`]
+//! defines. It is the truth that every other path is held against, so it has no cleverness at all.
+
+use std::sync::Arc;
+
+use gleed_gguf::Gguf;
+
+use crate::arithmetic::{
+    self as plain, ACTIVATION_BLOCK, Arithmetic, IntegerRow, PAGE, Softmax, accumulate, dot, dot_q8,
+};
+use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
+use crate::kv::KvType;
+use crate::program::{Activation, KvLayer, Norm, Op, Part, Program, View, WeightId};
+use crate::{Error, Result};
+
+/// What a reference executor is made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The order of operations of linear layers.
+    pub arithmetic: Arithmetic,
+    /// The element type of the KV cache.
+    pub kv: KvType,
+    /// The most rows of a step.
+    pub max_rows: usize,
+    /// KV pages.
+    pub pages: usize,
+}
+
+/// The plain executor.
+pub struct Reference {
+    file: Arc<Gguf>,
+    program: Program,
+    options: Options,
+    /// Per layer, `[page][position][head][dim]`, each value as the cache's type would give it back.
+    keys: Vec<Vec<f32>>,
+    values: Vec<Vec<f32>>,
+    /// `[row][width]` for each buffer of the program.
+    buffers: Vec<Vec<f32>>,
+    /// The rows that the next op sees: all of the batch, then the wanted ones.
+    rows: Vec<Row>,
+    /// The pages of the batch's sequences.
+    tables: Vec<Vec<u32>>,
+}
+
+impl Reference {
+    /// Makes an executor; tensors are decoded row by row when they are used.
+    pub fn new(file: Arc<Gguf>, program: Program, options: Options) -> Result<Reference> {
+        for weight in &program.weights {
+            if file.tensor(&weight.name).is_none() {
+                return Err(Error::MissingTensor { name: weight.name.clone() });
+            }
+        }
+        let positions = options.pages * PAGE;
+        let keys = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.key_dim]).collect();
+        let values = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.value_dim]).collect();
+        let buffers = program.buffers.iter().map(|_| Vec::new()).collect();
+        Ok(Reference { file, program, options, keys, values, buffers, rows: vec![], tables: vec![] })
+    }
+
+    /// A vector of weights, decoded.
+    fn vector(&self, weight: WeightId) -> Vec<f32> {
+        self.weight_row(weight, 0)
+    }
+
+    /// One row of a weight, decoded.
+    fn weight_row(&self, weight: WeightId, row: usize) -> Vec<f32> {
+        let w = &self.program.weights[weight];
+        let mut out = vec![0.0; w.columns];
+        w.format.decode(self.row_bytes(weight, row), &mut out);
+        out
+    }
+
+    fn row_bytes(&self, weight: WeightId, row: usize) -> &[u8] {
+        let w = &self.program.weights[weight];
+        let tensor = self.file.tensor(&w.name).expect("checked when the executor was made");
+        let data = self.file.data(tensor);
+        let bytes = data.len() / w.rows;
+        &data[row * bytes..(row + 1) * bytes]
+    }
+
+    fn get(&self, view: View, row: usize) -> &[f32] {
+        let width = self.program.buffers[view.buffer].width;
+        &self.buffers[view.buffer][row * width + view.offset..][..view.width]
+    }
+
+    fn set(&mut self, view: View, row: usize) -> &mut [f32] {
+        let width = self.program.buffers[view.buffer].width;
+        &mut self.buffers[view.buffer][row * width + view.offset..][..view.width]
+    }
+
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Embed { table, out } => {
+                for r in 0..self.rows.len() {
+                    let entry = self.weight_row(*table, self.rows[r].token as usize);
+                    self.set(*out, r).copy_from_slice(&entry);
+                }
+            }
+            Op::AddPositions { table, x } => {
+                for r in 0..self.rows.len() {
+                    let entry = self.weight_row(*table, self.rows[r].position as usize);
+                    self.set(*x, r).iter_mut().zip(entry).for_each(|(x, p)| *x += p);
+                }
+            }
+            Op::Norm { norm, heads, input, out } => self.norm(*norm, *heads, *input, *out),
+            Op::Linear { parts, input, out } => {
+                let mut offset = 0;
+                for part in parts {
+                    let outputs = self.program.weights[part.weight].rows;
+                    self.linear(*part, *input, out.part(offset, outputs));
+                    offset += outputs;
+                }
+            }
+            Op::Rope { rope, heads, x } => self.rope(*rope, *heads, *x),
+            Op::KvWrite { cache, key, value } => self.kv_write(*cache, *key, *value),
+            Op::Attention { cache, heads, scale, query, out } => {
+                for r in 0..self.rows.len() {
+                    for head in 0..*heads {
+                        self.attend(*cache, *heads, *scale, r, head, *query, *out);
+                    }
+                }
+            }
+            Op::Activate { activation, gate, up, out } => {
+                for r in 0..self.rows.len() {
+                    let gate = self.get(*gate, r).to_vec();
+                    let up = up.map(|up| self.get(up, r).to_vec());
+                    activate(*activation, &gate, up.as_deref(), self.set(*out, r));
+                }
+            }
+            Op::Add { x, y } => self.add(*x, *y),
+            Op::Gather { views } => self.gather(views),
+            Op::AddNorm { x, y, norm, out } => {
+                self.add(*x, *y);
+                self.norm(*norm, 1, *x, *out);
+            }
+            Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
+                let kv_heads = self.program.caches[*cache].heads;
+                if let Some(norm) = query_norm {
+                    self.norm(*norm, *heads, *query, *query);
+                }
+                if let Some(norm) = key_norm {
+                    self.norm(*norm, kv_heads, *key, *key);
+                }
+                self.rope(*rope, *heads, *query);
+                self.rope(*rope, kv_heads, *key);
+                self.kv_write(*cache, *key, *value);
+            }
+            Op::GatedLinear { activation, gate, up, input, out } => {
+                // The result has the width of one part: gate first, then up beside it.
+                self.linear(*gate, *input, *out);
+                let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();
+                self.linear(*up, *input, *out);
+                for (r, gate) in gates.iter().enumerate() {
+                    let up = self.get(*out, r).to_vec();
+                    activate(*activation, gate, Some(&up), self.set(*out, r));
+                }
+            }
+        }
+    }
+
+    fn norm(&mut self, norm: Norm, heads: usize, input: View, out: View) {
+        let weight = self.vector(norm.weight);
+        let bias = norm.bias.map(|b| self.vector(b));
+        for r in 0..self.rows.len() {
+            let x = self.get(input, r).to_vec();
+            let width = x.len() / heads;
+            for (x, out) in x.chunks(width).zip(self.set(out, r).chunks_mut(width)) {
+                match &bias {
+                    None => plain::rms_norm(x, &weight, norm.epsilon, out),
+                    Some(bias) => plain::layer_norm(x, &weight, bias, norm.epsilon, out),
+                }
+            }
+        }
+    }
+
+    fn linear(&mut self, part: Part, input: View, out: View) {
+        let weight = self.program.weights[part.weight].clone();
+        let bias = part.bias.map(|b| self.vector(b));
+        let groups = match self.options.arithmetic {
+            Arithmetic::Q8 => weight.format.groups(),
+            Arithmetic::F32 => None,
+        };
+        let inputs: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect();
+        let quantised: Vec<(Vec<i8>, Vec<f32>)> = match groups {
+            Some(_) => inputs.iter().map(|x| quantize_row(x)).collect(),
+            None => vec![],
+        };
+        for n in 0..weight.rows {
+            let offset = bias.as_ref().map(|b| b[n]);
+            let results: Vec<f32> = match groups {
+                Some(groups) => {
+                    let (mut integers, count) = (vec![0i8; weight.columns], weight.columns / groups.len);
+                    let mut scales = vec![0.0; count];
+                    let mut mins = vec![0.0; if groups.mins { count } else { 0 }];
+                    weight.format.unpack(
+                        self.row_bytes(part.weight, n),
+                        &mut integers,
+                        &mut scales,
+                        &mut mins,
+                    );
+                    let row =
+                        IntegerRow { integers: &integers, scales: &scales, mins: &mins, group: groups.len };
+                    quantised.iter().map(|(q, scales)| dot_q8(row, q, scales)).collect()
+                }
+                None => {
+                    let w = self.weight_row(part.weight, n);
+                    inputs.iter().map(|x| dot(&w, x)).collect()
+                }
+            };
+            for (r, result) in results.into_iter().enumerate() {
+                self.set(out, r)[n] = offset.map_or(result, |b| result + b);
+            }
+        }
+    }
+
+    fn rope(&mut self, rope: usize, heads: usize, x: View) {
+        let rope = self.program.ropes[rope].clone();
+        let pairs = rope.dimensions / 2;
+        let (mut cos, mut sin) = (vec![0.0; pairs], vec![0.0; pairs]);
+        for r in 0..self.rows.len() {
+            rope.angles(self.rows[r].position, &mut cos, &mut sin);
+            let x = self.set(x, r);
+            let width = x.len() / heads;
+            x.chunks_mut(width).for_each(|head| rope.apply(head, &cos, &sin));
+        }
+    }
+
+    fn kv_write(&mut self, cache: usize, key: View, value: View) {
+        let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
+        for r in 0..self.rows.len() {
+            let slot = self.slot(r, self.rows[r].position as usize);
+            let (mut k, mut v) = (self.get(key, r).to_vec(), self.get(value, r).to_vec());
+            k.chunks_mut(key_dim).for_each(|head| self.options.kv.round(head));
+            v.chunks_mut(value_dim).for_each(|head| self.options.kv.round(head));
+            self.keys[cache][slot * heads * key_dim..][..k.len()].copy_from_slice(&k);
+            self.values[cache][slot * heads * value_dim..][..v.len()].copy_from_slice(&v);
+        }
+    }
+
+    /// Where a position of a row's sequence is stored.
+    fn slot(&self, row: usize, position: usize) -> usize {
+        self.tables[self.rows[row].table as usize][position / PAGE] as usize * PAGE + position % PAGE
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one head of one op")]
+    fn attend(
+        &mut self,
+        cache: usize,
+        heads: usize,
+        scale: f32,
+        r: usize,
+        head: usize,
+        query: View,
+        out: View,
+    ) {
+        let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
+        let kv_head = head / (heads / kv_heads);
+        let q = self.get(query, r)[head * key_dim..][..key_dim].to_vec();
+        let visible = self.rows[r].position as usize + 1;
+        let mut softmax = Softmax::default();
+        let mut acc = vec![0.0; value_dim];
+        for start in (0..visible).step_by(PAGE) {
+            let slots: Vec<usize> = (start..visible.min(start + PAGE)).map(|p| self.slot(r, p)).collect();
+            let mut scores: Vec<f32> = slots
+                .iter()
+                .map(|slot| {
+                    let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
+                    dot(&q, k) * scale
+                })
+                .collect();
+            let correction = softmax.tile(&mut scores);
+            acc.iter_mut().for_each(|a| *a *= correction);
+            for (weight, slot) in scores.iter().zip(&slots) {
+                let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];
+                accumulate(&mut acc, *weight, v);
+            }
+        }
+        let inverse = 1.0 / softmax.sum;
+        let out = &mut self.set(out, r)[head * value_dim..][..value_dim];
+        out.iter_mut().zip(acc).for_each(|(out, a)| *out = a * inverse);
+    }
+
+    fn add(&mut self, x: View, y: View) {
+        for r in 0..self.rows.len() {
+            let y = self.get(y, r).to_vec();
+            self.set(x, r).iter_mut().zip(y).for_each(|(x, y)| *x += y);
+        }
+    }
+
+    fn gather(&mut self, views: &[View]) {
+        let wanted: Vec<usize> = (0..self.rows.len()).filter(|r| self.rows[*r].wants_logits).collect();
+        for view in views {
+            for (to, from) in wanted.iter().enumerate() {
+                let kept = self.get(*view, *from).to_vec();
+                self.set(*view, to).copy_from_slice(&kept);
+            }
+        }
+        self.rows.retain(|r| r.wants_logits);
+    }
+}
+
+fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut [f32]) {
+    let f = match activation {
+        Activation::Silu => plain::silu,
+        Activation::Gelu => plain::gelu,
+    };
+    for (i, (out, gate)) in out.iter_mut().zip(gate).enumerate() {
+        *out = match up {
+            Some(up) => f(*gate) * up[i],
+            None => f(*gate),
+        };
+    }
+}
+
+fn quantize_row(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
+    let mut q = vec![0i8; x.len()];
+    let scales = x
+        .chunks(ACTIVATION_BLOCK)
+        .zip(q.chunks_mut(ACTIVATION_BLOCK))
+        .map(|(x, q)| plain::quantize(x, q))
+        .collect();
+    (q, scales)
+}
+
+impl Buffers for Reference {
+    fn read(&self, view: View, out: &mut Vec<f32>) {
+        for r in 0..self.rows.len() {
+            out.extend_from_slice(self.get(view, r));
+        }
+    }
+}
+
+impl Executor for Reference {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn max_rows(&self) -> usize {
+        self.options.max_rows
+    }
+
+    fn page_count(&self) -> usize {
+        self.options.pages
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
+        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        self.rows = batch.rows().to_vec();
+        let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
+        self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
+            data.resize(buffer.width * batch.rows().len(), 0.0);
+        }
+        observer.start();
+        for index in 0..self.program.nodes.len() {
+            let op = self.program.nodes[index].op.clone();
+            self.run(&op);
+            observer.after(index, self);
+        }
+        Ok(())
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.get(self.program.logits, index)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        for data in self.keys.iter_mut().chain(&mut self.values) {
+            let page = data.len() / self.options.pages;
+            data.copy_within(from as usize * page..(from as usize + 1) * page, to as usize * page);
+        }
+    }
+}

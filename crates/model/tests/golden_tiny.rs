@@ -1,0 +1,134 @@
+//! The reference executor against llama.cpp's logits and greedy tokens on tiny random models.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gleed_gguf::Gguf;
+use gleed_model::arithmetic::PAGE;
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::reference::Options;
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Reference, Row};
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    prompt_ids: Vec<u32>,
+    gen_ids: Vec<u32>,
+    margins: Vec<f32>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where `./test` puts the models that are too large for the repository.
+fn test_data() -> PathBuf {
+    std::env::var_os("GLEED_TEST_DATA").map_or_else(|| root().join(".cache/test-data"), PathBuf::from)
+}
+
+/// The logits after the last of some new tokens of a sequence that holds `position` already.
+fn append(executor: &mut Reference, tokens: &[u32], position: usize) -> Vec<f32> {
+    let mut batch = Batch::default();
+    let pages: Vec<u32> = (0..executor.page_count() as u32).rev().collect();
+    let table = batch.add_table(&pages);
+    for (i, &token) in tokens.iter().enumerate() {
+        let position = (position + i) as u32;
+        batch.push(Row { table, position, token, wants_logits: i + 1 == tokens.len() });
+    }
+    executor.step(&batch, &mut ()).unwrap();
+    executor.logits(0).to_vec()
+}
+
+fn argmax(logits: &[f32]) -> u32 {
+    (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a))).unwrap() as u32
+}
+
+fn floats(name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(root().join("tests/golden/tiny").join(name)).unwrap();
+    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+fn log_softmax(logits: &[f32]) -> Vec<f32> {
+    let max = logits.iter().copied().fold(f32::MIN, f32::max);
+    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+    logits.iter().map(|l| l - max - sum.ln() as f32).collect()
+}
+
+fn worst(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+fn check(name: &str, limit: f32) {
+    let path = test_data().join(format!("tiny/{name}.F32.gguf"));
+    assert!(path.exists(), "{} is missing: run ./test, which makes it", path.display());
+    let file = Arc::new(Gguf::open(&path).unwrap());
+    let model = Model::load(&file).unwrap();
+    assert_eq!(model.unused, Vec::<String>::new());
+    let golden = std::fs::read_to_string(root().join(format!("tests/golden/tiny/{name}.jsonl"))).unwrap();
+    for (index, line) in golden.lines().enumerate() {
+        let golden: Golden = serde_json::from_str(line).unwrap();
+        let total = golden.prompt_ids.len() + golden.gen_ids.len();
+        let make = |rules, kv| {
+            let program = fuse(&model.program, rules);
+            let options =
+                Options { arithmetic: Arithmetic::F32, kv, max_rows: total, pages: total.div_ceil(PAGE) };
+            Reference::new(file.clone(), program, options).unwrap()
+        };
+
+        // Against llama.cpp with an f32 KV cache nothing but the order of additions differs.
+        let mut executor = make(Rules::NONE, KvType::F32);
+        let mut logits = append(&mut executor, &golden.prompt_ids, 0);
+        let difference = worst(&log_softmax(&logits), &floats(&format!("{name}.p{index}.logprobs.f32")));
+        assert!(difference < limit, "{name} prompt {index}: log-probabilities differ by {difference}");
+
+        // The fused program computes the same bits.
+        let fused = append(&mut make(Rules::ALL, KvType::F32), &golden.prompt_ids, 0);
+        assert_eq!(logits, fused, "{name} prompt {index}: fused");
+
+        // Against its default, f16 attention: within 2e-3 of the logits' spread.
+        let truth = floats(&format!("{name}.p{index}.logits.f32"));
+        let mean = truth.iter().sum::<f32>() / truth.len() as f32;
+        let spread = (truth.iter().map(|t| (t - mean).powi(2)).sum::<f32>() / truth.len() as f32).sqrt();
+        let rounded = append(&mut make(Rules::ALL, KvType::F16), &golden.prompt_ids, 0);
+        let difference = worst(&rounded, &truth) / spread;
+        assert!(difference < 2e-3, "{name} prompt {index}: logits differ by {difference} of their spread");
+
+        for (i, (&token, &margin)) in golden.gen_ids.iter().zip(&golden.margins).enumerate() {
+            // Below this margin llama.cpp's own f16 rounding decides.
+            if margin > 4e-3 * spread {
+                assert_eq!(argmax(&logits), token, "{name} prompt {index}, token {i}");
+            }
+            logits = append(&mut executor, &[token], golden.prompt_ids.len() + i);
+        }
+    }
+}
+
+/// What the order of f32 additions may cost.
+const ADDITIONS: f32 = 5e-5;
+/// llama.cpp looks GELU up in a table of f16 values, which costs it two digits.
+const GELU_TABLE: f32 = 2e-3;
+
+#[test]
+fn llama() {
+    check("tiny-llama", ADDITIONS);
+}
+
+#[test]
+fn llama3_with_rotary_factors() {
+    check("tiny-llama3", ADDITIONS);
+}
+
+#[test]
+fn qwen2() {
+    check("tiny-qwen2", ADDITIONS);
+}
+
+#[test]
+fn qwen3() {
+    check("tiny-qwen3", ADDITIONS);
+}
+
+#[test]
+fn gpt2() {
+    check("tiny-gpt2", GELU_TABLE);
+}
