@@ -7,6 +7,7 @@
 pub mod archs;
 pub mod arithmetic;
 mod build;
+pub mod compare;
 mod config;
 mod error;
 pub mod executor;

@@ -57,6 +57,31 @@ impl Reference {
         Ok(Reference { file, program, options, keys, values, buffers, rows: vec![], tables: vec![] })
     }
 
+    /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
+    pub fn begin(&mut self, batch: &Batch) -> std::result::Result<(), StepError> {
+        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        self.rows = batch.rows().to_vec();
+        let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
+        self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
+            data.resize(buffer.width * batch.rows().len(), 0.0);
+        }
+        Ok(())
+    }
+
+    /// Runs one node of the program on the batch of [`Reference::begin`].
+    pub fn run_node(&mut self, index: usize) {
+        let op = self.program.nodes[index].op.clone();
+        self.run(&op);
+    }
+
+    /// Replaces the values of a view, row by row, so that a node can be run on another executor's inputs.
+    pub fn load(&mut self, view: View, values: &[f32]) {
+        for (r, values) in values.chunks(view.width).enumerate() {
+            self.set(view, r).copy_from_slice(values);
+        }
+    }
+
     /// A vector of weights, decoded.
     fn vector(&self, weight: WeightId) -> Vec<f32> {
         self.weight_row(weight, 0)
@@ -344,17 +369,10 @@ impl Executor for Reference {
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
-        self.rows = batch.rows().to_vec();
-        let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
-        self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
-        for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
-            data.resize(buffer.width * batch.rows().len(), 0.0);
-        }
+        self.begin(batch)?;
         observer.start();
         for index in 0..self.program.nodes.len() {
-            let op = self.program.nodes[index].op.clone();
-            self.run(&op);
+            self.run_node(index);
             observer.after(index, self);
         }
         Ok(())

@@ -1,0 +1,204 @@
+//! Holds an executor against the reference: layer by layer, op by op, logits by logits.
+
+use std::collections::HashMap;
+
+use crate::executor::{Batch, Buffers, Executor, Observer, StepError};
+use crate::program::{Node, Program, View};
+use crate::reference::Reference;
+
+/// How far some values are from the true ones.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Difference {
+    /// The largest |value - truth|.
+    pub absolute: f32,
+    /// That, as a share of the largest |truth|.
+    pub relative: f32,
+    /// How many values have other bits than the truth.
+    pub bits: usize,
+}
+
+impl Difference {
+    /// Compares values with the truth; a NaN on either side that the other lacks is infinitely far.
+    pub fn of(values: &[f32], truth: &[f32]) -> Difference {
+        assert_eq!(values.len(), truth.len());
+        let mut difference = Difference::default();
+        let mut largest = 0.0f32;
+        for (value, truth) in values.iter().zip(truth) {
+            let off = if value.is_nan() != truth.is_nan() { f32::INFINITY } else { (value - truth).abs() };
+            difference.absolute = difference.absolute.max(off);
+            difference.bits += usize::from(value.to_bits() != truth.to_bits());
+            largest = largest.max(truth.abs());
+        }
+        if difference.absolute > 0.0 {
+            difference.relative = difference.absolute / largest;
+        }
+        difference
+    }
+}
+
+/// What one node wrote, against the truth.
+#[derive(Debug, Clone)]
+pub struct NodeDifference {
+    /// The index of the node in the executor's program.
+    pub node: usize,
+    /// The name of the buffer.
+    pub buffer: &'static str,
+    /// How far it is from the truth.
+    pub difference: Difference,
+}
+
+/// The logits of all rows, against the truth.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LogitsDifference {
+    /// Over all rows and the whole vocabulary.
+    pub difference: Difference,
+    /// Rows compared.
+    pub rows: usize,
+    /// Rows whose most likely token is the true one.
+    pub same_top: usize,
+    /// The mean over rows of the KL divergence of the executor's distribution from the true one, in nats.
+    pub kl_divergence: f64,
+}
+
+impl LogitsDifference {
+    /// Takes in one row.
+    pub fn add(&mut self, values: &[f32], truth: &[f32]) {
+        let d = Difference::of(values, truth);
+        self.difference.absolute = self.difference.absolute.max(d.absolute);
+        self.difference.relative = self.difference.relative.max(d.relative);
+        self.difference.bits += d.bits;
+        self.same_top += usize::from(top(values) == top(truth));
+        let kl = kl_divergence(truth, values);
+        self.kl_divergence = (self.kl_divergence * self.rows as f64 + kl) / (self.rows + 1) as f64;
+        self.rows += 1;
+    }
+}
+
+fn top(logits: &[f32]) -> Option<usize> {
+    (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)))
+}
+
+/// Σ p (ln p - ln q) of two rows of logits.
+fn kl_divergence(p: &[f32], q: &[f32]) -> f64 {
+    let log_total = |logits: &[f32]| {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+        f64::from(max) + sum.ln()
+    };
+    let (p_total, q_total) = (log_total(p), log_total(q));
+    p.iter()
+        .zip(q)
+        .map(|(p, q)| {
+            let (p, q) = (f64::from(*p) - p_total, f64::from(*q) - q_total);
+            p.exp() * (p - q)
+        })
+        .sum()
+}
+
+/// What the reference computed, by the label of the plain op that wrote it.
+pub struct Recording {
+    values: HashMap<String, Vec<(View, Vec<f32>)>>,
+}
+
+impl Recording {
+    /// Runs the reference over a batch in which every row wants logits, so that no row is left out.
+    /// `progress` is told of every node that is done.
+    pub fn of(
+        reference: &mut Reference,
+        batch: &Batch,
+        mut progress: impl FnMut(),
+    ) -> Result<Recording, StepError> {
+        reference.begin(batch)?;
+        let nodes = reference.program().nodes.clone();
+        let mut values = HashMap::new();
+        for (index, node) in nodes.iter().enumerate() {
+            reference.run_node(index);
+            let written = node.op.outputs().into_iter().map(|view| (view, read(reference, view)));
+            values.insert(node.labels.join("+"), written.collect());
+            progress();
+        }
+        Ok(Recording { values })
+    }
+
+    /// What the plain op of that label wrote to a view.
+    fn get(&self, label: &str, view: View) -> Option<&[f32]> {
+        let written = self.values.get(label)?;
+        written.iter().find(|(v, _)| *v == view).map(|(_, values)| values.as_slice())
+    }
+}
+
+fn read(buffers: &dyn Buffers, view: View) -> Vec<f32> {
+    let mut out = Vec::new();
+    buffers.read(view, &mut out);
+    out
+}
+
+/// Runs an executor over the batch of a recording and compares everything that both wrote to the same
+/// place. The recording must be of the plain program that the executor's program was fused from.
+pub fn against_recording(
+    executor: &mut dyn Executor,
+    batch: &Batch,
+    recording: &Recording,
+) -> Result<Vec<NodeDifference>, StepError> {
+    struct Comparison<'a> {
+        program: Program,
+        recording: &'a Recording,
+        found: Vec<NodeDifference>,
+    }
+    impl Observer for Comparison<'_> {
+        fn after(&mut self, node: usize, buffers: &dyn Buffers) {
+            let Node { op, labels, .. } = &self.program.nodes[node];
+            for view in op.outputs() {
+                // A fused node's value of a view is what its last plain op that wrote the view left there.
+                let truth = labels.iter().rev().find_map(|label| self.recording.get(label, view));
+                if let Some(truth) = truth {
+                    let difference = Difference::of(&read(buffers, view), truth);
+                    let buffer = self.program.buffers[view.buffer].name;
+                    self.found.push(NodeDifference { node, buffer, difference });
+                }
+            }
+        }
+    }
+    let mut comparison = Comparison { program: executor.program().clone(), recording, found: vec![] };
+    executor.step(batch, &mut comparison)?;
+    Ok(comparison.found)
+}
+
+/// Runs an executor over a batch and, after each node, the same node of the reference on the same
+/// inputs: what differs then is that one op's doing. Both must run the same program.
+pub fn ops_alone(
+    executor: &mut dyn Executor,
+    reference: &mut Reference,
+    batch: &Batch,
+    progress: impl FnMut(),
+) -> Result<Vec<NodeDifference>, StepError> {
+    struct Alone<'a, P: FnMut()> {
+        reference: &'a mut Reference,
+        /// What the next node will read, as the executor has it.
+        inputs: Vec<(View, Vec<f32>)>,
+        found: Vec<NodeDifference>,
+        progress: P,
+    }
+    impl<P: FnMut()> Observer for Alone<'_, P> {
+        fn after(&mut self, node: usize, buffers: &dyn Buffers) {
+            for (view, values) in self.inputs.drain(..) {
+                self.reference.load(view, &values);
+            }
+            self.reference.run_node(node);
+            for view in self.reference.program().nodes[node].op.outputs() {
+                let difference = Difference::of(&read(buffers, view), &read(self.reference, view));
+                let buffer = self.reference.program().buffers[view.buffer].name;
+                self.found.push(NodeDifference { node, buffer, difference });
+            }
+            if let Some(next) = self.reference.program().nodes.get(node + 1) {
+                self.inputs = next.op.inputs().into_iter().map(|v| (v, read(buffers, v))).collect();
+            }
+            (self.progress)();
+        }
+    }
+    assert!(executor.program() == reference.program(), "both executors must run the same program");
+    reference.begin(batch)?;
+    let mut alone = Alone { reference, inputs: vec![], found: vec![], progress };
+    executor.step(batch, &mut alone)?;
+    Ok(alone.found)
+}
