@@ -85,3 +85,18 @@ fn names_and_ids_lead_back_to_their_format() {
     assert_eq!(error, "Q4_K needs a multiple of 256 columns, has 300");
     assert!(Format::F64.row_bytes(usize::MAX).is_err());
 }
+
+#[test]
+fn formats_encode_as_gguf_does() {
+    let values = floats("encode.values");
+    let formats = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"];
+    for format in formats.map(|name| Format::from_name(name).unwrap()) {
+        let mut bytes = vec![0xaa; format.row_bytes(values.len()).unwrap()];
+        format.encode(&values, &mut bytes).unwrap();
+        let theirs = data(&format!("{format}.encoded"));
+        let blocks = bytes.chunks(format.block_bytes()).zip(theirs.chunks(format.block_bytes()));
+        for (i, (ours, theirs)) in blocks.enumerate() {
+            assert_eq!(ours, theirs, "{format}: block {i}");
+        }
+    }
+}

@@ -4,7 +4,8 @@
 //! groups of 32, `d` f16, 8 times two high bits of scale (u16), 8 low nibbles of scale, 128 bytes of
 //! nibbles; `value = (d * (scale - 32)) * LEVELS[q]`.
 
-use super::{field, half_at, nibbles};
+use super::search::{largest, magnitude_weights, reciprocal};
+use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// What the sixteen places stand for.
 pub(super) const LEVELS: [i8; 16] =
@@ -37,4 +38,46 @@ pub(crate) fn unpack_xs(block: &[u8; 136], integers: &mut [i8; 256], scales: &mu
 #[inline(always)]
 pub(super) fn levels(bytes: &[u8; 16], levels: &[i8; 16]) -> [i8; 32] {
     nibbles(bytes).map(|q| levels[usize::from(q & 15)])
+}
+
+/// Searches for the scale whose levels fit the values best: candidates around the largest value, each
+/// refined by weighted least squares.
+pub(crate) fn encode_nl(values: &[f32; 32], block: &mut [u8; 18]) -> Result<(), TooLarge> {
+    let weights = magnitude_weights(values);
+    let largest = largest(values);
+    let mut best = largest / f32::from(LEVELS[0]);
+    let mut most = 0.0;
+    for step in -8i8..=8 {
+        for end in [LEVELS[0], LEVELS[15]] {
+            let inverse = (f32::from(end) + f32::from(step)) * reciprocal(largest);
+            let (mut sum_qx, mut sum_qq) = (0.0, 0.0);
+            for (value, weight) in values.iter().zip(&weights) {
+                let level = f32::from(LEVELS[usize::from(nearest(value * inverse))]);
+                sum_qx += weight * level * value;
+                sum_qq += weight * level * level;
+            }
+            // The error is the values' square sum less this.
+            let gain = sum_qx * sum_qx / sum_qq;
+            if gain > most {
+                most = gain;
+                best = sum_qx / sum_qq;
+            }
+        }
+    }
+    let (d_bytes, d) = half(best)?;
+    let inverse = reciprocal(d);
+    let q = values.map(|value| nearest(value * inverse));
+    block[..2].copy_from_slice(&d_bytes);
+    block[2..].copy_from_slice(&join_nibbles(&q));
+    Ok(())
+}
+
+/// The place of the level nearest to a value: how many of the midpoints between levels lie below it.
+#[inline(always)]
+fn nearest(value: f32) -> u8 {
+    let mut place = 0;
+    for pair in LEVELS.windows(2) {
+        place += u8::from(2.0 * value > f32::from(pair[0]) + f32::from(pair[1]));
+    }
+    place
 }

@@ -20,6 +20,8 @@ pub(crate) mod q5;
 pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8;
+mod search;
+mod superblock;
 pub(crate) mod ternary;
 
 use half::f16;
@@ -79,4 +81,43 @@ fn nibbles(bytes: &[u8; 16]) -> [u8; 32] {
         *high = byte >> 4;
     }
     out
+}
+
+/// Joins 32 four-bit values as [`nibbles`] splits them.
+#[inline(always)]
+fn join_nibbles(q: &[u8; 32]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = q[i] & 15 | q[16 + i] << 4;
+    }
+    bytes
+}
+
+/// The values of a block are so large that its scale does not fit a half-precision number.
+pub(crate) struct TooLarge;
+
+/// A scale as it is stored, and as it will be read back.
+#[inline(always)]
+fn half(number: f32) -> Result<([u8; 2], f32), TooLarge> {
+    let half = f16::from_f32(number);
+    if half.is_finite() { Ok((half.to_le_bytes(), half.to_f32())) } else { Err(TooLarge) }
+}
+
+/// Encodes every block of a row with `block`; on failure says which block.
+pub(crate) fn encode_blocks<const LEN: usize, const BYTES: usize>(
+    block: impl Fn(&[f32; LEN], &mut [u8; BYTES]) -> Result<(), TooLarge>,
+    values: &[f32],
+    out: &mut [u8],
+) -> Result<(), usize> {
+    let blocks = values.as_chunks().0.iter().zip(out.as_chunks_mut().0);
+    for (i, (values, out)) in blocks.enumerate() {
+        block(values, out).map_err(|TooLarge| i)?;
+    }
+    Ok(())
+}
+
+/// Splits the 256 values of a block into its groups.
+#[inline(always)]
+fn groups_of<const GROUPS: usize, const N: usize>(values: &[f32; 256]) -> &[[f32; N]; GROUPS] {
+    values.as_chunks().0.try_into().expect("groups divide the block")
 }

@@ -1,7 +1,7 @@
 //! Numbers stored one by one: floats of four widths and integers of four widths.
 
+use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use half::{bf16, f16};
 
 /// Decodes numbers of `N` bytes each.
 #[inline(always)]
@@ -22,20 +22,23 @@ pub(crate) fn decode_f16(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Encodes numbers of `N` bytes each.
+/// Encodes numbers of `N` bytes each; where one does not fit, says which.
 #[inline(always)]
-pub(crate) fn encode<const N: usize>(values: &[f32], out: &mut [u8], number: impl Fn(f32) -> [u8; N]) {
-    for (value, out) in values.iter().zip(out.as_chunks_mut().0) {
-        *out = number(*value);
+pub(crate) fn encode<const N: usize>(
+    values: &[f32],
+    out: &mut [u8],
+    number: impl Fn(f32) -> Option<[u8; N]>,
+) -> Result<(), usize> {
+    for (i, (value, out)) in values.iter().zip(out.as_chunks_mut().0).enumerate() {
+        *out = number(*value).ok_or(i)?;
     }
+    Ok(())
 }
 
-/// Rounds to the nearest bfloat16, ties to even.
-pub(crate) fn bf16_bytes(value: f32) -> [u8; 2] {
-    bf16::from_f32(value).to_le_bytes()
-}
-
-/// Rounds to the nearest half-precision number, ties to even.
-pub(crate) fn f16_bytes(value: f32) -> [u8; 2] {
-    f16::from_f32(value).to_le_bytes()
+/// Rounds to the nearest half-precision number, ties to even; `None` where that turns a number into an
+/// infinity.
+#[inline(always)]
+pub(crate) fn f16_bytes(value: f32) -> Option<[u8; 2]> {
+    let half = f16::from_f32(value);
+    (half.is_finite() || !value.is_finite()).then(|| half.to_le_bytes())
 }

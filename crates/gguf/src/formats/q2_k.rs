@@ -3,7 +3,7 @@
 //! 16 bytes of scale (low nibble) and min (high nibble), 64 bytes of 2-bit values, `d` f16, `dmin` f16;
 //! `value = (d * scale) * q - dmin * min`.
 
-use super::{field, half_at};
+use super::{TooLarge, field, groups_of, half_at, superblock};
 
 /// integer = q; scale = d * scale; min = -(dmin * min).
 #[inline(always)]
@@ -31,4 +31,29 @@ pub(super) fn twos(bytes: &[u8; 64]) -> [u8; 256] {
         }
     }
     out
+}
+
+/// Searches each group for its scale and min: see [`super::superblock`].
+pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 84]) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<16, 16>(groups_of(values), 3.0, 15.0)?;
+    for (g, byte) in block[..16].iter_mut().enumerate() {
+        *byte = encoded.scales[g] | encoded.mins[g] << 4;
+    }
+    block[16..80].copy_from_slice(&join_twos(encoded.q.as_flattened()));
+    block[80..82].copy_from_slice(&encoded.d);
+    block[82..].copy_from_slice(&encoded.dmin);
+    Ok(())
+}
+
+/// Joins the low two bits of 256 values as [`twos`] splits them.
+pub(super) fn join_twos(q: &[u8]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (bytes, q) in bytes.as_chunks_mut::<32>().0.iter_mut().zip(q.as_chunks::<128>().0) {
+        for (run, q) in q.as_chunks::<32>().0.iter().enumerate() {
+            for (byte, q) in bytes.iter_mut().zip(q) {
+                *byte |= (q & 3) << (2 * run);
+            }
+        }
+    }
+    bytes
 }

@@ -3,8 +3,8 @@
 //! 32 bytes of third bits (clear: subtract four), 64 bytes of 2-bit values as in Q2_K, 12 bytes of
 //! scales, `d` f16; `value = (d * (scale - 32)) * q` with q from -4 to 3.
 
-use super::q2_k::twos;
-use super::{field, half_at};
+use super::q2_k::{join_twos, twos};
+use super::{TooLarge, field, groups_of, half_at, superblock};
 
 /// integer = q; scale = d * (scale - 32).
 #[inline(always)]
@@ -32,4 +32,31 @@ fn scale_codes(bytes: &[u8; 12]) -> [u8; 16] {
         *code = low | high << 4;
     }
     codes
+}
+
+/// Searches each group for its scale: see [`super::superblock`].
+pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 110]) -> Result<(), TooLarge> {
+    let encoded = superblock::symmetric::<16, 16>(groups_of(values), 4.0, 32.0)?;
+    let q = encoded.q.as_flattened();
+    let (high, rest) = block.split_at_mut(32);
+    high.fill(0);
+    for (run, q) in q.as_chunks::<32>().0.iter().enumerate() {
+        for (byte, q) in high.iter_mut().zip(q) {
+            *byte |= (q >> 2) << run;
+        }
+    }
+    rest[..64].copy_from_slice(&join_twos(q));
+    rest[64..76].copy_from_slice(&join_scale_codes(&encoded.scales.map(|scale| (scale + 32) as u8)));
+    rest[76..].copy_from_slice(&encoded.d);
+    Ok(())
+}
+
+/// Joins sixteen 6-bit scales as [`scale_codes`] splits them.
+fn join_scale_codes(codes: &[u8; 16]) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    for (i, code) in codes.iter().enumerate() {
+        bytes[i % 8] |= (code & 15) << (4 * (i / 8));
+        bytes[8 + i % 4] |= (code >> 4) << (2 * (i / 4));
+    }
+    bytes
 }

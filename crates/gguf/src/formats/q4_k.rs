@@ -3,7 +3,8 @@
 //! `d` f16, `dmin` f16, 12 bytes of scales and mins, 128 bytes of nibbles: each run of 32 bytes holds one
 //! group in its low nibbles and the next in its high ones; `value = (d * scale) * q - dmin * min`.
 
-use super::{field, half_at};
+use super::superblock::{self, AffineBlock};
+use super::{TooLarge, field, groups_of, half_at};
 
 /// integer = q; scale = d * scale; min = -(dmin * min).
 #[inline(always)]
@@ -52,4 +53,37 @@ pub(super) fn fours(bytes: &[u8; 128]) -> [u8; 256] {
         }
     }
     out
+}
+
+/// Searches each group for its scale and min: see [`super::superblock`].
+pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 144]) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<8, 32>(groups_of(values), 15.0, 63.0)?;
+    block[..16].copy_from_slice(&front(&encoded));
+    block[16..].copy_from_slice(&join_fours(encoded.q.as_flattened()));
+    Ok(())
+}
+
+/// The first 16 bytes of a Q4_K or Q5_K block: what [`unpack_scales`] reads.
+pub(super) fn front(encoded: &AffineBlock<8, 32>) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&encoded.d);
+    bytes[2..4].copy_from_slice(&encoded.dmin);
+    let (scales, mins) = (&encoded.scales, &encoded.mins);
+    for i in 0..4 {
+        bytes[4 + i] = scales[i] | scales[4 + i] >> 4 << 6;
+        bytes[8 + i] = mins[i] | mins[4 + i] >> 4 << 6;
+        bytes[12 + i] = scales[4 + i] & 15 | mins[4 + i] << 4;
+    }
+    bytes
+}
+
+/// Joins the low four bits of 256 values as [`fours`] splits them.
+pub(super) fn join_fours(q: &[u8]) -> [u8; 128] {
+    let mut bytes = [0; 128];
+    for (bytes, q) in bytes.as_chunks_mut::<32>().0.iter_mut().zip(q.as_chunks::<64>().0) {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = q[i] & 15 | q[32 + i] << 4;
+        }
+    }
+    bytes
 }

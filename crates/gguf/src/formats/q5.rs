@@ -3,7 +3,8 @@
 //! Q5_0: `d` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * (q - 16)`.
 //! Q5_1: `d` f16, `m` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * q + m`.
 
-use super::{field, half_at, nibbles};
+use super::search::{largest, range, reciprocal};
+use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// integer = q - 16; scale = d.
 #[inline(always)]
@@ -34,4 +35,35 @@ fn fives(high: &[u8; 4], low: &[u8; 16]) -> [u8; 32] {
         *q |= ((high >> i & 1) << 4) as u8;
     }
     out
+}
+
+/// The value of largest magnitude becomes -16; the others are rounded.
+pub(crate) fn encode_0(values: &[f32; 32], block: &mut [u8; 22]) -> Result<(), TooLarge> {
+    let d = largest(values) / -16.0;
+    let inverse = reciprocal(d);
+    let q = values.map(|value| ((value * inverse + 16.5) as u8).min(31));
+    block[..2].copy_from_slice(&half(d)?.0);
+    block[2..6].copy_from_slice(&fifth_bits(&q));
+    block[6..].copy_from_slice(&join_nibbles(&q));
+    Ok(())
+}
+
+/// The smallest value becomes 0, the largest 31; the others are rounded.
+pub(crate) fn encode_1(values: &[f32; 32], block: &mut [u8; 24]) -> Result<(), TooLarge> {
+    let (low, high) = range(values);
+    let d = (high - low) / 31.0;
+    let inverse = reciprocal(d);
+    let q = values.map(|value| (((value - low) * inverse + 0.5) as u8).min(31));
+    block[..2].copy_from_slice(&half(d)?.0);
+    block[2..4].copy_from_slice(&half(low)?.0);
+    block[4..8].copy_from_slice(&fifth_bits(&q));
+    block[8..].copy_from_slice(&join_nibbles(&q));
+    Ok(())
+}
+
+/// The fifth bit of value `i` in bit `i`.
+#[inline(always)]
+fn fifth_bits(q: &[u8; 32]) -> [u8; 4] {
+    let bits = q.iter().enumerate().fold(0, |bits, (i, q)| bits | u32::from(q >> 4) << i);
+    bits.to_le_bytes()
 }

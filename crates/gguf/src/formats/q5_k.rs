@@ -3,8 +3,8 @@
 //! The front and the nibbles are those of Q4_K; between them 32 bytes of fifth bits, bit `g` of byte `i`
 //! for value `i` of group `g`; `value = (d * scale) * q - dmin * min`.
 
-use super::field;
-use super::q4_k::{fours, unpack_scales};
+use super::q4_k::{fours, front, join_fours, unpack_scales};
+use super::{TooLarge, field, groups_of, superblock};
 
 /// integer = q; scale = d * scale; min = -(dmin * min).
 #[inline(always)]
@@ -23,4 +23,20 @@ pub(crate) fn unpack(
             *integer = (low | (high >> group & 1) << 4) as i8;
         }
     }
+}
+
+/// Searches each group for its scale and min: see [`super::superblock`].
+pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 176]) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<8, 32>(groups_of(values), 31.0, 63.0)?;
+    let (bytes, low) = block.split_at_mut(48);
+    bytes[..16].copy_from_slice(&front(&encoded));
+    let high = &mut bytes[16..];
+    high.fill(0);
+    for (group, q) in encoded.q.iter().enumerate() {
+        for (byte, q) in high.iter_mut().zip(q) {
+            *byte |= (q >> 4) << group;
+        }
+    }
+    low.copy_from_slice(&join_fours(encoded.q.as_flattened()));
+    Ok(())
 }

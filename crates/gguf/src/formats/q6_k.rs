@@ -4,8 +4,8 @@
 //! `value = (d * scale) * (q - 32)`. Each half of the block (128 values) has 64 bytes of nibbles, the
 //! first 64 values in the low ones, and 32 bytes of bit pairs, four runs of 32 values lowest first.
 
-use super::q2_k::twos;
-use super::{field, half_at};
+use super::q2_k::{join_twos, twos};
+use super::{TooLarge, field, groups_of, half_at, superblock};
 
 /// integer = q - 32; scale = d * scale.
 #[inline(always)]
@@ -21,4 +21,23 @@ pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], scales: &mut [
             integers[64 + i] = (low[i] >> 4 | high[64 + i] << 4) as i8 - 32;
         }
     }
+}
+
+/// Searches each group for its scale: see [`super::superblock`].
+pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 210]) -> Result<(), TooLarge> {
+    let encoded = superblock::symmetric::<16, 16>(groups_of(values), 32.0, 128.0)?;
+    let mut high = [0; 256];
+    for (high, q) in high.iter_mut().zip(encoded.q.as_flattened()) {
+        *high = q >> 4;
+    }
+    let halves = block.as_chunks_mut::<64>().0.iter_mut().zip(encoded.q.as_flattened().as_chunks::<128>().0);
+    for (low, q) in halves {
+        for (i, byte) in low.iter_mut().enumerate() {
+            *byte = q[i] & 15 | q[64 + i] << 4;
+        }
+    }
+    block[128..192].copy_from_slice(&join_twos(&high));
+    block[192..208].copy_from_slice(&encoded.scales.map(|scale| scale as u8));
+    block[208..].copy_from_slice(&encoded.d);
+    Ok(())
 }
