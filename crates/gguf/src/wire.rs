@@ -52,12 +52,13 @@ pub fn tensor_bytes(format: Format, shape: &[usize]) -> Result<usize, String> {
     if !columns.is_multiple_of(block) {
         return Err(format!("{format:?} needs a multiple of {block} columns, has {columns}"));
     }
-    // An empty dimension makes the tensor empty, but must not hide that the others overflow.
-    let values = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length.max(1)));
-    values
-        .map(|values| if shape.contains(&0) { 0 } else { values })
+    // An empty dimension makes the tensor empty, but must not hide that the others are too large.
+    shape
+        .iter()
+        .try_fold(1usize, |product, &length| product.checked_mul(length.max(1)))
         .and_then(|values| (values / block).checked_mul(format.block_bytes()))
         .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .map(|bytes| if shape.contains(&0) { 0 } else { bytes })
         .ok_or_else(|| format!("the shape {shape:?} is too large for this machine"))
 }
 
