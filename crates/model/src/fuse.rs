@@ -216,3 +216,73 @@ fn covers(outer: View, inner: View) -> bool {
         && outer.offset <= inner.offset
         && inner.offset + inner.width <= outer.offset + outer.width
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::Shape;
+
+    fn kinds(program: &Program, layer: Option<usize>) -> Vec<&'static str> {
+        program.nodes.iter().filter(|n| n.layer == layer).map(|n| n.op.kind()).collect()
+    }
+
+    #[test]
+    fn a_llama_layer_becomes_eight_ops() {
+        let program = fuse(&Shape::find("tinyllama-1.1b").unwrap().model().unwrap().program, Rules::ALL);
+        // The residual of a layer and the norm of the next are one op, counted with the next.
+        assert_eq!(
+            kinds(&program, Some(3)),
+            [
+                "add-norm",
+                "linear",
+                "rope-kv-write",
+                "attention",
+                "linear",
+                "add-norm",
+                "gated-linear",
+                "linear"
+            ]
+        );
+        assert_eq!(kinds(&program, None), ["embed", "gather", "add-norm", "linear"]);
+    }
+
+    #[test]
+    fn head_norms_join_the_kv_write() {
+        let program = fuse(&Shape::find("qwen3-0.6b").unwrap().model().unwrap().program, Rules::ALL);
+        let fused = program.nodes.iter().filter_map(|n| match &n.op {
+            Op::RopeKvWrite { query_norm, key_norm, .. } => Some((query_norm.is_some(), key_norm.is_some())),
+            _ => None,
+        });
+        assert_eq!(fused.collect::<Vec<_>>(), vec![(true, true); 28]);
+    }
+
+    #[test]
+    fn only_wanted_rows_pass_the_last_kv_write() {
+        for name in ["llama3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "gpt2-124m"] {
+            let program = fuse(&Shape::find(name).unwrap().model().unwrap().program, Rules::ALL);
+            let gather = program.nodes.iter().position(|n| matches!(n.op, Op::Gather { .. })).unwrap();
+            assert!(matches!(program.nodes[gather - 1].op, Op::KvWrite { .. } | Op::RopeKvWrite { .. }));
+            assert!(matches!(program.nodes[gather + 1].op, Op::Attention { .. }), "{name}");
+            let Op::Gather { views } = &program.nodes[gather].op else { unreachable!() };
+            let names: Vec<_> = views.iter().map(|v| program.buffers[v.buffer].name).collect();
+            assert_eq!(names, ["x", "qkv"], "{name}: the residual stream and the queries");
+        }
+    }
+
+    #[test]
+    fn labels_survive_in_order() {
+        for name in ["llama3.2-1b", "qwen3-0.6b", "gpt2-124m"] {
+            let plain = Shape::find(name).unwrap().model().unwrap().program;
+            let labels = |p: &Program| -> Vec<String> {
+                p.nodes.iter().flat_map(|n| n.labels.clone()).filter(|l| l != "gather").collect()
+            };
+            assert_eq!(labels(&plain), labels(&fuse(&plain, Rules::ALL)), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_rule_no_change() {
+        let plain = Shape::find("qwen3-0.6b").unwrap().model().unwrap().program;
+        assert_eq!(fuse(&plain, Rules::NONE), plain);
+    }
+}

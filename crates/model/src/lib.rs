@@ -17,6 +17,7 @@ mod model;
 pub mod program;
 pub mod reference;
 pub mod rope;
+pub mod shapes;
 
 pub use arithmetic::Arithmetic;
 pub use config::Config;

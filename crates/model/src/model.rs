@@ -31,20 +31,12 @@ impl Model {
         Ok(Model { config, program, unused })
     }
 
-    /// The tensors (name and shape) of a model that has no file yet: all that its architecture requires,
-    /// and of the optional ones those that `optional` accepts.
-    pub fn plan(
-        metadata: &Metadata,
-        vocabulary: usize,
-        optional: impl Fn(&str) -> bool,
-    ) -> Result<Vec<(String, Vec<usize>)>> {
+    /// A model that has no file yet, with all the tensors that its architecture requires, and of the
+    /// optional ones those that `optional` accepts. Their formats are F32.
+    pub fn plan(metadata: &Metadata, vocabulary: usize, optional: impl Fn(&str) -> bool) -> Result<Model> {
         let plan = Plan { vocabulary, optional: &optional };
-        let (_, program) = build(metadata, &plan)?;
-        let shape = |w: &crate::program::Weight| match w.rows {
-            1 => vec![w.columns],
-            rows => vec![w.columns, rows],
-        };
-        Ok(program.weights.iter().map(|w| (w.name.clone(), shape(w))).collect())
+        let (config, program) = build(metadata, &plan)?;
+        Ok(Model { config, program, unused: vec![] })
     }
 }
 

@@ -141,3 +141,72 @@ fn positive(factor: f32) -> Result<f64> {
     }
     Err(Error::Invalid(format!("rotary scaling factor {factor}: must be positive")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn angles(rope: &Rope, position: u32) -> Vec<(f32, f32)> {
+        let (mut cos, mut sin) = (vec![0.0; rope.frequencies.len()], vec![0.0; rope.frequencies.len()]);
+        rope.angles(position, &mut cos, &mut sin);
+        cos.into_iter().zip(sin).collect()
+    }
+
+    #[test]
+    fn plain_angles_follow_the_definition() {
+        let rope = Rope::new(Pairing::SplitHalf, 8, 10_000.0, &Scaling::None, None).unwrap();
+        for (i, (cos, sin)) in angles(&rope, 1000).into_iter().enumerate() {
+            let theta = 1000.0 / 10_000f64.powf(2.0 * i as f64 / 8.0);
+            assert!(
+                (f64::from(cos) - theta.cos()).abs() < 1e-6 && (f64::from(sin) - theta.sin()).abs() < 1e-6
+            );
+        }
+    }
+
+    #[test]
+    fn linear_scaling_stretches_positions() {
+        let plain = Rope::new(Pairing::SplitHalf, 64, 10_000.0, &Scaling::None, None).unwrap();
+        let scaling = Scaling::Linear { factor: 4.0 };
+        let scaled = Rope::new(Pairing::SplitHalf, 64, 10_000.0, &scaling, None).unwrap();
+        for (a, b) in angles(&plain, 25).into_iter().zip(angles(&scaled, 100)) {
+            assert!((a.0 - b.0).abs() < 1e-6 && (a.1 - b.1).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn divisors_and_scaling_combine() {
+        let divisors = vec![2.0; 4];
+        let both =
+            Rope::new(Pairing::Interleaved, 8, 500.0, &Scaling::Linear { factor: 3.0 }, Some(&divisors))
+                .unwrap();
+        let plain = Rope::new(Pairing::Interleaved, 8, 500.0, &Scaling::None, None).unwrap();
+        for (a, b) in both.frequencies.iter().zip(&plain.frequencies) {
+            assert!((a * 6.0 - b).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn only_the_rotary_dimensions_turn() {
+        for pairing in [Pairing::Interleaved, Pairing::SplitHalf] {
+            let rope = Rope::new(pairing, 4, 100.0, &Scaling::None, None).unwrap();
+            let mut head = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+            let (mut cos, mut sin) = ([0.0; 2], [0.0; 2]);
+            rope.angles(7, &mut cos, &mut sin);
+            rope.apply(&mut head, &cos, &sin);
+            assert_eq!(head[4..], [5.0, 6.0]);
+            let length: f32 = head[..4].iter().map(|x| x * x).sum();
+            assert!((length - 30.0).abs() < 1e-4, "a rotation keeps lengths");
+            assert_ne!(head[..4], [1.0, 2.0, 3.0, 4.0]);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let new = |dimensions, base, scaling| Rope::new(Pairing::SplitHalf, dimensions, base, &scaling, None);
+        assert!(new(7, 1e4, Scaling::None).is_err());
+        assert!(new(0, 1e4, Scaling::None).is_err());
+        assert!(new(8, 0.0, Scaling::None).is_err());
+        assert!(new(8, 1e4, Scaling::Linear { factor: 0.0 }).is_err());
+        assert!(Rope::new(Pairing::SplitHalf, 8, 1e4, &Scaling::None, Some(&[1.0])).is_err());
+    }
+}

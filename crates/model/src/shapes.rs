@@ -1,0 +1,205 @@
+//! The shapes of well-known models, so that a file of the same size and cost can be made up without
+//! downloading anything.
+
+use gleed_gguf::{Metadata, Value};
+
+use crate::program::Weight;
+use crate::{Model, Result};
+
+/// The hyper-parameters of a well-known model.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The name it is asked for by.
+    pub name: &'static str,
+    /// `general.architecture`.
+    pub architecture: &'static str,
+    layers: u32,
+    width: u32,
+    feed_forward: u32,
+    heads: u32,
+    kv_heads: u32,
+    head_dim: u32,
+    context: u32,
+    /// Entries of the vocabulary.
+    pub vocabulary: u32,
+    rope_base: f32,
+    epsilon: f32,
+    /// Whether the output matrix is the embedding table.
+    tied: bool,
+    /// The extension that Llama 3's table of rotary factors brings; 0 without such a table.
+    llama3_factor: f32,
+}
+
+const LLAMA: Shape = Shape {
+    name: "",
+    architecture: "llama",
+    layers: 0,
+    width: 0,
+    feed_forward: 0,
+    heads: 0,
+    kv_heads: 0,
+    head_dim: 0,
+    context: 2048,
+    vocabulary: 32_000,
+    rope_base: 10_000.0,
+    epsilon: 1e-5,
+    tied: false,
+    llama3_factor: 0.0,
+};
+const LLAMA3: Shape =
+    Shape { context: 131_072, vocabulary: 128_256, rope_base: 500_000.0, llama3_factor: 32.0, ..LLAMA };
+const SMOLLM2: Shape =
+    Shape { head_dim: 64, context: 8192, vocabulary: 49_152, rope_base: 100_000.0, tied: true, ..LLAMA };
+const QWEN2: Shape = Shape {
+    architecture: "qwen2",
+    context: 32_768,
+    vocabulary: 151_936,
+    rope_base: 1_000_000.0,
+    epsilon: 1e-6,
+    ..LLAMA
+};
+const QWEN3: Shape = Shape { architecture: "qwen3", kv_heads: 8, head_dim: 128, context: 40_960, ..QWEN2 };
+const GPT2: Shape =
+    Shape { architecture: "gpt2", head_dim: 64, context: 1024, vocabulary: 50_257, tied: true, ..LLAMA };
+
+/// layers, width, feed-forward, heads, key-value heads, values per head.
+const fn sized(name: &'static str, family: Shape, sizes: [u32; 6]) -> Shape {
+    let [layers, width, feed_forward, heads, kv_heads, head_dim] = sizes;
+    Shape { name, layers, width, feed_forward, heads, kv_heads, head_dim, ..family }
+}
+
+const fn tied(shape: Shape) -> Shape {
+    Shape { tied: true, ..shape }
+}
+
+/// All shapes.
+pub const SHAPES: &[Shape] = &[
+    sized("gpt2-124m", GPT2, [12, 768, 3072, 12, 12, 64]),
+    sized("gpt2-1.5b", GPT2, [48, 1600, 6400, 25, 25, 64]),
+    sized("llama3.1-8b", Shape { llama3_factor: 8.0, ..LLAMA3 }, [32, 4096, 14336, 32, 8, 128]),
+    tied(sized("llama3.2-1b", LLAMA3, [16, 2048, 8192, 32, 8, 64])),
+    tied(sized("llama3.2-3b", LLAMA3, [28, 3072, 8192, 24, 8, 128])),
+    sized("mistral-7b", Shape { context: 32_768, ..LLAMA }, [32, 4096, 14336, 32, 8, 128]),
+    tied(sized("qwen2.5-0.5b", QWEN2, [24, 896, 4864, 14, 2, 64])),
+    tied(sized("qwen2.5-1.5b", QWEN2, [28, 1536, 8960, 12, 2, 128])),
+    sized("qwen2.5-7b", Shape { vocabulary: 152_064, ..QWEN2 }, [28, 3584, 18944, 28, 4, 128]),
+    tied(sized("qwen3-0.6b", QWEN3, [28, 1024, 3072, 16, 8, 128])),
+    tied(sized("qwen3-1.7b", QWEN3, [28, 2048, 6144, 16, 8, 128])),
+    tied(sized("qwen3-4b", QWEN3, [36, 2560, 9728, 32, 8, 128])),
+    sized("qwen3-8b", QWEN3, [36, 4096, 12288, 32, 8, 128]),
+    sized("qwen3-14b", QWEN3, [40, 5120, 17408, 40, 8, 128]),
+    sized("smollm2-135m", SMOLLM2, [30, 576, 1536, 9, 3, 64]),
+    sized("smollm2-360m", SMOLLM2, [32, 960, 2560, 15, 5, 64]),
+    sized("smollm2-1.7b", SMOLLM2, [24, 2048, 8192, 32, 32, 64]),
+    sized("tinyllama-1.1b", LLAMA, [22, 2048, 5632, 32, 4, 64]),
+];
+
+impl Shape {
+    /// The shape of that name.
+    pub fn find(name: &str) -> Option<&'static Shape> {
+        SHAPES.iter().find(|s| s.name == name)
+    }
+
+    /// The metadata of a model of this shape, without a tokenizer.
+    pub fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::default();
+        metadata.set("general.architecture", Value::Str(self.architecture.to_string()));
+        metadata.set("general.name", Value::Str(format!("random weights in the shape of {}", self.name)));
+        let mut set = |key: &str, value| metadata.set(format!("{}.{key}", self.architecture), value);
+        for (key, size) in [
+            ("context_length", self.context),
+            ("embedding_length", self.width),
+            ("block_count", self.layers),
+            ("feed_forward_length", self.feed_forward),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("vocab_size", self.vocabulary),
+        ] {
+            set(key, Value::U32(size));
+        }
+        if self.architecture == "gpt2" {
+            set("attention.layer_norm_epsilon", Value::F32(self.epsilon));
+            return metadata;
+        }
+        for key in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
+            set(key, Value::U32(self.head_dim));
+        }
+        set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
+        set("rope.freq_base", Value::F32(self.rope_base));
+        metadata
+    }
+
+    /// What a model of this shape computes.
+    pub fn model(&self) -> Result<Model> {
+        let untied = |name: &str| name == "output.weight" && !self.tied;
+        Model::plan(&self.metadata(), self.vocabulary as usize, untied)
+    }
+
+    /// The names and shapes (fastest dimension first) of all its tensors.
+    pub fn tensors(&self) -> Result<Vec<(String, Vec<usize>)>> {
+        let shape = |w: &Weight| if w.rows == 1 { vec![w.columns] } else { vec![w.columns, w.rows] };
+        let weights = self.model()?.program.weights;
+        let mut tensors: Vec<_> = weights.iter().map(|w| (w.name.clone(), shape(w))).collect();
+        if let Some(factors) = self.rope_factors() {
+            tensors.push(("rope_freqs.weight".to_string(), vec![factors.len()]));
+        }
+        Ok(tensors)
+    }
+
+    /// Llama 3's divisors of the rotary frequencies: 1 for short waves, the factor for waves longer
+    /// than the original context of 8192, a blend between a quarter of it and the whole.
+    pub fn rope_factors(&self) -> Option<Vec<f32>> {
+        let (low, high, original) = (1.0, 4.0, 8192.0);
+        let pairs = self.head_dim / 2;
+        (self.llama3_factor > 0.0).then(|| {
+            (0..pairs)
+                .map(|i| {
+                    let frequency = f64::from(self.rope_base).powf(-f64::from(i) / f64::from(pairs));
+                    let wave = std::f64::consts::TAU / frequency;
+                    let smooth: f64 = ((original / wave - low) / (high - low)).clamp(0.0, 1.0);
+                    (1.0 / ((1.0 - smooth) / f64::from(self.llama3_factor) + smooth)) as f32
+                })
+                .collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parameter counts as published, in millions: an outside check of every row of the table.
+    #[test]
+    fn shapes_have_the_published_sizes() {
+        let published = [
+            ("gpt2-124m", 124.4),
+            ("gpt2-1.5b", 1557.6),
+            ("llama3.1-8b", 8030.3),
+            ("llama3.2-1b", 1235.8),
+            ("llama3.2-3b", 3212.7),
+            ("mistral-7b", 7241.7),
+            ("qwen2.5-0.5b", 494.0),
+            ("qwen2.5-1.5b", 1543.7),
+            ("qwen2.5-7b", 7615.6),
+            ("qwen3-0.6b", 596.0),
+            ("qwen3-1.7b", 1720.6),
+            ("qwen3-4b", 4022.5),
+            ("qwen3-8b", 8190.7),
+            ("qwen3-14b", 14768.3),
+            ("smollm2-135m", 134.5),
+            ("smollm2-360m", 361.8),
+            ("smollm2-1.7b", 1711.4),
+            ("tinyllama-1.1b", 1100.0),
+        ];
+        assert_eq!(
+            published.map(|(name, _)| name).to_vec(),
+            SHAPES.iter().map(|s| s.name).collect::<Vec<_>>()
+        );
+        for (shape, (name, millions)) in SHAPES.iter().zip(published) {
+            let tensors = shape.tensors().unwrap();
+            let count: usize = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+            let found = count as f64 / 1e6;
+            assert!((found / millions - 1.0).abs() < 0.001, "{name}: {found} M, published {millions} M");
+        }
+    }
+}
