@@ -4,7 +4,7 @@
 //! groups of 32, `d` f16, 8 times two high bits of scale (u16), 8 low nibbles of scale, 128 bytes of
 //! nibbles; `value = (d * (scale - 32)) * LEVELS[q]`.
 
-use super::search::{largest, magnitude_weights, reciprocal};
+use super::search::{largest, magnitude_weights, reciprocal, sums};
 use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// What the sixteen places stand for.
@@ -50,12 +50,10 @@ pub(crate) fn encode_nl(values: &[f32; 32], block: &mut [u8; 18]) -> Result<(), 
     for step in -8i8..=8 {
         for end in [LEVELS[0], LEVELS[15]] {
             let inverse = (f32::from(end) + f32::from(step)) * reciprocal(largest);
-            let (mut sum_qx, mut sum_qq) = (0.0, 0.0);
-            for (value, weight) in values.iter().zip(&weights) {
-                let level = f32::from(LEVELS[usize::from(nearest(value * inverse))]);
-                sum_qx += weight * level * value;
-                sum_qq += weight * level * level;
-            }
+            let [sum_qx, sum_qq] = sums::<32, 2>(|i| {
+                let level = nearest_level(values[i] * inverse);
+                [weights[i] * level * values[i], weights[i] * level * level]
+            });
             // The error is the values' square sum less this.
             let gain = sum_qx * sum_qx / sum_qq;
             if gain > most {
@@ -72,12 +70,22 @@ pub(crate) fn encode_nl(values: &[f32; 32], block: &mut [u8; 18]) -> Result<(), 
     Ok(())
 }
 
-/// The place of the level nearest to a value: how many of the midpoints between levels lie below it.
+/// The level nearest to a value: from the lowest, one step up for every midpoint between two levels
+/// that lies below it. Without a table, so that loops over it vectorise.
+#[inline(always)]
+fn nearest_level(value: f32) -> f32 {
+    let mut level = f32::from(LEVELS[0]);
+    for pair in LEVELS.windows(2) {
+        let (low, high) = (f32::from(pair[0]), f32::from(pair[1]));
+        level += if value > 0.5 * (low + high) { high - low } else { 0.0 };
+    }
+    level
+}
+
+/// The place of the level nearest to a value: how many midpoints between two levels lie below it.
 #[inline(always)]
 fn nearest(value: f32) -> u8 {
-    let mut place = 0;
-    for pair in LEVELS.windows(2) {
-        place += u8::from(2.0 * value > f32::from(pair[0]) + f32::from(pair[1]));
-    }
-    place
+    LEVELS
+        .windows(2)
+        .fold(0, |place, pair| place + u8::from(value > 0.5 * (f32::from(pair[0]) + f32::from(pair[1]))))
 }

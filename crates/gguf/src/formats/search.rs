@@ -20,7 +20,7 @@ pub(super) fn quantise(value: f32, low: f32, high: f32) -> f32 {
 /// Sums `N` terms of `K` sums at once, in eight lanes (the order of a sum is fixed, so that a file is the
 /// same whatever machine writes it).
 #[inline(always)]
-fn sums<const N: usize, const K: usize>(term: impl Fn(usize) -> [f32; K]) -> [f32; K] {
+pub(super) fn sums<const N: usize, const K: usize>(term: impl Fn(usize) -> [f32; K]) -> [f32; K] {
     let mut lanes = [[0.0f32; 8]; K];
     for i in (0..N).step_by(8) {
         for lane in 0..8 {
@@ -50,7 +50,8 @@ pub(super) struct Affine {
     pub(super) min: f32,
 }
 
-/// The scale and min of least weighted squared error among the candidates.
+/// The scale and min of least weighted squared error, over grids a little finer and coarser than the one
+/// that just spans the values.
 pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top: f32) -> Affine {
     let low = values.iter().fold(0.0f32, |low, value| low.min(*value));
     let high = values.iter().fold(f32::NEG_INFINITY, |high, value| high.max(*value));
@@ -65,9 +66,10 @@ pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top:
     });
     let mut best = Affine { scale: (high - low) / top, min: low };
     let mut least = f32::INFINITY;
-    let mut consider = |inverse: f32, offset: f32| {
+    for step in -10i8..=10 {
+        let inverse = (top + 0.1 * f32::from(step)) / (high - low);
         let [sum_q, sum_qq, sum_qy] = sums::<N, 3>(|i| {
-            let q = quantise(inverse * (raised[i] - offset), 0.0, top);
+            let q = quantise(inverse * raised[i], 0.0, top);
             let wq = weights[i] * q;
             [wq, wq * q, wq * raised[i]]
         });
@@ -85,9 +87,6 @@ pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top:
             least = error;
             best = Affine { scale, min: low + offset };
         }
-    };
-    for step in -10i8..=10 {
-        consider((top + 0.1 * f32::from(step)) / (high - low), 0.0);
     }
     best
 }
