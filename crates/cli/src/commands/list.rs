@@ -1,0 +1,124 @@
+//! `gleed list`: the models gleed knows by name and those it has fetched from the hub.
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use crate::models::cache::Cache;
+use crate::models::catalogue::{self, Origin};
+use crate::models::{self, Source, hub};
+use crate::output::{self, Align, Style, Table};
+
+/// Show the models that can be pulled and those that are here
+#[derive(Args)]
+pub struct Arguments {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listing {
+    cache: PathBuf,
+    models: Vec<Model>,
+}
+
+/// One model. What is only known once a file is opened is absent for the hub's.
+#[derive(Serialize)]
+struct Model {
+    name: String,
+    architecture: Option<&'static str>,
+    format: Option<&'static str>,
+    bytes: Option<u64>,
+    licence: Option<&'static str>,
+    notes: Option<&'static str>,
+    state: State,
+    path: Option<PathBuf>,
+}
+
+/// Whether a model can be used now.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    BuiltIn,
+    Downloaded,
+    Incomplete,
+    Absent,
+}
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let cache = Cache::locate()?;
+    let mut models: Vec<Model> = catalogue::ENTRIES.iter().map(known).collect();
+    models.extend(hub::cached(&cache).into_iter().map(fetched));
+    if arguments.json {
+        return output::print_json(&Listing { cache: cache.root().to_path_buf(), models });
+    }
+
+    let columns = ["name", "architecture", "format", "size", "licence", "notes", "here", "path"];
+    let align = |name| if name == "size" { Align::Right } else { Align::Left };
+    let mut table = Table::new(&columns.map(|name| (name, align(name))));
+    for model in &models {
+        let word = |word: Option<&str>| (word.unwrap_or("-").to_owned(), None);
+        let here = match model.state {
+            State::BuiltIn => ("built in".to_owned(), Some(Style::Green)),
+            State::Downloaded => ("yes".to_owned(), Some(Style::Green)),
+            State::Incomplete => ("incomplete".to_owned(), Some(Style::Yellow)),
+            State::Absent => ("no".to_owned(), Some(Style::Dim)),
+        };
+        let size = model.bytes.map_or_else(|| "-".to_owned(), output::human_bytes);
+        let path = model.path.as_deref().map(|path| path.display().to_string());
+        table.row([
+            (model.name.clone(), None),
+            word(model.architecture),
+            word(model.format),
+            (size, None),
+            word(model.licence),
+            word(model.notes),
+            here,
+            (path.unwrap_or_default(), Some(Style::Dim)),
+        ]);
+    }
+    output::print(table.render(output::colour(&io::stdout())))
+}
+
+/// The row of a model of the catalogue.
+fn known(entry: &catalogue::Entry) -> Model {
+    let (state, path) = match models::resolve(entry.name) {
+        Ok(Source::Embedded) => (State::BuiltIn, None),
+        Ok(Source::Path(path)) => (State::Downloaded, Some(path)),
+        Err(_) => (State::Absent, None),
+    };
+    let bytes = match &entry.origin {
+        Origin::Packages(file) => Some(file.bytes),
+        Origin::Embedded => None,
+    };
+    Model {
+        name: entry.name.to_owned(),
+        architecture: Some(entry.architecture),
+        format: Some(entry.format),
+        bytes,
+        licence: Some(entry.licence),
+        notes: Some(entry.notes),
+        state,
+        path,
+    }
+}
+
+/// The row of a model from the hub.
+fn fetched(model: hub::Cached) -> Model {
+    Model {
+        name: model.reference.to_string(),
+        architecture: None,
+        format: None,
+        bytes: Some(model.bytes),
+        licence: None,
+        notes: None,
+        state: if model.complete { State::Downloaded } else { State::Incomplete },
+        path: Some(model.path),
+    }
+}
