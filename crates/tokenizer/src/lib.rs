@@ -1,1 +1,24 @@
 //! Text to tokens and back, built from GGUF metadata; chat templates.
+//!
+//! [`Tokenizer`] encodes and decodes with the vocabulary of a file: byte-level BPE with the pre-tokeniser
+//! of its family, SentencePiece or WordPiece. [`Stream`] decodes tokens as they are generated.
+
+mod bpe;
+mod bytes;
+mod cache;
+mod error;
+mod merger;
+mod pretokenizer;
+mod roles;
+mod special;
+mod spm;
+mod stream;
+mod tokenizer;
+mod unicode;
+mod vocabulary;
+mod wordpiece;
+
+pub use error::{Error, Result};
+pub use special::Special;
+pub use stream::{DecodeOptions, Stream};
+pub use tokenizer::Tokenizer;

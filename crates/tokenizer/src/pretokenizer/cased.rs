@@ -1,0 +1,67 @@
+//! Words in the manner of o200k: like cl100k's, but a word ends where lower case turns to upper, marks
+//! belong to their letters, and a contraction stays on its word.
+
+use super::words::{Tail, numbers, others};
+use super::{contraction, lines, spaces};
+use crate::unicode::{Class, class, run};
+
+/// Letters that may start a word.
+const START: Class = Class::UPPER.or(Class::UNCASED).or(Class::MARK);
+/// Letters that may end a word.
+const END: Class = Class::LOWER.or(Class::UNCASED).or(Class::MARK);
+
+/// `[^\r\n\p{L}\p{N}]?START*END+(?i:'s|…)?|[^\r\n\p{L}\p{N}]?START+END*(?i:'s|…)?|\p{N}{1,digits}|`
+/// ` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+pub(crate) struct Cased {
+    /// Whether a contraction stays on its word; without, it is a word of its own.
+    pub contractions: bool,
+    /// The most numbers in one piece.
+    pub digits: usize,
+}
+
+impl Cased {
+    pub(super) fn match_at_start(&self, text: &str) -> usize {
+        if let Some(end) = word(text) {
+            let suffix = if self.contractions { contraction(&text[end..], true) } else { None };
+            return end + suffix.unwrap_or(0);
+        }
+        let number = numbers(text, self.digits);
+        if number > 0 {
+            return number;
+        }
+        others(text, Class::SPACE.or(Class::LETTER).or(Class::NUMBER), Tail::LinesAndSlashes)
+            .or_else(|| lines(text))
+            .unwrap_or_else(|| spaces(text))
+    }
+}
+
+/// The first two alternatives; each is tried with one character before the letters, then without.
+fn word(text: &str) -> Option<usize> {
+    let first = text.chars().next()?;
+    let may_precede = !class(first).is(Class::NEWLINE.or(Class::LETTER).or(Class::NUMBER));
+    let after = first.len_utf8();
+    for form in [ends_lower, starts_upper] {
+        let with_prefix = if may_precede { form(&text[after..]).map(|length| after + length) } else { None };
+        if let Some(length) = with_prefix.or_else(|| form(text)) {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// `START*END+`: the classes overlap, so a run of START that nothing follows gives back what can be END.
+fn ends_lower(text: &str) -> Option<usize> {
+    let start = run(text, START);
+    let end = run(&text[start..], END);
+    if end > 0 {
+        return Some(start + end);
+    }
+    let last = text[..start].char_indices().rev().find(|&(_, c)| class(c).is(END));
+    last.map(|(at, c)| at + c.len_utf8())
+}
+
+/// `START+END*`
+fn starts_upper(text: &str) -> Option<usize> {
+    let start = run(text, START);
+    (start > 0).then(|| start + run(&text[start..], END))
+}

@@ -1,0 +1,94 @@
+//! Tokens to text. A token may hold part of a character, so bytes are collected until they are text.
+
+use crate::Tokenizer;
+use std::borrow::Cow;
+
+/// How tokens are shown as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeOptions {
+    /// Whether control tokens (`<|im_end|>`) are written out; else they are left out.
+    pub show_control: bool,
+    /// Whether the tokens continue a text. At the start of a text, vocabularies that put a space in front
+    /// of every text have that space taken off again.
+    pub continues: bool,
+}
+
+impl DecodeOptions {
+    /// For tokens that follow a prompt: every space is kept, control tokens are left out.
+    pub const CONTINUATION: DecodeOptions = DecodeOptions { show_control: false, continues: true };
+}
+
+/// Turns tokens into text one by one and never splits a character.
+///
+/// Joined, the strings from [`Stream::push`] and [`Stream::finish`] are what [`Tokenizer::decode`] gives
+/// for the same tokens.
+pub struct Stream<'t> {
+    tokenizer: &'t Tokenizer,
+    options: DecodeOptions,
+    /// The start of a character whose end has not come yet: at most three bytes.
+    pending: Vec<u8>,
+    /// Whether the next text is the first one.
+    first: bool,
+}
+
+impl<'t> Stream<'t> {
+    pub(crate) fn new(tokenizer: &'t Tokenizer, options: DecodeOptions) -> Stream<'t> {
+        let first = !options.continues && tokenizer.adds_space();
+        Stream { tokenizer, options, pending: Vec::new(), first }
+    }
+
+    /// The text that this token completes: whole characters only, possibly none. Bytes that can no longer
+    /// become a character are U+FFFD; an unknown id has no text.
+    pub fn push(&mut self, id: u32) -> String {
+        let mut bytes = std::mem::take(&mut self.pending);
+        bytes.extend_from_slice(self.token_bytes(id));
+        let (text, pending) = complete(&bytes);
+        self.pending = pending.to_vec();
+        text
+    }
+
+    /// The text of what is left: U+FFFD when the last character never came to its end, else nothing.
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.pending).into_owned()
+    }
+
+    /// What a token adds to the text, in bytes.
+    fn token_bytes(&mut self, id: u32) -> &'t [u8] {
+        if !self.options.show_control && self.tokenizer.is_control(id) {
+            return &[];
+        }
+        let bytes = self.tokenizer.piece(id).unwrap_or_default();
+        if std::mem::take(&mut self.first) { bytes.strip_prefix(b" ").unwrap_or(bytes) } else { bytes }
+    }
+}
+
+/// The whole characters of `bytes`, and the start of a character at its end.
+fn complete(bytes: &[u8]) -> (String, &[u8]) {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let unfinished = matches!(std::str::from_utf8(last), Err(error) if error.error_len().is_none());
+    let (whole, pending) = bytes.split_at(bytes.len() - if unfinished { last.len() } else { 0 });
+    (String::from_utf8_lossy(whole).into_owned(), pending)
+}
+
+impl Tokenizer {
+    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD; unknown ids have no text.
+    pub fn decode(&self, ids: &[u32], options: DecodeOptions) -> String {
+        let mut stream = Stream::new(self, options);
+        let mut bytes = Vec::new();
+        for &id in ids {
+            bytes.extend_from_slice(stream.token_bytes(id));
+        }
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// A decoder that takes tokens one by one.
+    pub fn stream(&self, options: DecodeOptions) -> Stream<'_> {
+        Stream::new(self, options)
+    }
+
+    /// A token's text for display, alone: part of a character is shown as U+FFFD.
+    pub fn token_text(&self, id: u32) -> Option<Cow<'_, str>> {
+        self.piece(id).map(String::from_utf8_lossy)
+    }
+}

@@ -1,0 +1,334 @@
+//! The tokenizer that a GGUF file describes.
+
+use crate::bpe::Bpe;
+use crate::roles::Roles;
+use crate::special::{Special, SpecialTokens};
+use crate::spm::{ESCAPED_SPACE, Spm};
+use crate::vocabulary::{Kind, Vocabulary};
+use crate::wordpiece::WordPiece;
+use crate::{Error, Result, bytes, pretokenizer};
+use gleed_gguf::{Metadata, Strings};
+use std::borrow::Cow;
+
+/// Text to tokens and back, as one model's file describes it. It never changes and can be shared between
+/// threads.
+pub struct Tokenizer {
+    vocabulary: Vocabulary,
+    special: SpecialTokens,
+    encoder: Encoder,
+    roles: Roles,
+    adds_bos: bool,
+    adds_eos: bool,
+    notes: Vec<String>,
+}
+
+enum Encoder {
+    Bpe(Bpe),
+    Spm(Spm),
+    WordPiece(WordPiece),
+}
+
+/// The kinds of tokenizer that `tokenizer.ggml.model` names.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Model {
+    Bpe,
+    Spm,
+    WordPiece,
+}
+
+/// Each name with its kind and what it is.
+const MODELS: [(&str, Model, &str); 3] = [
+    ("gpt2", Model::Bpe, "byte-level BPE"),
+    ("llama", Model::Spm, "SentencePiece"),
+    ("bert", Model::WordPiece, "WordPiece"),
+];
+
+/// Longer stretches are cut, so that places in them fit 32 bits.
+const LONGEST_STRETCH: usize = 1 << 30;
+
+impl Tokenizer {
+    /// Builds the tokenizer that the `tokenizer.ggml.*` keys describe. What the file leaves open or
+    /// contradicts, and what was done about it, is in [`Tokenizer::notes`].
+    pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer> {
+        let mut notes = Vec::new();
+        let name = require(metadata.str("tokenizer.ggml.model")?, "tokenizer.ggml.model")?;
+        let Some(&(_, model, _)) = MODELS.iter().find(|(known, ..)| *known == name) else {
+            let known: Vec<String> =
+                MODELS.iter().map(|(name, _, what)| format!("{name} ({what})")).collect();
+            return Err(Error::UnknownModel { found: name.to_string(), known: known.join(", ") });
+        };
+        let texts = require(metadata.strings("tokenizer.ggml.tokens")?, "tokenizer.ggml.tokens")?;
+        let mut kinds = match metadata.i32s("tokenizer.ggml.token_type")? {
+            Some(numbers) => numbers.iter().map(|&number| Kind::from_number(number)).collect(),
+            None => vec![Kind::Normal; texts.len()],
+        };
+        check_length("tokenizer.ggml.token_type", kinds.len(), texts.len())?;
+        let roles = Roles::read(metadata, model, texts, &mut kinds, &mut notes)?;
+        let vocabulary = Vocabulary::new(pieces(model, texts, &kinds), kinds, in_text(model))?;
+        let special = SpecialTokens::new(&vocabulary, strips_right(metadata)?);
+        let mut adds_bos = model != Model::Bpe;
+        let encoder = match model {
+            Model::Bpe => {
+                let rule = rule(metadata, &mut notes)?;
+                adds_bos = rule.adds_bos;
+                let merges = require(metadata.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
+                let bpe = Bpe::new(rule, &vocabulary, merges, roles.unknown)?;
+                if !bpe.covers_all_bytes() {
+                    notes.push(
+                        "some bytes have no token: text with them cannot be encoded in full".to_string(),
+                    );
+                }
+                Encoder::Bpe(bpe)
+            }
+            Model::Spm => Encoder::Spm(spm(metadata, &vocabulary, roles.unknown, &mut notes)?),
+            Model::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
+        };
+        let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);
+        let adds_eos = metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(model == Model::WordPiece);
+        if adds_bos && roles.bos.is_none() {
+            notes.push(
+                "a BOS token should start every prompt, but the file names none: none is added".to_string(),
+            );
+        }
+        Ok(Tokenizer { vocabulary, special, encoder, roles, adds_bos, adds_eos, notes })
+    }
+
+    /// The tokens of a text, without BOS and EOS. Tokens that the vocabulary defines to be kept whole are
+    /// found either way; control tokens only with [`Special::Parse`].
+    pub fn encode(&self, text: &str, special: Special) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        self.encode_into(text, special, &mut ids);
+        ids
+    }
+
+    /// The tokens of a prompt. With `add_special`, BOS and EOS are put around it as the model wants them;
+    /// a prompt that brings its own BOS (chat templates do) gets no second one. `parse_special` is
+    /// [`Special::Parse`].
+    pub fn encode_prompt(&self, text: &str, add_special: bool, parse_special: bool) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 4);
+        let bos = self.roles.bos.filter(|_| add_special && self.adds_bos);
+        ids.extend(bos);
+        self.encode_into(text, if parse_special { Special::Parse } else { Special::Literal }, &mut ids);
+        if bos.is_some() && ids.get(1) == bos.as_ref() {
+            ids.remove(0);
+        }
+        if add_special && self.adds_eos {
+            let eos = match self.encoder {
+                Encoder::WordPiece(_) => self.roles.separator.or(self.roles.eos),
+                _ => self.roles.eos,
+            };
+            ids.extend(eos);
+        }
+        ids
+    }
+
+    fn encode_into(&self, text: &str, special: Special, ids: &mut Vec<u32>) {
+        let mut rest = text;
+        let mut at_start = true;
+        while !rest.is_empty() {
+            let (before, found) = self.special.split_once(rest, special);
+            let mut stretch = before;
+            while !stretch.is_empty() {
+                let (part, tail) = stretch.split_at(stretch.floor_char_boundary(LONGEST_STRETCH));
+                match &self.encoder {
+                    Encoder::Bpe(bpe) => bpe.encode(&self.vocabulary, part, ids),
+                    Encoder::Spm(spm) => spm.encode(&self.vocabulary, part, at_start, ids),
+                    Encoder::WordPiece(word_piece) => word_piece.encode(&self.vocabulary, part, ids),
+                }
+                at_start = false;
+                stretch = tail;
+            }
+            let Some((token, after)) = found else { return };
+            ids.push(token.id);
+            at_start = true;
+            rest = if token.strips_right { after.trim_ascii_start() } else { after };
+        }
+    }
+
+    /// How many tokens there are.
+    pub fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    /// The bytes that a token stands for, control tokens as they are written.
+    pub fn token_bytes(&self, id: u32) -> Option<Cow<'_, [u8]>> {
+        self.piece(id).map(Cow::Borrowed)
+    }
+
+    pub(crate) fn piece(&self, id: u32) -> Option<&[u8]> {
+        self.vocabulary.piece(id)
+    }
+
+    /// The token that stands for exactly this text.
+    pub fn token_id(&self, text: &str) -> Option<u32> {
+        self.special.find(text.as_bytes()).or_else(|| self.vocabulary.find(text.as_bytes()))
+    }
+
+    /// The token that starts a text.
+    pub fn bos(&self) -> Option<u32> {
+        self.roles.bos
+    }
+
+    /// The token that ends a text.
+    pub fn eos(&self) -> Option<u32> {
+        self.roles.eos
+    }
+
+    /// The token that ends a turn of a chat.
+    pub fn eot(&self) -> Option<u32> {
+        self.roles.eot
+    }
+
+    /// Whether a model that produces this token has finished its answer.
+    pub fn is_end_of_generation(&self, id: u32) -> bool {
+        self.roles.ends.binary_search(&id).is_ok()
+    }
+
+    /// All tokens with which a model finishes its answer, sorted.
+    pub fn ends_of_generation(&self) -> &[u32] {
+        &self.roles.ends
+    }
+
+    /// Whether a token is a mark of structure and not text.
+    pub fn is_control(&self, id: u32) -> bool {
+        matches!(self.vocabulary.kind(id), Some(Kind::Control | Kind::Unknown))
+    }
+
+    /// Whether prompts start with BOS.
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos && self.roles.bos.is_some()
+    }
+
+    /// Whether prompts end with EOS.
+    pub fn adds_eos(&self) -> bool {
+        self.adds_eos
+    }
+
+    /// What the file left open or contradicted, and what was done about it: one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether a space is put in front of every text.
+    pub(crate) fn adds_space(&self) -> bool {
+        match &self.encoder {
+            Encoder::Bpe(_) => false,
+            Encoder::Spm(spm) => spm.adds_space,
+            Encoder::WordPiece(_) => true,
+        }
+    }
+}
+
+fn require<T>(value: Option<T>, key: &str) -> Result<T> {
+    Ok(value.ok_or_else(|| gleed_gguf::Error::MissingKey { key: key.to_string() })?)
+}
+
+fn check_length(key: &'static str, found: usize, tokens: usize) -> Result<()> {
+    if found == tokens {
+        return Ok(());
+    }
+    Err(Error::Vocabulary { key, what: format!("{found} entries for {tokens} tokens") })
+}
+
+/// Which kinds of token ordinary text can become.
+fn in_text(model: Model) -> fn(Kind) -> bool {
+    match model {
+        Model::Bpe => |kind| matches!(kind, Kind::Normal | Kind::Unused),
+        // SentencePiece merges towards tokens that are kept whole too.
+        Model::Spm => |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined),
+        Model::WordPiece => |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined),
+    }
+}
+
+/// The bytes that each token stands for.
+fn pieces(model: Model, texts: &Strings, kinds: &[Kind]) -> Strings {
+    let mut piece = Vec::new();
+    let mut pieces = Strings::default();
+    for (text, kind) in texts.iter().zip(kinds) {
+        piece.clear();
+        match (model, kind) {
+            (Model::Bpe, Kind::Normal | Kind::Unused) => bytes::decode_into(text, &mut piece),
+            (Model::Bpe, _) | (_, Kind::Control | Kind::Unknown) => piece.extend_from_slice(text),
+            (_, Kind::Byte) => match byte_of(text) {
+                Some(byte) => piece.push(byte),
+                None => piece.extend_from_slice(text),
+            },
+            _ => unescape_spaces(text, &mut piece),
+        }
+        pieces.push(&piece);
+    }
+    pieces
+}
+
+/// The byte that a byte token's text (`<0x0A>`) names.
+fn byte_of(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"<0x")?.strip_suffix(b">")?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn unescape_spaces(text: &[u8], piece: &mut Vec<u8>) {
+    let mut escaped = [0; 4];
+    let escaped = ESCAPED_SPACE.encode_utf8(&mut escaped).as_bytes();
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        if let Some(tail) = rest.strip_prefix(escaped) {
+            piece.push(b' ');
+            rest = tail;
+        } else {
+            piece.push(*first);
+            rest = tail;
+        }
+    }
+}
+
+/// The rule of `tokenizer.ggml.pre`. Files from before that key existed get the rule `default`.
+fn rule(metadata: &Metadata, notes: &mut Vec<String>) -> Result<pretokenizer::Rule> {
+    let name = match metadata.str("tokenizer.ggml.pre")? {
+        Some(name) => name,
+        None => {
+            notes.push("tokenizer.ggml.pre is missing: words are cut by the rule 'default'".to_string());
+            "default"
+        }
+    };
+    pretokenizer::rule(name)
+        .ok_or_else(|| Error::UnknownPretokenizer { found: name.to_string(), known: pretokenizer::known() })
+}
+
+fn spm(
+    metadata: &Metadata,
+    vocabulary: &Vocabulary,
+    unknown: Option<u32>,
+    notes: &mut Vec<String>,
+) -> Result<Spm> {
+    let scores = match metadata.f32s("tokenizer.ggml.scores")? {
+        Some(scores) => {
+            check_length("tokenizer.ggml.scores", scores.len(), vocabulary.len())?;
+            scores
+        }
+        None => {
+            notes.push("tokenizer.ggml.scores is missing: all tokens count the same".to_string());
+            &[]
+        }
+    };
+    let mut spm = Spm::new(vocabulary, scores, unknown);
+    if let Some(adds_space) = metadata.bool("tokenizer.ggml.add_space_prefix")? {
+        spm.adds_space = adds_space;
+    }
+    if let Some(removes) = metadata.bool("tokenizer.ggml.remove_extra_whitespaces")? {
+        spm.removes_extra_spaces = removes;
+    }
+    Ok(spm)
+}
+
+fn word_piece(metadata: &Metadata, unknown: Option<u32>) -> Result<WordPiece> {
+    let lowercase = metadata.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
+    let strip_accents = metadata.bool("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(lowercase);
+    Ok(WordPiece { unknown, lowercase, strip_accents })
+}
+
+/// Phi-3's special tokens swallow the white space behind them. No key says so: the name has to.
+fn strips_right(metadata: &Metadata) -> Result<impl Fn(&[u8]) -> bool> {
+    let name = metadata.str("general.name")?.unwrap_or_default().to_lowercase();
+    let is_phi3 = name.contains("phi-3") || name.contains("phi3");
+    Ok(move |piece: &[u8]| is_phi3 && !matches!(piece, b"<unk>" | b"<s>" | b"<|endoftext|>"))
+}
