@@ -2,16 +2,17 @@
 //!
 //! [`Gguf::open`] maps a file (all parts of it, when it is split) and checks every length and offset in
 //! it before use; [`Metadata`] answers typed questions about its keys; [`Format`] knows how each block
-//! format is laid out, decoded and encoded; [`Writer`] writes files.
+//! format is laid out, decoded and encoded; [`Mix`] which format each tensor takes; [`Writer`] writes files.
 
 mod encode;
 mod error;
 mod file;
 mod format;
-pub mod formats;
+mod formats;
 mod looks;
 mod map;
 mod metadata;
+mod mix;
 mod parse;
 mod split;
 mod wire;
@@ -21,4 +22,5 @@ pub use error::{Error, Result};
 pub use file::{Gguf, TensorInfo};
 pub use format::{Format, Groups};
 pub use metadata::{Array, Metadata, Strings, Value};
+pub use mix::{Choice, Facts, Mix};
 pub use writer::{TensorSpec, Writer};
