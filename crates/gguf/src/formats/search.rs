@@ -21,16 +21,15 @@ pub(super) fn quantise(value: f32, low: f32, high: f32) -> f32 {
 /// same whatever machine writes it).
 #[inline(always)]
 pub(super) fn sums<const N: usize, const K: usize>(term: impl Fn(usize) -> [f32; K]) -> [f32; K] {
-    let mut lanes = [[0.0f32; 8]; K];
+    let mut lanes = [[0.0f32; K]; 8];
     for i in (0..N).step_by(8) {
-        for lane in 0..8 {
-            let terms = term(i + lane);
-            for k in 0..K {
-                lanes[k][lane] += terms[k];
+        for (lane, sums) in lanes.iter_mut().enumerate() {
+            for (sum, term) in sums.iter_mut().zip(term(i + lane)) {
+                *sum += term;
             }
         }
     }
-    lanes.map(|lanes| lanes.iter().sum())
+    std::array::from_fn(|k| lanes.iter().map(|sums| sums[k]).sum())
 }
 
 /// Weights that care more for large values, which matter more in a dot product: `|x|` plus the root mean

@@ -2,6 +2,8 @@
 //! scale (and min) is searched for alone, then written as a small code times the block's `d` (and
 //! `dmin`), then the codes are tried against their neighbours with the numbers that will be read back.
 
+use half::f16;
+
 use super::search::{self, Affine, magnitude_weights, quantise, reciprocal, square_error};
 use super::{TooLarge, half};
 
@@ -25,9 +27,9 @@ pub(super) fn affine<const GROUPS: usize, const N: usize>(
     for ((group, values), weights) in groups.iter_mut().zip(values).zip(&weights) {
         *group = search::affine(values, weights, top);
     }
-    let (d_bytes, d) = half(groups.iter().fold(0.0, |most: f32, group| most.max(group.scale)) / code_top)?;
+    let (d_bytes, d) = unit(groups.iter().fold(0.0, |most: f32, group| most.max(group.scale)), code_top)?;
     let (dmin_bytes, dmin) =
-        half(groups.iter().fold(0.0, |most: f32, group| most.max(-group.min)) / code_top)?;
+        unit(groups.iter().fold(0.0, |most: f32, group| most.max(-group.min)), code_top)?;
     let mut block = AffineBlock {
         d: d_bytes,
         dmin: dmin_bytes,
@@ -80,7 +82,7 @@ pub(super) fn symmetric<const GROUPS: usize, const N: usize>(
     for ((scale, values), weights) in scales.iter_mut().zip(values).zip(&weights) {
         *scale = search::symmetric(values, weights, top);
     }
-    let (d_bytes, d) = half(search::largest(&scales) / -code_top)?;
+    let (d_bytes, d) = unit(search::largest(&scales), -code_top)?;
     let mut block = SymmetricBlock { d: d_bytes, scales: [0; GROUPS], q: [[0; N]; GROUPS] };
     for g in 0..GROUPS {
         let middle = code(scales[g], d, -code_top, code_top - 1.0);
@@ -101,6 +103,19 @@ pub(super) fn symmetric<const GROUPS: usize, const N: usize>(
         block.q[g] = values[g].map(|value| (quantise(inverse * value, -top, top - 1.0) + top) as u8);
     }
     Ok(block)
+}
+
+/// The half-precision unit in which `number` has the code `code`, as it is stored and as it is read. Very
+/// small units are far apart: where the nearest is so small that the code would not reach the number,
+/// the next larger one.
+fn unit(number: f32, code: f32) -> Result<([u8; 2], f32), TooLarge> {
+    let exact = number / code;
+    let (bytes, nearest) = half(exact)?;
+    if exact.abs() <= nearest.abs() * (1.0 + 0.5 / code.abs()) {
+        return Ok((bytes, nearest));
+    }
+    let next = f16::from_bits(f16::from_f32(exact).to_bits() + 1);
+    Ok((next.to_le_bytes(), next.to_f32()))
 }
 
 /// The code that comes nearest to `number = unit * code`.

@@ -30,7 +30,7 @@ pub(crate) fn unpack_2(block: &[u8; 66], integers: &mut [i8; 256], scales: &mut 
 fn digits<const N: usize>(bytes: &[u8; N], integers: &mut [i8]) {
     let mut power = 1u8;
     for run in integers.as_chunks_mut::<N>().0 {
-        *run = bytes.map(|byte| (u16::from(byte.wrapping_mul(power)) * 3 >> 8) as i8 - 1);
+        *run = bytes.map(|byte| ((u16::from(byte.wrapping_mul(power)) * 3) >> 8) as i8 - 1);
         power = power.wrapping_mul(3);
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn encode_2(values: &[f32; 256], block: &mut [u8; 66]) -> Result<(), 
 fn ternary(values: &[f32; 256]) -> Result<([u8; 2], [u8; 256]), TooLarge> {
     let d = largest(values).abs();
     let inverse = reciprocal(d);
-    Ok((half(d)?.0, values.map(|value| ((value * inverse).round() + 1.0) as u8)))
+    Ok((half(d)?.0, values.map(|value| ((value * inverse).round().clamp(-1.0, 1.0) + 1.0) as u8)))
 }
 
 /// Joins digits as [`digits`] splits them: the least fraction of 256 that still has them.
