@@ -152,7 +152,9 @@ pub fn rotate(x0: f32, x1: f32, cos: f32, sin: f32) -> (f32, f32) {
 /// The block has at most [`ACTIVATION_BLOCK`] values.
 pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
     let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-    let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+    // Without an inverse (all zero, or too small for one) the block is zero.
+    let inverse = 127.0 / largest;
+    let inverse = if inverse.is_finite() { inverse } else { 0.0 };
     for (q, x) in q.iter_mut().zip(x) {
         *q = (x * inverse).round_ties_even() as i8;
     }
@@ -287,6 +289,8 @@ mod tests {
             assert!((x - scale * f32::from(q)).abs() <= scale * 0.5001);
         }
         assert_eq!(quantize(&[0.0; 32], &mut q), 0.0);
+        assert_eq!(q, [0; 32]);
+        quantize(&[-1e-40; 32], &mut q);
         assert_eq!(q, [0; 32]);
     }
 }
