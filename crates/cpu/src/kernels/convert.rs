@@ -1,0 +1,138 @@
+//! Between f32 and what is stored: half precision and int8 blocks, for the KV cache and float weights.
+
+use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES, quantize};
+use half::f16;
+
+use super::quantize::block;
+use super::simd::{Kernel, Simd};
+
+/// Half precision (bits) to f32.
+#[derive(Debug)]
+pub struct FromHalf<'a> {
+    /// The halves.
+    pub x: &'a [u16],
+    /// As many values.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for FromHalf<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        assert_eq!(self.x.len(), self.out.len());
+        let ((xs, x_rest), (outs, out_rest)) = (self.x.as_chunks(), self.out.as_chunks_mut());
+        for (x, out) in xs.iter().zip(outs) {
+            s.store(s.load_half(x), out);
+        }
+        for (x, out) in x_rest.iter().zip(out_rest) {
+            *out = s.half(*x);
+        }
+    }
+}
+
+/// F32 to half precision (bits), rounded to nearest even.
+#[derive(Debug)]
+pub struct ToHalf<'a> {
+    /// The values.
+    pub x: &'a [f32],
+    /// As many halves.
+    pub out: &'a mut [u16],
+}
+
+impl Kernel for ToHalf<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        assert_eq!(self.x.len(), self.out.len());
+        let ((xs, x_rest), (outs, out_rest)) = (self.x.as_chunks(), self.out.as_chunks_mut());
+        for (x, out) in xs.iter().zip(outs) {
+            s.store_half(s.load(x), out);
+        }
+        let mut lanes = [0; LANES];
+        s.store_half(s.load_partial(x_rest), &mut lanes);
+        out_rest.copy_from_slice(&lanes[..x_rest.len()]);
+    }
+}
+
+/// Upper halves of f32 (bits) to f32.
+#[derive(Debug)]
+pub struct FromBf16<'a> {
+    /// The upper halves.
+    pub x: &'a [u16],
+    /// As many values.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for FromBf16<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        assert_eq!(self.x.len(), self.out.len());
+        for (x, out) in self.x.iter().zip(self.out) {
+            *out = f32::from_bits(u32::from(*x) << 16);
+        }
+    }
+}
+
+/// Blocks of int8 with one half-precision scale each (the last block may be shorter) to f32.
+#[derive(Debug)]
+pub struct FromBlocks<'a> {
+    /// The integers.
+    pub q: &'a [i8],
+    /// One scale per 32 integers.
+    pub scales: &'a [u16],
+    /// As many values as integers.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for FromBlocks<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let FromBlocks { q, scales, out } = self;
+        assert!(q.len() == out.len() && scales.len() == q.len().div_ceil(ACTIVATION_BLOCK));
+        let blocks = q.chunks(ACTIVATION_BLOCK).zip(out.chunks_mut(ACTIVATION_BLOCK));
+        for ((q, out), scale) in blocks.zip(scales) {
+            let scale = s.half(*scale);
+            let ((qs, q_rest), (outs, out_rest)) = (q.as_chunks(), out.as_chunks_mut());
+            for (q, out) in qs.iter().zip(outs) {
+                s.store(s.mul(s.load_i8(q), s.splat(scale)), out);
+            }
+            for (q, out) in q_rest.iter().zip(out_rest) {
+                *out = f32::from(*q) * scale;
+            }
+        }
+    }
+}
+
+/// F32 to blocks of int8 with one half-precision scale each (the last block may be shorter).
+#[derive(Debug)]
+pub struct ToBlocks<'a> {
+    /// The values.
+    pub x: &'a [f32],
+    /// As many integers.
+    pub q: &'a mut [i8],
+    /// One scale per 32 values.
+    pub scales: &'a mut [u16],
+}
+
+impl Kernel for ToBlocks<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let ToBlocks { x, q, scales } = self;
+        assert!(q.len() == x.len() && scales.len() == x.len().div_ceil(ACTIVATION_BLOCK));
+        let ((xs, x_rest), (qs, q_rest)) = (x.as_chunks(), q.as_chunks_mut());
+        for ((x, q), scale) in xs.iter().zip(qs).zip(scales.iter_mut()) {
+            *scale = f16::from_f32(block(s, x, q)).to_bits();
+        }
+        if let (false, Some(scale)) = (x_rest.is_empty(), scales.last_mut()) {
+            *scale = f16::from_f32(quantize(x_rest, q_rest)).to_bits();
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The elementary functions of `gleed_model::arithmetic`, sixteen at a time.
+
+use gleed_model::arithmetic::{
+    EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE,
+};
+
+use super::simd::Simd;
+
+/// `arithmetic::exp`.
+#[inline(always)]
+pub fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let x = s.min(s.max(x, s.splat(EXP_LOW)), s.splat(EXP_HIGH));
+    let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    let r = s.mul_add(n, s.splat(-EXP_LN2_LOW), s.mul_add(n, s.splat(-EXP_LN2_HIGH), x));
+    let mut p = s.splat(EXP_POLYNOMIAL[0]);
+    for &c in &EXP_POLYNOMIAL[1..] {
+        p = s.mul_add(p, r, s.splat(c));
+    }
+    s.mul(p, s.power_of_two(n))
+}
+
+/// `arithmetic::silu`.
+#[inline(always)]
+pub fn silu<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let e = exp(s, s.mul(x, s.splat(-1.0)));
+    s.div(x, s.add(s.splat(1.0), e))
+}
+
+/// `arithmetic::gelu`.
+#[inline(always)]
+pub fn gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let cubic = s.mul_add(s.mul(s.splat(GELU_CUBIC), x), x, s.splat(1.0));
+    let u = s.mul(s.mul(s.splat(GELU_SCALE), x), cubic);
+    let e = exp(s, s.mul(s.splat(-2.0), u));
+    s.div(x, s.add(s.splat(1.0), e))
+}

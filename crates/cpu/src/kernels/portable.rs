@@ -1,0 +1,191 @@
+//! The vector unit in plain Rust: arrays and loops, for every machine.
+
+use gleed_model::arithmetic::{LANES, fold};
+use half::f16;
+
+use super::simd::{Kernel, Simd};
+
+/// Plain Rust.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+#[inline(always)]
+fn each(f: impl Fn(usize) -> f32) -> [f32; LANES] {
+    std::array::from_fn(f)
+}
+
+impl Simd for Portable {
+    type F32 = [f32; LANES];
+    type I32 = [i32; LANES];
+    type Weights = [[i8; 4]; LANES];
+
+    const WIDE: bool = false;
+
+    #[inline(always)]
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F32 {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn load(self, x: &[f32; LANES]) -> Self::F32 {
+        *x
+    }
+
+    #[inline(always)]
+    fn load_partial(self, x: &[f32]) -> Self::F32 {
+        let mut lanes = [0.0; LANES];
+        lanes[..x.len()].copy_from_slice(x);
+        lanes
+    }
+
+    #[inline(always)]
+    fn store(self, x: Self::F32, out: &mut [f32; LANES]) {
+        *out = x;
+    }
+
+    #[inline(always)]
+    fn store_partial(self, x: Self::F32, out: &mut [f32]) {
+        out.copy_from_slice(&x[..out.len()]);
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| a[i] - b[i])
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn div(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| a[i] / b[i])
+    }
+
+    #[inline(always)]
+    fn max(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn min(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn abs(self, a: Self::F32) -> Self::F32 {
+        a.map(f32::abs)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
+        each(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
+        each(|i| a[i].mul_add(b[i], -c[i]))
+    }
+
+    #[inline(always)]
+    fn mul_add_partial(self, a: &[f32], b: &[f32], mut c: Self::F32) -> Self::F32 {
+        for (c, (a, b)) in c.iter_mut().zip(a.iter().zip(b)) {
+            *c = a.mul_add(*b, *c);
+        }
+        c
+    }
+
+    #[inline(always)]
+    fn round(self, a: Self::F32) -> Self::F32 {
+        a.map(f32::round_ties_even)
+    }
+
+    #[inline(always)]
+    fn power_of_two(self, n: Self::F32) -> Self::F32 {
+        n.map(|n| f32::from_bits(((n as i32 + 127) as u32) << 23))
+    }
+
+    #[inline(always)]
+    fn fold(self, a: Self::F32) -> f32 {
+        fold(a)
+    }
+
+    #[inline(always)]
+    fn fold_each(self, a: &[Self::F32; LANES]) -> Self::F32 {
+        a.map(fold)
+    }
+
+    #[inline(always)]
+    fn largest(self, a: Self::F32) -> f32 {
+        a.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn load_half(self, x: &[u16; LANES]) -> Self::F32 {
+        x.map(|x| f16::from_bits(x).to_f32())
+    }
+
+    #[inline(always)]
+    fn store_half(self, x: Self::F32, out: &mut [u16; LANES]) {
+        *out = x.map(|x| f16::from_f32(x).to_bits());
+    }
+
+    #[inline(always)]
+    fn half(self, x: u16) -> f32 {
+        f16::from_bits(x).to_f32()
+    }
+
+    #[inline(always)]
+    fn load_i8(self, x: &[i8; LANES]) -> Self::F32 {
+        x.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]) {
+        *out = x.map(|x| x as i8);
+    }
+
+    #[inline(always)]
+    fn to_f32(self, x: Self::I32) -> Self::F32 {
+        x.map(|x| x as f32)
+    }
+
+    #[inline(always)]
+    fn weights(self, x: &[i32; LANES]) -> Self::Weights {
+        x.map(|x| x.to_ne_bytes().map(|b| b as i8))
+    }
+
+    #[inline(always)]
+    fn dot_start(self, _activation_sum: i32) -> Self::I32 {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    fn dot4(self, mut acc: Self::I32, weights: Self::Weights, activations: i32) -> Self::I32 {
+        let x = activations.to_ne_bytes().map(|b| i32::from(b as i8));
+        for (acc, w) in acc.iter_mut().zip(weights) {
+            for i in 0..4 {
+                *acc += i32::from(w[i]) * x[i];
+            }
+        }
+        acc
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: [&[i32; LANES]; LANES], out: &mut [[i32; LANES]; LANES]) {
+        for (c, column) in out.iter_mut().enumerate() {
+            *column = std::array::from_fn(|r| rows[r][c]);
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Buffers that several threads write at once, each its own part.
+//!
+//! Everything here is safe to use: work is handed out in parts that cannot overlap, because each part
+//! is handed out once, by an atomic counter, and because what is read and what is written is checked
+//! to be apart. The `unsafe` that turns this into slices is all in this file.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use gleed_model::program::View;
+
+use super::dot::Rows;
+
+/// The activations of a program: for each buffer a matrix `[rows][width]` of f32, all in one allocation.
+#[derive(Debug)]
+pub struct Activations {
+    values: Box<[f32]>,
+    places: Vec<Place>,
+    max_rows: usize,
+}
+
+/// Where a buffer lies.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: usize,
+    width: usize,
+}
+
+impl Activations {
+    /// Buffers of these widths, for this many rows, all zero; `None` when memory does not suffice.
+    pub fn new(widths: impl Iterator<Item = usize>, max_rows: usize) -> Option<Activations> {
+        let mut start = 0usize;
+        let mut places = Vec::new();
+        for width in widths {
+            places.push(Place { start, width });
+            start = start.checked_add(width.checked_mul(max_rows)?)?;
+        }
+        Some(Activations { values: zeros(start)?, places, max_rows })
+    }
+
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+
+    /// One row of a view.
+    pub fn row(&self, view: View, row: usize) -> &[f32] {
+        &self.values[self.at(view, row)]
+    }
+
+    /// One row of a view, to write.
+    pub fn row_mut(&mut self, view: View, row: usize) -> &mut [f32] {
+        let at = self.at(view, row);
+        &mut self.values[at]
+    }
+
+    /// Copies one row of a view to another row.
+    pub fn copy_row(&mut self, view: View, from: usize, to: usize) {
+        let (from, to) = (self.at(view, from), self.at(view, to));
+        self.values.copy_within(from, to.start);
+    }
+
+    fn at(&self, view: View, row: usize) -> Range<usize> {
+        let Place { start, width } = self.places[view.buffer];
+        assert!(view.offset + view.width <= width && row < self.max_rows);
+        let start = start + row * width + view.offset;
+        start..start + view.width
+    }
+
+    /// Hands out the first `rows` rows one by one, each with all its buffers.
+    pub fn split_rows(&mut self, rows: usize) -> RowQueue<'_> {
+        assert!(rows <= self.max_rows);
+        RowQueue { all: Pointer::new(self), rows, next: AtomicUsize::new(0) }
+    }
+
+    /// Hands out the rectangles of a view, to change in place; meanwhile all rows of `inputs`, which must
+    /// be apart from the view, can be read.
+    pub fn split_view<'a, const N: usize>(
+        &'a mut self,
+        inputs: [View; N],
+        out: View,
+        rows: &'a Boundaries,
+        columns: &'a Boundaries,
+    ) -> ([Source<'a>; N], RectangleQueue<'a>) {
+        assert!(inputs.iter().all(|input| is_apart(*input, out)), "an op reads and writes the same columns");
+        let row_count = rows.end();
+        assert!(row_count <= self.max_rows && columns.end() <= out.width);
+        let all = Pointer::new(self);
+        let sources = inputs.map(|view| Source {
+            all,
+            view,
+            rows: row_count,
+            has_own_buffer: view.buffer != out.buffer,
+        });
+        (sources, RectangleQueue { all, view: out, rows, columns, next: AtomicUsize::new(0) })
+    }
+}
+
+/// So many zeros, whose memory is not touched before it is used; `None` when it cannot be had.
+pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Option<Box<[T]>> {
+    let bytes = count.checked_mul(size_of::<T>())?;
+    (bytes <= isize::MAX as usize).then(|| bytemuck::try_zeroed_slice_box(count).ok()).flatten()
+}
+
+/// Whether two views share no column.
+pub fn is_apart(a: View, b: View) -> bool {
+    a.buffer != b.buffer || a.offset + a.width <= b.offset || b.offset + b.width <= a.offset
+}
+
+/// All activations, borrowed exclusively, for parts to be made of.
+#[derive(Debug, Clone, Copy)]
+struct Pointer<'a> {
+    values: *mut f32,
+    places: &'a [Place],
+    max_rows: usize,
+    borrow: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: it stands for an exclusive borrow of f32 values, which may be used from any thread; that no
+// two threads use the same value is up to those who hand out parts.
+unsafe impl Send for Pointer<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Pointer<'_> {}
+
+impl<'a> Pointer<'a> {
+    fn new(all: &'a mut Activations) -> Pointer<'a> {
+        let values = all.values.as_mut_ptr();
+        Pointer { values, places: &all.places, max_rows: all.max_rows, borrow: PhantomData }
+    }
+
+    /// The start of a row of a view, checked to lie inside its buffer.
+    fn at(self, view: View, row: usize) -> *mut f32 {
+        let Place { start, width } = self.places[view.buffer];
+        assert!(view.offset + view.width <= width && row < self.max_rows);
+        // SAFETY: buffers have `max_rows` rows of `width` values from `start` on, so this is inside.
+        unsafe { self.values.add(start + row * width + view.offset) }
+    }
+}
+
+/// Hands out rows, each once.
+#[derive(Debug)]
+pub struct RowQueue<'a> {
+    all: Pointer<'a>,
+    rows: usize,
+    next: AtomicUsize,
+}
+
+impl<'a> RowQueue<'a> {
+    /// The next row, to whoever asks first.
+    pub fn next(&self) -> Option<WholeRow<'a>> {
+        let row = self.next.fetch_add(1, Relaxed);
+        (row < self.rows).then_some(WholeRow { all: self.all, row })
+    }
+}
+
+/// One row of all buffers, owned by one thread.
+#[derive(Debug)]
+pub struct WholeRow<'a> {
+    all: Pointer<'a>,
+    row: usize,
+}
+
+impl WholeRow<'_> {
+    /// Which row.
+    pub fn index(&self) -> usize {
+        self.row
+    }
+
+    /// A view of it, to write.
+    pub fn write(&mut self, view: View) -> &mut [f32] {
+        // SAFETY: `at` has checked the bounds. Nobody else has this row, and `&mut self` means that no
+        // other slice of it is in use.
+        unsafe { std::slice::from_raw_parts_mut(self.all.at(view, self.row), view.width) }
+    }
+
+    /// Two views of it to read and one, apart from them, to write.
+    pub fn read_write(&mut self, read: [View; 2], write: View) -> ([&[f32]; 2], &mut [f32]) {
+        assert!(read.iter().all(|read| is_apart(*read, write)), "an op reads and writes the same columns");
+        // SAFETY: as in `write`; what is read is apart from what is written.
+        let read = read.map(|view| unsafe {
+            std::slice::from_raw_parts(self.all.at(view, self.row).cast_const(), view.width)
+        });
+        (read, self.write(write))
+    }
+}
+
+/// Where parts of a range begin and end: 0, then ascending.
+#[derive(Debug, Clone)]
+pub struct Boundaries(Vec<usize>);
+
+impl Boundaries {
+    /// No part yet, and memory for this many.
+    pub fn with_capacity(parts: usize) -> Boundaries {
+        let mut ends = Vec::with_capacity(parts + 1);
+        ends.push(0);
+        Boundaries(ends)
+    }
+
+    /// Equal parts of `width`, as many as fit in `end` and a last shorter one.
+    pub fn equal(end: usize, width: usize) -> Boundaries {
+        let mut boundaries = Boundaries::with_capacity(end.div_ceil(width));
+        boundaries.push_equal(end, width);
+        boundaries
+    }
+
+    /// Forgets all parts, keeping the memory.
+    pub fn clear(&mut self) {
+        self.0.truncate(1);
+    }
+
+    /// Adds a part that ends there.
+    pub fn push(&mut self, end: usize) {
+        assert!(end >= self.end(), "parts go upwards");
+        self.0.push(end);
+    }
+
+    /// Adds parts of `width` up to `end`, the last of which may be shorter.
+    pub fn push_equal(&mut self, end: usize, width: usize) {
+        while self.end() < end {
+            self.push(end.min(self.end() + width));
+        }
+    }
+
+    /// Where the last part ends.
+    pub fn end(&self) -> usize {
+        self.0[self.0.len() - 1]
+    }
+
+    /// How many parts.
+    pub fn len(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// One part.
+    pub fn part(&self, index: usize) -> Range<usize> {
+        self.0[index]..self.0[index + 1]
+    }
+}
+
+/// Hands out the rectangles of a view (a part of its rows, a part of its columns), each once.
+#[derive(Debug)]
+pub struct RectangleQueue<'a> {
+    all: Pointer<'a>,
+    view: View,
+    rows: &'a Boundaries,
+    columns: &'a Boundaries,
+    next: AtomicUsize,
+}
+
+impl<'a> RectangleQueue<'a> {
+    /// How many rectangles there are.
+    pub fn len(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+
+    /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
+    pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
+        let (all, view, rows, columns) = (self.all, self.view, self.rows, self.columns);
+        let (total, first) = (self.len(), self.next.fetch_add(count, Relaxed));
+        (first < total).then(|| {
+            (first..total.min(first + count)).map(move |index| {
+                let (row_part, column_part) = (index / columns.len(), index % columns.len());
+                Rectangle {
+                    all,
+                    view,
+                    row_part,
+                    rows: rows.part(row_part),
+                    column_part,
+                    columns: columns.part(column_part),
+                }
+            })
+        })
+    }
+}
+
+/// Some rows and columns of a view, owned by one thread.
+#[derive(Debug)]
+pub struct Rectangle<'a> {
+    all: Pointer<'a>,
+    view: View,
+    /// Which part of the rows.
+    pub row_part: usize,
+    rows: Range<usize>,
+    /// Which part of the columns.
+    pub column_part: usize,
+    columns: Range<usize>,
+}
+
+impl Rectangle<'_> {
+    /// Its rows.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// Its columns, from the start of the view.
+    pub fn columns(&self) -> Range<usize> {
+        self.columns.clone()
+    }
+
+    /// Its columns of one of its rows.
+    pub fn row(&mut self, row: usize) -> &mut [f32] {
+        assert!(self.rows.contains(&row));
+        let view = self.view.part(self.columns.start, self.columns.len());
+        // SAFETY: `at` has checked the bounds. The parts of `Boundaries` do not overlap and each index
+        // is handed out once, so nobody else has this rectangle; `&mut self` means that no other slice
+        // of it is in use. What others read meanwhile is apart from the view.
+        unsafe { std::slice::from_raw_parts_mut(self.all.at(view, row), view.width) }
+    }
+}
+
+/// All rows of a view, readable while other columns are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    all: Pointer<'a>,
+    view: View,
+    rows: usize,
+    has_own_buffer: bool,
+}
+
+impl<'a> Source<'a> {
+    /// One row.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        assert!(row < self.rows);
+        // SAFETY: `at` has checked the bounds. The view is apart from the only one that is written while
+        // this borrow of the activations lasts.
+        unsafe { std::slice::from_raw_parts(self.all.at(self.view, row).cast_const(), self.view.width) }
+    }
+
+    /// All rows at once; nothing else of their buffer may be written meanwhile.
+    pub fn rows(&self) -> Rows<'a> {
+        assert!(self.has_own_buffer, "an op reads and writes the same buffer");
+        let Some(last) = self.rows.checked_sub(1) else {
+            return Rows { values: &[], stride: 0, count: 0 };
+        };
+        let stride = self.all.places[self.view.buffer].width;
+        let (first, _) = (self.all.at(self.view, 0), self.all.at(self.view, last));
+        // SAFETY: from the first row's start to the last row's end, both checked by `at`, and nothing of
+        // this buffer is written while this borrow of the activations lasts.
+        let values =
+            unsafe { std::slice::from_raw_parts(first.cast_const(), last * stride + self.view.width) };
+        Rows { values, stride, count: self.rows }
+    }
+}
+
+/// Hands out the columns of blocks of a slice `[repeats][count][block]`, each once: the heads of a
+/// cache, whose blocks are `[page][head]`, or with one repeat plainly its blocks.
+#[derive(Debug)]
+pub struct BlockQueue<'a, T> {
+    values: *mut T,
+    len: usize,
+    count: usize,
+    block: usize,
+    next: AtomicUsize,
+    borrow: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it stands for an exclusive borrow of the slice, and `next` gives each block to one thread.
+unsafe impl<T: Send> Sync for BlockQueue<'_, T> {}
+
+impl<'a, T> BlockQueue<'a, T> {
+    /// Of a slice of `[repeats][count][block]` values.
+    pub fn new(values: &'a mut [T], count: usize, block: usize) -> BlockQueue<'a, T> {
+        let (len, values) = (values.len(), values.as_mut_ptr());
+        BlockQueue { values, len, count, block, next: AtomicUsize::new(0), borrow: PhantomData }
+    }
+
+    /// The next block, to whoever asks first.
+    pub fn next(&self) -> Option<Block<'_, 'a, T>> {
+        let index = self.next.fetch_add(1, Relaxed);
+        (index < self.count).then_some(Block { queue: self, index })
+    }
+}
+
+/// One block of every repeat, owned by one thread.
+#[derive(Debug)]
+pub struct Block<'q, 'a, T> {
+    queue: &'q BlockQueue<'a, T>,
+    index: usize,
+}
+
+impl<T> Block<'_, '_, T> {
+    /// Which block.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The block in one repeat.
+    pub fn of(&mut self, repeat: usize) -> &mut [T] {
+        let BlockQueue { values, len, count, block, .. } = *self.queue;
+        let start = (repeat * count + self.index) * block;
+        assert!(start + block <= len);
+        // SAFETY: inside the slice; nobody else has this index, blocks of different indices do not
+        // overlap, and `&mut self` means that no other block of it is in use.
+        unsafe { std::slice::from_raw_parts_mut(values.add(start), block) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(buffer: usize, offset: usize, width: usize) -> View {
+        View { buffer, offset, width }
+    }
+
+    #[test]
+    fn rectangles_cover_a_view_exactly_once() {
+        let mut all = Activations::new([3, 20].into_iter(), 7).unwrap();
+        let (rows, columns) = (Boundaries::equal(5, 2), Boundaries::equal(9, 4));
+        let ([source], queue) = all.split_view([view(0, 0, 3)], view(1, 6, 9), &rows, &columns);
+        assert_eq!((source.row(4), source.rows().values.len()), (&[0.0; 3][..], 15));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while let Some(rectangles) = queue.next(2) {
+                        for mut rectangle in rectangles {
+                            for row in rectangle.rows() {
+                                rectangle.row(row).iter_mut().for_each(|x| *x += 1.0);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        for row in 0..7 {
+            for column in 0..20 {
+                let inside = row < 5 && (6..15).contains(&column);
+                assert_eq!(all.row(view(1, 0, 20), row)[column], f32::from(u8::from(inside)));
+            }
+            assert_eq!(all.row(view(0, 0, 3), row), [0.0; 3]);
+        }
+    }
+
+    #[test]
+    fn every_row_and_every_block_is_handed_out_once() {
+        let mut all = Activations::new([4].into_iter(), 6).unwrap();
+        let queue = all.split_rows(5);
+        while let Some(mut row) = queue.next() {
+            let value = row.index() as f32 + 1.0;
+            let ([a, _], out) = row.read_write([view(0, 2, 2); 2], view(0, 0, 2));
+            out.copy_from_slice(&[a[0] + value, value]);
+        }
+        let sum: f32 = (0..6).map(|row| all.row(view(0, 1, 1), row)[0]).sum();
+        assert_eq!(sum, 15.0);
+
+        let mut values = vec![0; 2 * 3 * 4];
+        let queue = BlockQueue::new(&mut values, 3, 4);
+        while let Some(mut block) = queue.next() {
+            let index = block.index();
+            for page in 0..2 {
+                block.of(page).iter_mut().for_each(|x| *x += 10 * page + index);
+            }
+        }
+        let expected: Vec<usize> = (0..24).map(|i| 10 * (i / 12) + i / 4 % 3).collect();
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "same columns")]
+    fn reading_what_is_written_is_refused() {
+        let mut all = Activations::new([4].into_iter(), 2).unwrap();
+        let ends = Boundaries::equal(2, 1);
+        all.split_view([view(0, 0, 3)], view(0, 2, 2), &ends, &ends);
+    }
+
+    #[test]
+    #[should_panic]
+    fn rows_past_the_end_are_refused() {
+        let all = Activations::new([4].into_iter(), 2).unwrap();
+        all.row(view(0, 0, 4), 2);
+    }
+}

@@ -1,0 +1,99 @@
+//! The vector unit that kernels are written against: sixteen lanes of f32 or i32, whatever the hardware.
+//!
+//! A kernel is written once, generic over [`Simd`], and compiled for every instruction set. Values of
+//! the types that implement it are proofs: one exists only where its instructions were detected, so all
+//! methods are safe to call.
+
+use gleed_model::arithmetic::LANES;
+
+/// Something to compute, written once for all instruction sets.
+///
+/// `run` and everything it calls must be `#[inline(always)]`, so that it is compiled with the
+/// instructions of the vector unit it runs on.
+pub trait Kernel {
+    /// What it returns.
+    type Output;
+
+    /// Computes it.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// One instruction set's sixteen lanes.
+pub trait Simd: Copy {
+    /// Sixteen f32.
+    type F32: Copy;
+    /// Sixteen i32.
+    type I32: Copy;
+    /// Sixteen times four i8 of weights, ready for [`Simd::dot4`].
+    type Weights: Copy;
+
+    /// Whether there are registers for large blocks (32 of them, each as wide as the lanes).
+    const WIDE: bool;
+
+    /// Runs a kernel compiled with this instruction set.
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
+
+    /// All lanes the same.
+    fn splat(self, x: f32) -> Self::F32;
+    /// All lanes from memory.
+    fn load(self, x: &[f32; LANES]) -> Self::F32;
+    /// The first lanes from memory, the rest zero. At most sixteen values.
+    fn load_partial(self, x: &[f32]) -> Self::F32;
+    /// All lanes to memory.
+    fn store(self, x: Self::F32, out: &mut [f32; LANES]);
+    /// The first lanes to memory. At most sixteen values.
+    fn store_partial(self, x: Self::F32, out: &mut [f32]);
+
+    /// a + b.
+    fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// a - b.
+    fn sub(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// a · b.
+    fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// a / b.
+    fn div(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The larger; `b` where `a` is not a number.
+    fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The smaller; `b` where `a` is not a number.
+    fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// |a|.
+    fn abs(self, a: Self::F32) -> Self::F32;
+    /// a · b + c, rounded once.
+    fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// a · b - c, rounded once.
+    fn mul_sub(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// a · b + c in the first lanes (at most sixteen); the rest of `c` stays as it is.
+    fn mul_add_partial(self, a: &[f32], b: &[f32], c: Self::F32) -> Self::F32;
+    /// The nearest whole number, the even one of two.
+    fn round(self, a: Self::F32) -> Self::F32;
+    /// 2^n for whole `n` from -126 to 127.
+    fn power_of_two(self, n: Self::F32) -> Self::F32;
+    /// The lanes folded by halves, as `arithmetic::fold`.
+    fn fold(self, a: Self::F32) -> f32;
+    /// The fold of each of sixteen.
+    fn fold_each(self, a: &[Self::F32; LANES]) -> Self::F32;
+    /// The largest of all lanes, none of which may be not a number.
+    fn largest(self, a: Self::F32) -> f32;
+
+    /// Sixteen half-precision numbers (bits).
+    fn load_half(self, x: &[u16; LANES]) -> Self::F32;
+    /// Rounded to half precision, nearest even.
+    fn store_half(self, x: Self::F32, out: &mut [u16; LANES]);
+    /// One half-precision number.
+    fn half(self, x: u16) -> f32;
+    /// Sixteen signed bytes.
+    fn load_i8(self, x: &[i8; LANES]) -> Self::F32;
+    /// Whole numbers from -127 to 127 as bytes; 0 where not a number.
+    fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]);
+
+    /// Sixteen f32 of sixteen i32.
+    fn to_f32(self, x: Self::I32) -> Self::F32;
+    /// Sixteen packed quadruples of weights (any i8).
+    fn weights(self, x: &[i32; LANES]) -> Self::Weights;
+    /// Where [`Simd::dot4`] starts, given the sum of all the activations that will follow.
+    fn dot_start(self, activation_sum: i32) -> Self::I32;
+    /// Adds each lane's four weights times the same four packed activations (-127 to 127).
+    fn dot4(self, acc: Self::I32, weights: Self::Weights, activations: i32) -> Self::I32;
+    /// Sixteen rows of sixteen words become columns.
+    fn transpose(self, rows: [&[i32; LANES]; LANES], out: &mut [[i32; LANES]; LANES]);
+}
