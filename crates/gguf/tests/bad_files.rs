@@ -124,8 +124,12 @@ fn other_versions() {
     assert!(Gguf::from_vec("v3", with_version(3)).unwrap().tensors().is_empty());
 }
 
-/// A header made by hand: keys as (name, type, value bytes), tensors as (name, dimensions, format, offset).
-fn header(keys: &[(&str, u32, &[u8])], tensors: &[(&str, &[u64], u32, u64)]) -> Vec<u8> {
+/// A key in a header made by hand: name, type and the bytes of the value.
+type Key<'a> = (&'a str, u32, &'a [u8]);
+/// A tensor in a header made by hand: name, dimensions, format and offset.
+type Tensor<'a> = (&'a str, &'a [u64], u32, u64);
+
+fn header(keys: &[Key], tensors: &[Tensor]) -> Vec<u8> {
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
     bytes.extend((tensors.len() as u64).to_le_bytes());
     bytes.extend((keys.len() as u64).to_le_bytes());
@@ -161,7 +165,7 @@ fn bad_keys() {
     for _ in 0..8 {
         deep = array(9, 1, &deep);
     }
-    let cases: [(&[(&str, u32, &[u8])], String); 10] = [
+    let cases: [(&[Key], String); 10] = [
         (&[("k", 4, &[1, 0, 0, 0]), ("k", 0, &[1])], "key k is there twice".into()),
         (&[("k", 13, &[])], "key k at offset 33: unknown value type 13".into()),
         (&[("k", 9, &array(13, 0, b""))], "key k at offset 37: unknown element type 13".into()),
@@ -198,7 +202,7 @@ fn bad_keys() {
 #[test]
 fn bad_tensors() {
     let row = |columns: u64, rows: u64| [columns, rows];
-    let cases: [(&[(&str, &[u64], u32, u64)], &str); 10] = [
+    let cases: [(&[Tensor], &str); 10] = [
         (&[("t", &[8], 0, 0), ("t", &[8], 0, 32)], "tensor t is there twice"),
         (&[("t", &[1, 1, 1, 1, 1], 0, 0)], "tensor t: has 5 dimensions, at most 4 are supported"),
         (
