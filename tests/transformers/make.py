@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Small random models of every family, and what Hugging Face transformers computes with them.
+
+  make.py [VARIANT ...]
+
+Writes for each variant, into data/ beside this file:
+  NAME.gguf        the model, in llama.cpp's tensor names and layouts
+  NAME.json        {"sequences": [{"tokens": [...], "positions": [...]}]}
+  NAME.logits.f32  little-endian f32 [sequence][stored position][vocabulary]
+
+Weights are rounded to f16 before transformers sees them, so that the matrices of the GGUF files can be
+F16 without any loss. The random scales are chosen for tests, not for training: norms, biases and epsilons
+are far from 1 and 0, so that leaving any of them out moves the logits by much more than rounding does.
+"""
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from transformers import (
+    GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+    Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+
+DATA = Path(__file__).parent / "data"
+LENGTHS = [7, 90]
+# All of the short sequence; of the long one also both sides of position 64, where a KV page ends.
+STORED = [list(range(7)), [0, 1, 31, 62, 63, 64, 65, 77, 89]]
+
+# A byte-level BPE vocabulary, just large enough to be valid: printable ASCII, space, newline, three merges.
+TOKENS = ["<|endoftext|>", "Ġ", "Ċ"] + [chr(c) for c in range(33, 127)] + ["th", "he", "the"]
+MERGES = ["t h", "h e", "th e"]
+
+COMMON = dict(vocab_size=len(TOKENS), bos_token_id=0, eos_token_id=0, attn_implementation="eager")
+DECODER = dict(COMMON, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+               num_key_value_heads=2, max_position_embeddings=128)
+
+
+@dataclass
+class Variant:
+    """One model: its transformers classes and configuration, and the GGUF architecture it becomes."""
+    architecture: str
+    model: type
+    config: type
+    options: dict
+    seed: int
+    # rope.* metadata beyond the base, by key; rotary factors are derived from the configuration.
+    rope: dict = field(default_factory=dict)
+
+
+def rope(kind: str, base: float = 10000.0, **more) -> dict:
+    return {"rope_type": kind, "rope_theta": base, **more}
+
+
+def llama(seed: int, scaling: dict | None = None, metadata: dict | None = None, **more) -> Variant:
+    options = dict(DECODER, rms_norm_eps=1e-3, rope_parameters=scaling or rope("default"))
+    return Variant("llama", LlamaForCausalLM, LlamaConfig, options | more, seed, metadata or {})
+
+
+VARIANTS = {
+    "llama": llama(1, tie_word_embeddings=False),
+    "llama-linear": llama(2, rope("linear", factor=4.0),
+                          {"scaling.type": "linear", "scaling.factor": 4.0}, tie_word_embeddings=True),
+    "llama-yarn": llama(3, rope("yarn", factor=4.0, original_max_position_embeddings=64),
+                        {"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64},
+                        max_position_embeddings=256, tie_word_embeddings=True),
+    "llama3": llama(4, rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                            original_max_position_embeddings=64),
+                    max_position_embeddings=512, tie_word_embeddings=True),
+    "llama-bias": llama(5, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "llama-head-dim": llama(6, head_dim=24, tie_word_embeddings=True),
+    "mistral": Variant("llama", MistralForCausalLM, MistralConfig,
+                       dict(DECODER, rms_norm_eps=1e-3, head_dim=16, sliding_window=None,
+                            rope_parameters=rope("default", 1e6), tie_word_embeddings=False), 7),
+    "qwen2": Variant("qwen2", Qwen2ForCausalLM, Qwen2Config,
+                     dict(DECODER, rms_norm_eps=1e-3, rope_parameters=rope("default", 1e6),
+                          tie_word_embeddings=True), 8),
+    "qwen2-yarn": Variant("qwen2", Qwen2ForCausalLM, Qwen2Config,
+                          dict(DECODER, rms_norm_eps=1e-3, max_position_embeddings=128,
+                               rope_parameters=rope("yarn", 1e6, factor=2.0, beta_fast=4.0, beta_slow=0.5,
+                                                    original_max_position_embeddings=64),
+                               tie_word_embeddings=True), 9,
+                          {"scaling.type": "yarn", "scaling.factor": 2.0, "scaling.original_context_length": 64,
+                           "scaling.yarn_beta_fast": 4.0, "scaling.yarn_beta_slow": 0.5}),
+    "qwen3": Variant("qwen3", Qwen3ForCausalLM, Qwen3Config,
+                     dict(DECODER, rms_norm_eps=1e-3, head_dim=32, rope_parameters=rope("default", 1e6),
+                          tie_word_embeddings=True), 10),
+    "gpt2": Variant("gpt2", GPT2LMHeadModel, GPT2Config,
+                    dict(COMMON, n_embd=64, n_layer=2, n_head=4, n_inner=80, n_positions=96,
+                         layer_norm_epsilon=1e-3), 11),
+}
+
+
+def randomise(model: torch.nn.Module, seed: int) -> None:
+    """Draws every parameter anew, by what it is, and rounds it to f16."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        values = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() == 1:
+            values = 1 + 0.3 * values if name.endswith("weight") else 0.3 * values
+        elif "embed" in name or "wte" in name or "wpe" in name:
+            values *= 0.25
+        else:
+            inputs = parameter.shape[0] if model.config.model_type == "gpt2" else parameter.shape[1]
+            # Queries are larger, so that attention is far from even and positions matter.
+            values *= (2.0 if "q_proj" in name else 1.0) / math.sqrt(inputs)
+        parameter.data = values.half().float()
+
+
+def interleave(tensor: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of each head from (all first halves, all second halves) to (pair, pair, ...)."""
+    halves = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, -1)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(tensor.shape)
+
+
+DECODER_NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+GPT2_NAMES = {
+    "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+    "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+    "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+}
+
+
+def tensors(variant: Variant, model: torch.nn.Module):
+    """All tensors of the GGUF file: (name, values). `named_parameters` lists tied weights once."""
+    gpt2 = variant.architecture == "gpt2"
+    names, layers = (GPT2_NAMES, "transformer.h.") if gpt2 else (DECODER_NAMES, "model.layers.")
+    config = model.config
+    for full, parameter in model.named_parameters():
+        values = parameter.detach().numpy()
+        module, kind = full.rsplit(".", 1)
+        if module.startswith(layers):
+            layer, module = module.removeprefix(layers).split(".", 1)
+            name = f"blk.{layer}.{names[module]}.{kind}"
+        else:
+            name = f"{names[module]}.{kind}"
+        if gpt2 and values.ndim == 2 and ".c_" in full:
+            values = np.ascontiguousarray(values.T)  # Conv1D holds [in, out]
+        if variant.architecture == "llama" and ".attn_q." in name:
+            values = interleave(values, config.num_attention_heads)
+        if variant.architecture == "llama" and ".attn_k." in name:
+            values = interleave(values, config.num_key_value_heads)
+        yield name, values
+    if not gpt2 and config.rope_parameters["rope_type"] == "llama3":
+        yield "rope_freqs.weight", llama3_factors(config)
+
+
+def llama3_factors(config) -> np.ndarray:
+    """What each rotary frequency is divided by, one per pair."""
+    p = config.rope_parameters
+    size = config.hidden_size // config.num_attention_heads
+    factors = []
+    for pair in range(size // 2):
+        wavelength = 2 * math.pi * p["rope_theta"] ** (2 * pair / size)
+        turns = p["original_max_position_embeddings"] / wavelength
+        if turns > p["high_freq_factor"]:
+            factors.append(1.0)
+        elif turns < p["low_freq_factor"]:
+            factors.append(p["factor"])
+        else:
+            keep = (turns - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])
+            factors.append(1 / ((1 - keep) / p["factor"] + keep))
+    return np.array(factors, dtype=np.float32)
+
+
+def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
+    config = model.config
+    writer = gguf.GGUFWriter(DATA / f"{name}.gguf", variant.architecture)
+    writer.add_name(f"random {name}")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    if variant.architecture == "gpt2":
+        writer.add_feed_forward_length(config.n_inner)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    else:
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_rope_dimension_count(size)
+        if size * config.num_attention_heads != config.hidden_size:
+            writer.add_key_length(size)
+            writer.add_value_length(size)
+    for key, value in variant.rope.items():
+        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+        add(f"{variant.architecture}.rope.{key}", value)
+
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(TOKENS)
+    kinds = [gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (len(TOKENS) - 1)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    writer.add_add_bos_token(False)
+
+    for tensor, values in tensors(variant, model):
+        half = values.astype(np.float16)
+        if values.ndim > 1:
+            assert np.array_equal(half.astype(np.float32), values), tensor
+        writer.add_tensor(tensor, half if values.ndim > 1 else values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make(name: str, variant: Variant) -> None:
+    model = variant.model(variant.config(**variant.options)).float().eval()
+    randomise(model, variant.seed)
+    write_gguf(name, variant, model)
+    generator = torch.Generator().manual_seed(1000 + variant.seed)
+    sequences, rows = [], []
+    for length, stored in zip(LENGTHS, STORED):
+        tokens = torch.randint(1, len(TOKENS), (length,), generator=generator)
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0][stored]
+        best = logits.topk(2, dim=-1).values
+        margin = (best[:, 0] - best[:, 1]).min().item()
+        assert margin > 2e-3, f"{name}: the two best logits are {margin} apart: choose another seed"
+        sequences.append({"tokens": tokens.tolist(), "positions": stored})
+        rows.append(logits.numpy().astype("<f4"))
+    rows = np.concatenate(rows)
+    rows.tofile(DATA / f"{name}.logits.f32")
+    (DATA / f"{name}.json").write_text(json.dumps({"sequences": sequences}) + "\n")
+    print(f"{name}: spread {rows.std():.2f}, largest {np.abs(rows).max():.2f}")
+
+
+if __name__ == "__main__":
+    DATA.mkdir(exist_ok=True)
+    torch.set_num_threads(1)
+    for chosen in sys.argv[1:] or VARIANTS:
+        make(chosen, VARIANTS[chosen])
