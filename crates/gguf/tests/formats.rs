@@ -100,3 +100,39 @@ fn formats_encode_as_gguf_does() {
         }
     }
 }
+
+/// A hostile file can hold any bytes: every one of them decodes to something, without a panic or an
+/// overflow, and unpacking agrees with decoding.
+#[test]
+fn any_bytes_decode() {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    for format in Format::all() {
+        for fill in [Some(0), Some(0xff), Some(0x7f), Some(0x80), None] {
+            let mut bytes = vec![fill.unwrap_or(0); 64 * format.block_bytes()];
+            for byte in bytes.iter_mut().filter(|_| fill.is_none()) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                *byte = (state >> 32) as u8;
+            }
+            let mut values = vec![0.0; 64 * format.block_len()];
+            format.decode(&bytes, &mut values);
+            let Some(groups) = format.groups() else { continue };
+            let mut integers = vec![0; values.len()];
+            let mut scales = vec![0.0; values.len() / groups.len];
+            let mut mins = scales.clone();
+            format.unpack(&bytes, &mut integers, &mut scales, &mut mins);
+            for (i, value) in values.iter().enumerate() {
+                let group = i / groups.len;
+                let exact = f64::from(scales[group]) * f64::from(integers[i]) + f64::from(mins[group]);
+                let size = f64::from(scales[group].abs()) * 127.0 + f64::from(mins[group].abs());
+                assert!(
+                    exact.is_nan()
+                        || exact.abs() > f64::from(f32::MAX)
+                        || (f64::from(*value) - exact).abs() <= 1e-6 * size,
+                    "{format}: value {i} is {value}, unpacked {exact}"
+                );
+            }
+        }
+    }
+}

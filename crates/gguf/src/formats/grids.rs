@@ -25,8 +25,8 @@ pub(super) static IQ3_S: [u32; 512] = fours(&codebooks::IQ3_S, IQ3_S_MAGNITUDES)
 /// Eight values a row, one a byte: 8 * value + 16, so that adding or taking one never carries.
 pub(super) static IQ1: [u64; 2048] = eights(&codebooks::IQ1, IQ1_MAGNITUDES);
 
-/// For each byte of sign bits, 0xff in the bytes whose value is negative.
-static SIGN_MASKS: [u64; 256] = sign_masks();
+/// For each byte of bits, eight bytes: 0xff where the bit is set.
+static BYTE_MASKS: [u64; 256] = expand_bits();
 
 /// Seven sign bits with the eighth that makes their number even.
 static EVEN_SIGNS: [u8; 128] = {
@@ -70,7 +70,7 @@ const fn fours<const ROWS: usize>(places: &[u16; ROWS], magnitudes: [u8; 8]) -> 
     rows
 }
 
-const fn sign_masks() -> [u64; 256] {
+const fn expand_bits() -> [u64; 256] {
     let mut masks = [0; 256];
     let mut bits = 0;
     while bits < 256 {
@@ -86,11 +86,17 @@ const fn sign_masks() -> [u64; 256] {
     masks
 }
 
+/// Eight bytes from eight bits, the lowest first: 0xff where the bit is set.
+#[inline(always)]
+pub(super) fn byte_masks(bits: u8) -> u64 {
+    BYTE_MASKS[usize::from(bits)]
+}
+
 /// Gives eight packed magnitudes their signs (bit set: negative). No magnitude may be zero, so that
 /// negating a byte (complement, plus one) never carries into the next.
 #[inline(always)]
 pub(super) fn signed(magnitudes: u64, signs: u8) -> [i8; 8] {
-    let mask = SIGN_MASKS[usize::from(signs)];
+    let mask = byte_masks(signs);
     ((magnitudes ^ mask) + (mask & ONES)).to_le_bytes().map(|byte| byte as i8)
 }
 

@@ -3,14 +3,16 @@
 //! Q5_0: `d` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * (q - 16)`.
 //! Q5_1: `d` f16, `m` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * q + m`.
 
+use super::grids::{ONES, byte_masks};
 use super::search::{largest, range, reciprocal};
-use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
+use super::{TooLarge, field, half, half_at, join_nibbles};
 
 /// integer = q - 16; scale = d.
 #[inline(always)]
 pub(crate) fn unpack_0(block: &[u8; 22], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
     *scales = [half_at(block, 0)];
-    *integers = fives(field(block, 2), field(block, 6)).map(|q| q as i8 - 16);
+    // Without the fifth bit, a nibble less 16 is the nibble under four set bits.
+    *integers = fives(field(block, 2), field(block, 6), |set| !set & (240 * ONES));
 }
 
 /// integer = q; scale = d; min = m.
@@ -23,16 +25,20 @@ pub(crate) fn unpack_1(
 ) {
     *scales = [half_at(block, 0)];
     *mins = [half_at(block, 2)];
-    *integers = fives(field(block, 4), field(block, 8)).map(|q| q as i8);
+    *integers = fives(field(block, 4), field(block, 8), |set| set & (16 * ONES));
 }
 
-/// Joins the fifth bits (bit `i` belongs to value `i`) with the nibbles.
+/// Joins the nibbles, eight at a time in a word, with what `top` makes of their fifth bits (bit `i`
+/// belongs to value `i`), given as bytes of 0xff where the bit is set.
 #[inline(always)]
-fn fives(high: &[u8; 4], low: &[u8; 16]) -> [u8; 32] {
-    let high = u32::from_le_bytes(*high);
-    let mut out = nibbles(low);
-    for (i, q) in out.iter_mut().enumerate() {
-        *q |= ((high >> i & 1) << 4) as u8;
+fn fives(high: &[u8; 4], low: &[u8; 16], top: impl Fn(u64) -> u64) -> [i8; 32] {
+    let first = u64::from_le_bytes(*field(low, 0));
+    let second = u64::from_le_bytes(*field(low, 8));
+    let eights = [first, second, first >> 4, second >> 4];
+    let mut out = [0; 32];
+    for ((out, nibbles), bits) in out.as_chunks_mut::<8>().0.iter_mut().zip(eights).zip(high) {
+        let joined = nibbles & (15 * ONES) | top(byte_masks(*bits));
+        *out = joined.to_le_bytes().map(|byte| byte as i8);
     }
     out
 }
