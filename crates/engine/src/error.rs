@@ -1,0 +1,99 @@
+//! Everything that can go wrong between a prompt and its answer.
+
+use gleed_model::StepError;
+
+/// What the engine refuses, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// A setting outside its range.
+    #[error("{name} is {value}, must be {expected}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: f32,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// A setting names a token that the model does not have.
+    #[error("{name}: token {token} is not in the vocabulary of {vocabulary}")]
+    UnknownToken {
+        /// The setting.
+        name: &'static str,
+        /// The token.
+        token: u32,
+        /// Entries of the vocabulary.
+        vocabulary: usize,
+    },
+    /// A stop string without characters would end every answer before it starts.
+    #[error("stop string {index} is empty; leave it out or give it at least one character")]
+    EmptyStop {
+        /// Its index in the list.
+        index: usize,
+    },
+    /// Logits of another length than the vocabulary.
+    #[error("{logits} logits for a vocabulary of {vocabulary}")]
+    WrongLogits {
+        /// How many came.
+        logits: usize,
+        /// How many were expected.
+        vocabulary: usize,
+    },
+    /// Every token is masked, banned or not a number.
+    #[error("no token can be chosen: every score is masked or not a number")]
+    NoCandidate,
+    /// Nothing to compute the first logits from.
+    #[error("the prompt is empty; it needs at least one token")]
+    EmptyPrompt,
+    /// A prompt that does not fit.
+    #[error(
+        "the prompt has {prompt} tokens and the context holds {context}; shorten it or raise the context"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Positions that a sequence may have.
+        context: usize,
+    },
+    /// A sequence in a step has no token that is not computed yet.
+    #[error("sequence {index} of the step has nothing to compute")]
+    NothingPending {
+        /// Its index in the step.
+        index: usize,
+    },
+    /// The KV cache is full.
+    #[error(
+        "the KV cache is full: {needed} more pages needed, {free} of {total} are free; release a sequence or \
+         allocate more"
+    )]
+    NoPages {
+        /// Pages that were asked for.
+        needed: usize,
+        /// Pages left.
+        free: usize,
+        /// Pages there are.
+        total: usize,
+    },
+    /// A perplexity window that has nothing to score or does not fit.
+    #[error("a window of {window} tokens must be at least 3 and at most the context of {context}")]
+    Window {
+        /// The window asked for.
+        window: usize,
+        /// Positions that a sequence may have.
+        context: usize,
+    },
+    /// A text shorter than one perplexity window.
+    #[error("the text has {tokens} tokens, one window needs {window}; give more text or a smaller context")]
+    TextTooShort {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens of one window.
+        window: usize,
+    },
+    /// The executor refused or failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

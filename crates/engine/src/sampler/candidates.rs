@@ -1,0 +1,143 @@
+//! The tokens still in the race, and the filters that thin them out.
+//!
+//! No filter sorts the vocabulary: each finds its border by selection, in time linear in the candidates.
+//! Probabilities are whole numbers in units of 2^-40 of the best candidate's, so that sums are exact in any
+//! order, and what is kept and drawn depends on the scores alone, not on how the selection moved them.
+
+use std::cmp::Ordering;
+
+use super::exp::exp;
+use super::logprobs::better;
+
+/// One token that can still be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Candidate {
+    token: u32,
+    /// The logit after bias and penalties; never NaN or negative infinity.
+    score: f32,
+    /// Its probability, in units of 2^-40 of the best one's.
+    weight: u64,
+}
+
+/// The weight of the best candidate. With up to 2^23 candidates a sum stays below 2^63.
+const UNIT: f32 = (1u64 << 40) as f32;
+
+/// The tokens that can still be chosen, in no particular order.
+#[derive(Debug, Clone)]
+pub(super) struct Candidates {
+    list: Vec<Candidate>,
+}
+
+impl Candidates {
+    /// Room for a whole vocabulary.
+    pub fn new(vocabulary: usize) -> Self {
+        Candidates { list: Vec::with_capacity(vocabulary) }
+    }
+
+    /// Starts over with all tokens that score at least `lowest`, without NaN and negative infinity.
+    pub fn fill(&mut self, scores: &[f32], lowest: f32) {
+        self.list.clear();
+        let numbered = scores.iter().zip(0u32..);
+        self.list.extend(
+            numbered
+                .filter(|(score, _)| **score >= lowest && **score > f32::NEG_INFINITY)
+                .map(|(&score, token)| Candidate { token, score, weight: 0 }),
+        );
+    }
+
+    /// Keeps the `k` best.
+    pub fn top_k(&mut self, k: usize) {
+        if k > 0 && k < self.list.len() {
+            self.list.select_nth_unstable_by(k - 1, by_score);
+            self.list.truncate(k);
+        }
+    }
+
+    /// Keeps the fewest best whose probabilities reach `p` of the sum; at least one.
+    pub fn top_p(&mut self, p: f32) {
+        let total = self.weigh(1.0);
+        self.keep_mass(share(total, p), by_score);
+    }
+
+    /// Keeps the fewest whose surprise is nearest the expected surprise and whose probabilities reach `p`
+    /// of the sum; at least one.
+    pub fn typical(&mut self, p: f32) {
+        let total = self.weigh(1.0);
+        let best = self.best_score();
+        // Surprise is -ln p = c - score with the same c for all, so the expected surprise lies at the
+        // expected score, and no logarithm is needed. Scores are taken relative to the best.
+        let relative = |score: f32| if score == best { 0.0 } else { f64::from(score) - f64::from(best) };
+        let weighted = self.list.iter().filter(|c| c.weight > 0);
+        let sum: f64 = weighted.map(|c| c.weight as f64 * relative(c.score)).sum();
+        let expected = sum / total as f64;
+        let distance = |c: &Candidate| (relative(c.score) - expected).abs();
+        self.keep_mass(share(total, p), |a, b| {
+            distance(a).partial_cmp(&distance(b)).unwrap_or(Ordering::Equal).then(by_score(a, b))
+        });
+    }
+
+    /// Draws one by its probability at this temperature; `random` maps a sum to a number below it.
+    /// None when there is no candidate.
+    pub fn draw(&mut self, temperature: f32, random: impl FnOnce(u64) -> u64) -> Option<u32> {
+        let total = self.weigh(temperature);
+        if self.list.is_empty() {
+            return None;
+        }
+        // The drawn one is where the running sum, best first, passes the random number.
+        self.keep_mass(random(total) + 1, by_score);
+        self.list.last().map(|c| c.token)
+    }
+
+    /// The tokens left, ascending.
+    #[cfg(test)]
+    pub fn tokens(&self) -> Vec<u32> {
+        let mut tokens: Vec<u32> = self.list.iter().map(|c| c.token).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    fn best_score(&self) -> f32 {
+        self.list.iter().fold(f32::NEG_INFINITY, |m, c| m.max(c.score))
+    }
+
+    /// Sets all weights at a temperature and returns their sum. The best candidates weigh 2^40.
+    fn weigh(&mut self, temperature: f32) -> u64 {
+        let best = self.best_score();
+        let scale = 1.0 / temperature;
+        let mut total = 0;
+        for c in &mut self.list {
+            let x = if c.score == best { 0.0 } else { (c.score - best) * scale };
+            c.weight = (exp(x) * UNIT) as u64;
+            total += c.weight;
+        }
+        total
+    }
+
+    /// Keeps the shortest run of candidates, first in `order` first, whose weights reach `target`; the last
+    /// of the list is then the last of that run in order. Each round halves the part that the border is in.
+    fn keep_mass(&mut self, target: u64, order: impl Fn(&Candidate, &Candidate) -> Ordering) {
+        // The first `low` are kept and weigh `mass`, less than the target; those from `high` on are not.
+        let (mut low, mut high, mut mass) = (0, self.list.len(), 0);
+        while high - low > 1 {
+            let half = (high - low) / 2;
+            self.list[low..high].select_nth_unstable_by(half, &order);
+            let more: u64 = self.list[low..low + half].iter().map(|c| c.weight).sum();
+            if mass + more >= target {
+                high = low + half;
+            } else {
+                low += half;
+                mass += more;
+            }
+        }
+        self.list.truncate(high);
+    }
+}
+
+fn by_score(a: &Candidate, b: &Candidate) -> Ordering {
+    better((a.score, a.token), (b.score, b.token))
+}
+
+/// A share of a sum of weights, at least one unit.
+fn share(total: u64, p: f32) -> u64 {
+    ((total as f64 * f64::from(p)).ceil() as u64).clamp(1, total.max(1))
+}

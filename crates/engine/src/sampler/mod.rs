@@ -1,0 +1,165 @@
+//! Choosing the next token from the logits.
+//!
+//! The order is: logit bias, penalties, then min-p, top-k, typical, top-p, then temperature and the draw.
+//! Each filter sees the probabilities of what the ones before it left, at temperature 1: a high temperature
+//! flattens the choice among good tokens and does not let bad ones in.
+
+mod candidates;
+mod exp;
+mod logprobs;
+mod penalties;
+mod random;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use logprobs::{LogProb, LogSoftmax};
+pub use random::Random;
+pub use settings::SamplerSettings;
+
+pub(crate) use random::mix;
+
+use crate::{Error, Result};
+use candidates::Candidates;
+use penalties::Penalties;
+
+/// The token that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The token.
+    pub token: u32,
+    /// Its log-probability in the raw logits, before bias, penalties and temperature.
+    pub logprob: f32,
+}
+
+/// Chooses tokens for one sequence. After the first call it allocates nothing.
+///
+/// A logit that is NaN counts as negative infinity, which means masked: such a token is never chosen.
+/// Positive infinity wins over every finite logit.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    settings: SamplerSettings,
+    vocabulary: usize,
+    seed: u64,
+    random: Random,
+    penalties: Penalties,
+    /// ln(min_p) when min-p is on: how far below the best score a token may be.
+    min_p_log: Option<f32>,
+    /// The logits after bias and penalties, when there are any.
+    scores: Vec<f32>,
+    candidates: Candidates,
+    /// Scratch and result of `top_logprobs`.
+    ranked: Vec<(f32, u32)>,
+    top: Vec<LogProb>,
+}
+
+impl Sampler {
+    /// A sampler over a vocabulary of this size.
+    pub fn new(settings: SamplerSettings, vocabulary: usize) -> Result<Self> {
+        settings.validate(vocabulary)?;
+        let seed = settings.seed.unwrap_or_else(random::fresh_seed);
+        // A greedy choice looks at no candidates.
+        let room = if settings.temperature == 0.0 { 0 } else { vocabulary };
+        Ok(Sampler {
+            vocabulary,
+            seed,
+            random: Random::new(seed),
+            penalties: Penalties::new(&settings),
+            min_p_log: (settings.min_p > 0.0).then(|| f64::from(settings.min_p).ln() as f32),
+            scores: Vec::new(),
+            candidates: Candidates::new(room),
+            ranked: Vec::new(),
+            top: Vec::new(),
+            settings,
+        })
+    }
+
+    /// The seed in use, so that a run with a fresh one can be repeated.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Takes in a token of the sequence, prompt or answer, for the penalties.
+    pub fn accept(&mut self, token: u32) {
+        self.penalties.accept(token);
+    }
+
+    /// Chooses a token. It is not accepted yet.
+    ///
+    /// If bias or penalties push every score to negative infinity, the choice is the best finite logit that
+    /// no bias bans; if there is none, the error is [`Error::NoCandidate`].
+    pub fn sample(&mut self, logits: &[f32]) -> Result<Choice> {
+        let token = self.choose(logits)?;
+        let logprob = LogSoftmax::new(logits).of(logits[token as usize]) as f32;
+        Ok(Choice { token, logprob })
+    }
+
+    /// The `n` most probable tokens of the raw logits, best first; fewer when fewer are not masked.
+    pub fn top_logprobs(&mut self, logits: &[f32], n: usize) -> &[LogProb] {
+        logprobs::top(logits, n, &mut self.ranked, &mut self.top);
+        &self.top
+    }
+
+    fn choose(&mut self, logits: &[f32]) -> Result<u32> {
+        if let Some(certain) = self.narrow(logits)? {
+            return Ok(certain);
+        }
+        let drawn = self.candidates.draw(self.settings.temperature, |sum| self.random.below(sum));
+        drawn.ok_or(Error::NoCandidate)
+    }
+
+    /// Returns the token if it is certain, or leaves in `candidates` those that can be drawn.
+    fn narrow(&mut self, logits: &[f32]) -> Result<Option<u32>> {
+        if logits.len() != self.vocabulary {
+            return Err(Error::WrongLogits { logits: logits.len(), vocabulary: self.vocabulary });
+        }
+        let changed = !self.settings.logit_bias.is_empty() || !self.penalties.is_empty();
+        if changed {
+            self.scores.clear();
+            self.scores.extend_from_slice(logits);
+            for &(token, bias) in &self.settings.logit_bias {
+                self.scores[token as usize] += bias;
+            }
+            self.penalties.apply(&mut self.scores);
+        }
+        let scores = if changed { &self.scores } else { logits };
+
+        let Some((greedy, highest)) = best(scores.iter().copied()) else {
+            return self.fall_back(logits).map(Some);
+        };
+        if self.settings.temperature == 0.0 {
+            return Ok(Some(greedy));
+        }
+        self.candidates.fill(scores, self.min_p_log.map_or(f32::NEG_INFINITY, |log| highest + log));
+        self.candidates.top_k(self.settings.top_k);
+        if self.settings.typical_p < 1.0 {
+            self.candidates.typical(self.settings.typical_p);
+        }
+        if self.settings.top_p < 1.0 {
+            self.candidates.top_p(self.settings.top_p);
+        }
+        Ok(None)
+    }
+
+    /// The best finite logit that is not banned, when no score is left.
+    fn fall_back(&self, logits: &[f32]) -> Result<u32> {
+        let banned =
+            |token: u32| self.settings.logit_bias.iter().any(|&(t, b)| t == token && b == f32::NEG_INFINITY);
+        let allowed = logits
+            .iter()
+            .zip(0u32..)
+            .map(|(&x, token)| if x.is_finite() && !banned(token) { x } else { f32::NEG_INFINITY });
+        best(allowed).map(|(token, _)| token).ok_or(Error::NoCandidate)
+    }
+}
+
+/// The first of the largest scores, passing over NaN and negative infinity.
+fn best(scores: impl Iterator<Item = f32>) -> Option<(u32, f32)> {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (score, token) in scores.zip(0u32..) {
+        if score > best.1 {
+            best = (token, score);
+        }
+    }
+    (best.1 > f32::NEG_INFINITY).then_some(best)
+}
