@@ -1,0 +1,305 @@
+//! A run of tokens and the KV pages that hold what was computed of them.
+//!
+//! Forks share pages. A page is copied when someone is about to write into it while others hold it, so a
+//! fork costs nothing until the two part, and then at most one page.
+
+use gleed_model::arithmetic::PAGE;
+
+use crate::{PagePool, Result};
+
+/// Tokens, of which the first [`computed`](Sequence::computed) have their keys and values in the cache.
+///
+/// A sequence holds pages of the engine it was computed with: give them back with
+/// [`Engine::release`](crate::Engine::release), dropping it alone does not.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    tokens: Vec<u32>,
+    /// Page `i` holds positions `i * PAGE ..`; at least enough for the computed tokens.
+    pages: Vec<u32>,
+    computed: usize,
+}
+
+/// A page to copy before the next step, because its other holders must not see what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageCopy {
+    pub from: u32,
+    pub to: u32,
+}
+
+impl Sequence {
+    /// All tokens, computed and pending.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// How many tokens, from the first, are computed.
+    pub fn computed(&self) -> usize {
+        self.computed
+    }
+
+    /// The tokens that the next steps will compute.
+    pub fn pending(&self) -> &[u32] {
+        &self.tokens[self.computed..]
+    }
+
+    /// The page table.
+    pub fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// Adds a pending token.
+    pub fn push(&mut self, token: u32) {
+        self.tokens.push(token);
+    }
+
+    /// Adds pending tokens.
+    pub fn extend(&mut self, tokens: &[u32]) {
+        self.tokens.extend_from_slice(tokens);
+    }
+
+    /// Forgets the pending tokens.
+    pub fn discard_pending(&mut self) {
+        self.tokens.truncate(self.computed);
+    }
+
+    /// Makes sure that the next `rows` positions have pages that nobody else holds. All or nothing; the
+    /// copy that it may ask for must happen before the step.
+    pub(crate) fn reserve(&mut self, pool: &mut PagePool, rows: usize) -> Result<Option<PageCopy>> {
+        let missing = (self.computed + rows).div_ceil(PAGE).saturating_sub(self.pages.len());
+        // Only the page that already holds some positions can be shared: a fork takes no others.
+        let partial = self.computed / PAGE;
+        let shared =
+            rows > 0 && !self.computed.is_multiple_of(PAGE) && pool.references(self.pages[partial]) > 1;
+        pool.allocate(missing + usize::from(shared), &mut self.pages)?;
+        if !shared {
+            return Ok(None);
+        }
+        // The last of the new pages takes the place of the shared one.
+        let from = self.pages.swap_remove(partial);
+        pool.release(from);
+        Ok(Some(PageCopy { from, to: self.pages[partial] }))
+    }
+
+    /// Marks the next `rows` pending tokens as computed.
+    pub(crate) fn advance(&mut self, rows: usize) {
+        self.computed += rows;
+        debug_assert!(self.computed <= self.tokens.len() && self.computed <= self.pages.len() * PAGE);
+    }
+
+    /// Keeps only the first `length` tokens and the pages that they need.
+    pub(crate) fn truncate(&mut self, pool: &mut PagePool, length: usize) {
+        self.tokens.truncate(length);
+        self.computed = self.computed.min(length);
+        for page in self.pages.drain(self.computed.div_ceil(PAGE)..) {
+            pool.release(page);
+        }
+    }
+
+    /// Another sequence with the same computed tokens, sharing their pages.
+    pub(crate) fn fork(&self, pool: &mut PagePool) -> Sequence {
+        let pages = self.pages[..self.computed.div_ceil(PAGE)].to_vec();
+        pages.iter().for_each(|&page| pool.retain(page));
+        Sequence { tokens: self.tokens[..self.computed].to_vec(), pages, computed: self.computed }
+    }
+
+    /// Makes the sequence hold exactly `tokens`, keeping what is computed of their common beginning and
+    /// leaving at least the last token pending. Returns how many tokens were kept.
+    pub(crate) fn align(&mut self, pool: &mut PagePool, tokens: &[u32]) -> usize {
+        let held = &self.tokens[..self.computed];
+        let common = held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let kept = common.min(tokens.len().saturating_sub(1));
+        self.truncate(pool, kept);
+        self.extend(&tokens[kept..]);
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::Error;
+    use crate::sampler::Random;
+
+    /// A sequence beside what it should hold, position by position.
+    struct Pair {
+        sequence: Sequence,
+        truth: Vec<u32>,
+    }
+
+    /// Writes pending tokens as an executor would: (page, slot) → token.
+    fn compute(
+        pair: &mut Pair,
+        pool: &mut PagePool,
+        store: &mut HashMap<(u32, usize), u32>,
+        rows: usize,
+    ) -> bool {
+        let copy = match pair.sequence.reserve(pool, rows) {
+            Ok(copy) => copy,
+            Err(error) => {
+                let Error::NoPages { needed, free, .. } = error else { panic!("{error}") };
+                assert!(needed > free);
+                return false;
+            }
+        };
+        if let Some(PageCopy { from, to }) = copy {
+            for slot in 0..PAGE {
+                match store.get(&(from, slot)).copied() {
+                    Some(token) => store.insert((to, slot), token),
+                    None => store.remove(&(to, slot)),
+                };
+            }
+        }
+        for row in 0..rows {
+            let position = pair.sequence.computed + row;
+            let page = pair.sequence.pages[position / PAGE];
+            assert_eq!(pool.references(page), 1, "writes into a shared page");
+            store.insert((page, position % PAGE), pair.sequence.tokens[position]);
+        }
+        pair.sequence.advance(rows);
+        true
+    }
+
+    #[test]
+    fn random_operations_agree_with_plain_lists() {
+        let mut random = Random::new(3);
+        let (mut full, mut copies) = (0, 0);
+        for _ in 0..60 {
+            let total = 1 + random.below(24) as usize;
+            let mut pool = PagePool::new(total);
+            let mut store = HashMap::new();
+            let mut pairs: Vec<Pair> = vec![];
+            for step in 0..300u32 {
+                let pick = if pairs.is_empty() { 0 } else { random.below(pairs.len() as u64) as usize };
+                match random.below(8) {
+                    0 => pairs.push(Pair { sequence: Sequence::default(), truth: vec![] }),
+                    _ if pairs.is_empty() => {}
+                    1 => {
+                        let sequence = pairs[pick].sequence.fork(&mut pool);
+                        let truth = pairs[pick].truth.clone();
+                        pairs.push(Pair { sequence, truth });
+                        copies += 1;
+                    }
+                    2 => {
+                        let mut pair = pairs.swap_remove(pick);
+                        pair.sequence.truncate(&mut pool, 0);
+                    }
+                    3 => {
+                        let pair = &mut pairs[pick];
+                        let length = random.below(pair.truth.len() as u64 + 1) as usize;
+                        pair.sequence.truncate(&mut pool, length);
+                        pair.truth.truncate(length);
+                    }
+                    4 => {
+                        // A prompt that shares a beginning with what is held.
+                        let pair = &mut pairs[pick];
+                        let common = random.below(pair.truth.len() as u64 + 1) as usize;
+                        let mut prompt = pair.truth[..common].to_vec();
+                        prompt.extend((0..1 + random.below(9) as u32).map(|i| 1_000_000 + step * 10 + i));
+                        let kept = pair.sequence.align(&mut pool, &prompt);
+                        assert_eq!(kept, common);
+                        let rows = prompt.len() - kept;
+                        if compute(pair, &mut pool, &mut store, rows) {
+                            pair.truth = prompt;
+                        } else {
+                            pair.sequence.discard_pending();
+                            pair.truth.truncate(kept);
+                            full += 1;
+                        }
+                    }
+                    _ => {
+                        let pair = &mut pairs[pick];
+                        let tokens: Vec<u32> =
+                            (0..random.below(150) as u32).map(|i| step * 1000 + i).collect();
+                        pair.sequence.extend(&tokens);
+                        if compute(pair, &mut pool, &mut store, tokens.len()) {
+                            pair.truth.extend(tokens);
+                        } else {
+                            pair.sequence.discard_pending();
+                            full += 1;
+                        }
+                    }
+                }
+                // Every sequence reads back its own tokens through its own pages.
+                let mut holders = vec![0; total];
+                for Pair { sequence, truth } in &pairs {
+                    assert_eq!(sequence.tokens(), truth);
+                    assert_eq!(sequence.computed(), truth.len());
+                    for (position, token) in truth.iter().enumerate() {
+                        let page = sequence.pages()[position / PAGE];
+                        assert_eq!(store.get(&(page, position % PAGE)), Some(token));
+                    }
+                    sequence.pages().iter().for_each(|&page| holders[page as usize] += 1);
+                }
+                // Every page is held exactly as often as it is in a table, and the rest is free.
+                let counted: Vec<u32> = (0..total as u32).map(|page| pool.references(page)).collect();
+                assert_eq!(counted, holders);
+                assert_eq!(pool.free(), holders.iter().filter(|&&h| h == 0).count());
+            }
+            for mut pair in pairs {
+                pair.sequence.truncate(&mut pool, 0);
+            }
+            assert_eq!(pool.free(), total);
+        }
+        assert!(full > 100 && copies > 100, "{full} refusals, {copies} forks");
+    }
+
+    #[test]
+    fn a_fork_copies_one_page_and_only_when_it_must() {
+        let mut pool = PagePool::new(8);
+        let mut a = Sequence::default();
+        a.extend(&[7; PAGE + 10]);
+        assert_eq!(a.reserve(&mut pool, PAGE + 10), Ok(None));
+        a.advance(PAGE + 10);
+        let mut b = a.fork(&mut pool);
+        assert_eq!((pool.free(), pool.references(a.pages()[1])), (6, 2));
+        b.push(1);
+        let shared = a.pages()[1];
+        assert_eq!(b.reserve(&mut pool, 1), Ok(Some(PageCopy { from: shared, to: b.pages()[1] })));
+        assert_ne!(b.pages()[1], shared);
+        // The first page stays shared, and the other holder is alone with its last page now.
+        assert_eq!((a.pages()[0], pool.references(shared)), (b.pages()[0], 1));
+        a.push(2);
+        assert_eq!(a.reserve(&mut pool, 1), Ok(None));
+    }
+
+    #[test]
+    fn cutting_at_a_page_border_shares_without_copying() {
+        let mut pool = PagePool::new(4);
+        let mut a = Sequence::default();
+        a.extend(&[7; 2 * PAGE]);
+        a.reserve(&mut pool, 2 * PAGE).unwrap();
+        a.advance(2 * PAGE);
+        let mut b = a.fork(&mut pool);
+        b.truncate(&mut pool, PAGE);
+        b.push(1);
+        assert_eq!(b.reserve(&mut pool, 1), Ok(None));
+        assert_eq!(pool.free(), 1);
+        // Nothing to write needs no page.
+        assert_eq!(a.fork(&mut pool).reserve(&mut pool, 0), Ok(None));
+    }
+
+    #[test]
+    fn an_exhausted_pool_changes_nothing() {
+        let mut pool = PagePool::new(2);
+        let mut a = Sequence::default();
+        a.extend(&[1; 3 * PAGE]);
+        assert_eq!(a.reserve(&mut pool, 3 * PAGE), Err(Error::NoPages { needed: 3, free: 2, total: 2 }));
+        assert_eq!((pool.free(), a.pages().len()), (2, 0));
+        assert_eq!(a.reserve(&mut pool, 2 * PAGE), Ok(None));
+    }
+
+    #[test]
+    fn aligning_keeps_one_token_to_compute() {
+        let mut pool = PagePool::new(2);
+        let mut a = Sequence::default();
+        a.extend(&[1, 2, 3]);
+        a.reserve(&mut pool, 3).unwrap();
+        a.advance(3);
+        assert_eq!(a.align(&mut pool, &[1, 2, 3]), 2);
+        assert_eq!((a.pending(), a.computed()), (&[3][..], 2));
+        assert_eq!(a.align(&mut pool, &[]), 0);
+        assert_eq!((a.tokens().len(), pool.free()), (0, 2));
+    }
+}
