@@ -1,0 +1,179 @@
+//! An executor and its KV pages, shared by any number of sequences.
+//!
+//! Everything is one kind of step: some pending tokens of some sequences. A prompt is computed in chunks of
+//! at most the executor's rows; only rows that someone will read produce logits.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gleed_model::arithmetic::PAGE;
+use gleed_model::{Batch, Executor, Row};
+
+use crate::{Error, PagePool, Result, Sequence};
+
+/// What one sequence contributes to a step.
+#[derive(Debug)]
+pub struct Part<'a> {
+    /// The sequence.
+    pub sequence: &'a mut Sequence,
+    /// How many of its pending tokens to compute.
+    pub rows: usize,
+    /// The positions, of those computed, whose logits will be read.
+    pub logits: Range<usize>,
+}
+
+impl<'a> Part<'a> {
+    /// The next `rows` pending tokens, or all if fewer, with the logits after the last pending token when it
+    /// is among them.
+    pub fn next(sequence: &'a mut Sequence, rows: usize) -> Self {
+        let rows = rows.min(sequence.pending().len());
+        let length = sequence.tokens().len();
+        Part { sequence, rows, logits: length.saturating_sub(1)..length }
+    }
+}
+
+/// Runs sequences on an executor.
+pub struct Engine {
+    executor: Box<dyn Executor>,
+    pool: PagePool,
+    batch: Batch,
+}
+
+impl Engine {
+    /// Takes over an executor, all of whose pages are free.
+    pub fn new(executor: Box<dyn Executor>) -> Self {
+        let pool = PagePool::new(executor.page_count());
+        Engine { executor, pool, batch: Batch::default() }
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &dyn Executor {
+        &*self.executor
+    }
+
+    /// The most tokens a sequence can hold: the model's context, or the whole KV cache if that is less.
+    pub fn context(&self) -> usize {
+        self.executor.program().context.min(self.pool.total() * PAGE)
+    }
+
+    /// Entries of the vocabulary.
+    pub fn vocabulary(&self) -> usize {
+        self.executor.program().vocabulary
+    }
+
+    /// The most rows of one step.
+    pub fn max_rows(&self) -> usize {
+        self.executor.max_rows()
+    }
+
+    /// The state of the KV pages.
+    pub fn pages(&self) -> &PagePool {
+        &self.pool
+    }
+
+    /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry.
+    pub fn logits(&self, index: usize) -> &[f32] {
+        self.executor.logits(index)
+    }
+
+    /// Computes some pending tokens of some sequences in one batch. When it fails, no token counts as
+    /// computed and all stay pending.
+    pub fn step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
+        self.batch.clear();
+        for part in parts.iter_mut() {
+            part.rows = part.rows.min(part.sequence.pending().len());
+            if let Some(copy) = part.sequence.reserve(&mut self.pool, part.rows)? {
+                self.executor.copy_page(copy.from, copy.to);
+            }
+            let table = self.batch.add_table(part.sequence.pages());
+            let start = part.sequence.computed();
+            for (position, &token) in (start..).zip(&part.sequence.pending()[..part.rows]) {
+                let wants_logits = part.logits.contains(&position);
+                self.batch.push(Row { table, position: position as u32, token, wants_logits });
+            }
+        }
+        self.executor.step(&self.batch, &mut ())?;
+        for part in parts {
+            part.sequence.advance(part.rows);
+        }
+        Ok(())
+    }
+
+    /// Computes all pending tokens of several sequences in one batch. `logits(i)` are then those after the
+    /// last token of sequence `i`.
+    pub fn step_many(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
+        if let Some(index) = sequences.iter().position(|s| s.pending().is_empty()) {
+            return Err(Error::NothingPending { index });
+        }
+        let mut parts: Vec<Part> = sequences.iter_mut().map(|s| Part::next(s, usize::MAX)).collect();
+        self.step(&mut parts)
+    }
+
+    /// Computes all pending tokens of one sequence, in chunks; `logits(0)` are then those after the last.
+    /// Stops between chunks when `cancel` is set and returns whether it came to the end. When it fails, the
+    /// chunks that were computed stay.
+    pub fn compute(&mut self, sequence: &mut Sequence, cancel: &AtomicBool) -> Result<bool> {
+        let (length, context) = (sequence.tokens().len(), self.context());
+        if length > context {
+            return Err(Error::PromptTooLong { prompt: length, context });
+        }
+        let chunk = self.max_rows().max(1);
+        while !sequence.pending().is_empty() {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            self.step(&mut [Part::next(sequence, chunk)])?;
+        }
+        Ok(true)
+    }
+
+    /// Appends tokens to a sequence and computes them; `logits(0)` are then those after the last. When it
+    /// fails, the sequence holds what was computed.
+    pub fn prefill(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<()> {
+        sequence.extend(tokens);
+        if sequence.pending().is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        let result = self.compute(sequence, &AtomicBool::new(false));
+        sequence.discard_pending();
+        result.map(|_| ())
+    }
+
+    /// Makes a sequence hold exactly `tokens` and computes only what it did not hold yet: all that follows
+    /// their common beginning, and at least the last token. Returns how many were already there. When it
+    /// fails, the sequence holds what was computed.
+    pub fn sync(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<usize> {
+        let kept = self.align(sequence, tokens)?;
+        let result = self.compute(sequence, &AtomicBool::new(false));
+        sequence.discard_pending();
+        result.map(|_| kept)
+    }
+
+    /// The first half of [`sync`](Self::sync): what is new is pending afterwards. A prompt that is refused
+    /// leaves the sequence as it was.
+    pub(crate) fn align(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<usize> {
+        if tokens.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        let context = self.context();
+        if tokens.len() > context {
+            return Err(Error::PromptTooLong { prompt: tokens.len(), context });
+        }
+        Ok(sequence.align(&mut self.pool, tokens))
+    }
+
+    /// Another sequence with the same computed tokens. Nothing is copied until one of them goes on.
+    pub fn fork(&mut self, sequence: &Sequence) -> Sequence {
+        sequence.fork(&mut self.pool)
+    }
+
+    /// Keeps only the first `length` tokens of a sequence.
+    pub fn truncate(&mut self, sequence: &mut Sequence, length: usize) {
+        sequence.truncate(&mut self.pool, length);
+    }
+
+    /// Gives the pages of a sequence back.
+    pub fn release(&mut self, mut sequence: Sequence) {
+        sequence.truncate(&mut self.pool, 0);
+    }
+}

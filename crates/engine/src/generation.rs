@@ -1,0 +1,167 @@
+//! One answer in the making: logits in, tokens and text out, until something ends it.
+//!
+//! [`Generation`] is a pure state machine that knows no executor, so one loop can drive a single answer
+//! ([`Engine::generate`](crate::Engine::generate)) and another a batch of many.
+
+use crate::sampler::{LogProb, Sampler, SamplerSettings};
+use crate::stop::StopStrings;
+use crate::{Error, Result, Text};
+
+/// What to generate and when to stop.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GenerationSettings {
+    /// The most tokens to generate; none goes on to the end of the context.
+    pub max_tokens: Option<usize>,
+    /// Strings that end the answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// Tokens that end the answer, besides the model's own; they are not part of it.
+    pub stop_tokens: Vec<u32>,
+    /// How tokens are chosen.
+    pub sampler: SamplerSettings,
+    /// How many of the most probable tokens to report with each token.
+    pub logprobs: usize,
+    /// Goes on past the tokens with which the model ends its answer, as if they were ordinary.
+    pub ignore_eos: bool,
+}
+
+/// A generated token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    /// The token.
+    pub id: u32,
+    /// The text that can be shown now: complete characters that cannot be part of a stop string. It may
+    /// belong to earlier tokens, and be empty.
+    pub text: String,
+    /// The log-probability of the token in the raw logits.
+    pub logprob: f32,
+    /// The most probable tokens, best first, as many as the settings ask for.
+    pub top: Vec<LogProb>,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model's end of generation, or a stop token of the settings. The token is not part of the answer.
+    Stop(u32),
+    /// This stop string came up.
+    StopString(String),
+    /// The most tokens asked for, or the end of the context.
+    Length,
+    /// The caller cancelled.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// The short name that APIs use: `stop`, `length` or `cancelled`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FinishReason::Stop(_) | FinishReason::StopString(_) => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What one row of logits led to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advance {
+    /// A token; compute it to get the next logits.
+    Token(Token),
+    /// The end.
+    Finish(Ending),
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// The last token of the answer, unless the last one was already given out.
+    pub token: Option<Token>,
+    /// Text of earlier tokens that was held back for a stop string that did not come.
+    pub rest: String,
+    /// Why.
+    pub reason: FinishReason,
+}
+
+/// An answer in the making.
+#[derive(Debug)]
+pub struct Generation<T: Text> {
+    text: T,
+    stops: StopStrings,
+    sampler: Sampler,
+    settings: GenerationSettings,
+    generated: usize,
+}
+
+impl<T: Text> Generation<T> {
+    /// Starts an answer to a prompt, whose tokens count for the penalties.
+    pub fn new(
+        settings: GenerationSettings,
+        vocabulary: usize,
+        prompt: &[u32],
+        text: T,
+    ) -> Result<Generation<T>> {
+        let stops = StopStrings::new(settings.stop.clone())?;
+        let unknown = settings.stop_tokens.iter().find(|&&token| token as usize >= vocabulary);
+        if let Some(&token) = unknown {
+            return Err(Error::UnknownToken { name: "stop_tokens", token, vocabulary });
+        }
+        let mut sampler = Sampler::new(settings.sampler.clone(), vocabulary)?;
+        prompt.iter().for_each(|&token| sampler.accept(token));
+        Ok(Generation { text, stops, sampler, settings, generated: 0 })
+    }
+
+    /// How many tokens were generated.
+    pub fn generated(&self) -> usize {
+        self.generated
+    }
+
+    /// The seed of the sampler.
+    pub fn seed(&self) -> u64 {
+        self.sampler.seed()
+    }
+
+    /// Whether the answer has all the tokens that were asked for.
+    pub fn is_full(&self) -> bool {
+        self.settings.max_tokens.is_some_and(|most| self.generated >= most)
+    }
+
+    /// Chooses the next token from its logits. `last` says that there is no room to compute it, so that
+    /// the answer must end with it.
+    pub fn advance(&mut self, logits: &[f32], last: bool) -> Result<Advance> {
+        if self.is_full() {
+            return Ok(Advance::Finish(self.end(FinishReason::Length)));
+        }
+        let choice = self.sampler.sample(logits)?;
+        let id = choice.token;
+        let ends = self.text.is_end(id) && !self.settings.ignore_eos;
+        if ends || self.settings.stop_tokens.contains(&id) {
+            return Ok(Advance::Finish(self.end(FinishReason::Stop(id))));
+        }
+        let top = match self.settings.logprobs {
+            0 => vec![],
+            n => self.sampler.top_logprobs(logits, n).to_vec(),
+        };
+        self.sampler.accept(id);
+        self.generated += 1;
+        let passed = self.stops.push(&self.text.push(id));
+        let mut token = Token { id, text: passed.text, logprob: choice.logprob, top };
+        if let Some(stop) = passed.stop {
+            let reason = FinishReason::StopString(stop);
+            return Ok(Advance::Finish(Ending { token: Some(token), rest: String::new(), reason }));
+        }
+        if !last && !self.is_full() {
+            return Ok(Advance::Token(token));
+        }
+        let Ending { rest, reason, .. } = self.end(FinishReason::Length);
+        token.text.push_str(&rest);
+        Ok(Advance::Finish(Ending { token: Some(token), rest: String::new(), reason }))
+    }
+
+    /// Ends the answer for a reason of the caller's. The characters that complete the text may complete a
+    /// stop string too, which then is the reason.
+    pub fn end(&mut self, reason: FinishReason) -> Ending {
+        let passed = self.stops.push(&self.text.finish());
+        let reason = passed.stop.map_or(reason, FinishReason::StopString);
+        Ending { token: None, rest: passed.text + &self.stops.finish(), reason }
+    }
+}

@@ -1,0 +1,205 @@
+//! An executor without a model, for tests of this crate and of servers.
+//!
+//! Its logits are a pure function of the (position, token) pairs that it reads back through the page table
+//! from a real paged store. A wrong page, a wrong position, a page written while shared or a token left over
+//! from another sequence therefore gives other logits, and a test that compares tokens sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use gleed_model::arithmetic::PAGE;
+use gleed_model::executor::{Observer, check};
+use gleed_model::program::View;
+use gleed_model::{Batch, Executor, Program, StepError};
+
+use crate::Text;
+use crate::sampler::mix;
+
+/// What a mock has done, and what it shall do; shared with the test that made it.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Steps that were computed.
+    pub steps: AtomicUsize,
+    /// Rows that were computed.
+    pub rows: AtomicUsize,
+    /// Rows that wanted logits.
+    pub wanted: AtomicUsize,
+    /// Pages that were copied.
+    pub copies: AtomicUsize,
+    /// Refuses the next step, as a failing device would.
+    pub fail: AtomicBool,
+}
+
+/// An executor whose logits are a hash of what its KV pages hold.
+#[derive(Debug)]
+pub struct Mock {
+    program: Program,
+    max_rows: usize,
+    /// What each slot of each page holds: (position, token).
+    store: Vec<Option<(u32, u32)>>,
+    logits: Vec<f32>,
+    log: Arc<Log>,
+}
+
+impl Mock {
+    /// A mock with this vocabulary, context, rows per step and number of KV pages.
+    pub fn new(vocabulary: usize, context: usize, max_rows: usize, pages: usize) -> Self {
+        let program = Program {
+            buffers: vec![],
+            weights: vec![],
+            nodes: vec![],
+            caches: vec![],
+            ropes: vec![],
+            logits: View { buffer: 0, offset: 0, width: vocabulary },
+            vocabulary,
+            context,
+        };
+        Mock { program, max_rows, store: vec![None; pages * PAGE], logits: vec![], log: Arc::default() }
+    }
+
+    /// The log, to keep when the mock is given away.
+    pub fn log(&self) -> Arc<Log> {
+        self.log.clone()
+    }
+
+    /// The logits after these tokens, as any right use of a mock gives them.
+    pub fn expected(tokens: &[u32], vocabulary: usize) -> Vec<f32> {
+        let entries = tokens.iter().zip(0u32..).map(|(&token, position)| Some((position, token)));
+        scores(entries.fold(0, absorb), vocabulary).collect()
+    }
+}
+
+/// Takes the content of one slot into the state.
+fn absorb(state: u64, slot: Option<(u32, u32)>) -> u64 {
+    let entry = slot.map_or(u64::MAX, |(position, token)| u64::from(position) << 32 | u64::from(token));
+    mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mix(entry))
+}
+
+/// Scores from -8 to 8.
+fn scores(state: u64, vocabulary: usize) -> impl Iterator<Item = f32> {
+    (0..vocabulary as u64).map(move |token| (mix(state ^ mix(token + 1)) >> 44) as f32 / 65536.0 - 8.0)
+}
+
+impl Executor for Mock {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    fn page_count(&self) -> usize {
+        self.store.len() / PAGE
+    }
+
+    fn step(&mut self, batch: &Batch, _observer: &mut dyn Observer) -> Result<(), StepError> {
+        check(batch, &self.program, self.max_rows, self.page_count())?;
+        if self.log.fail.swap(false, Ordering::Relaxed) {
+            return Err(StepError::Device("the mock was told to fail".into()));
+        }
+        let slot = |table: u32, position: u32| {
+            batch.pages(table)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
+        };
+        // All writes come first, as on a device that computes the rows side by side.
+        for row in batch.rows() {
+            self.store[slot(row.table, row.position)] = Some((row.position, row.token));
+        }
+        self.logits.clear();
+        for row in batch.rows().iter().filter(|row| row.wants_logits) {
+            let visible = (0..=row.position).map(|position| self.store[slot(row.table, position)]);
+            self.logits.extend(scores(visible.fold(0, absorb), self.program.vocabulary));
+        }
+        self.log.steps.fetch_add(1, Ordering::Relaxed);
+        self.log.rows.fetch_add(batch.rows().len(), Ordering::Relaxed);
+        self.log.wanted.fetch_add(batch.wanted().count(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        &self.logits[index * self.program.vocabulary..][..self.program.vocabulary]
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        let start = from as usize * PAGE;
+        self.store.copy_within(start..start + PAGE, to as usize * PAGE);
+        self.log.copies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A small vocabulary of letters, longer pieces and parts of characters; token 0 ends an answer.
+#[derive(Debug, Clone, Default)]
+pub struct MockText {
+    /// Bytes of a character that is not complete yet.
+    open: Vec<u8>,
+}
+
+/// The pieces of [`MockText`] by token. The last two are halves of "é".
+const PIECES: [&[u8]; 16] = [
+    b"",
+    b"a",
+    b"b",
+    b"c",
+    b"ab",
+    b"bca",
+    b" ",
+    b"\n",
+    "é".as_bytes(),
+    "字".as_bytes(),
+    b"the ",
+    b"END",
+    b"EN",
+    b"D.",
+    b"\xc3",
+    b"\xa9",
+];
+
+impl MockText {
+    /// Tokens of this vocabulary.
+    pub const VOCABULARY: usize = PIECES.len();
+
+    /// The token that ends an answer.
+    pub const END: u32 = 0;
+
+    /// The whole text of some tokens.
+    pub fn decode(tokens: &[u32]) -> String {
+        let mut text = MockText::default();
+        let pieces: String = tokens.iter().map(|&token| text.push(token)).collect();
+        pieces + &text.finish()
+    }
+}
+
+impl Text for MockText {
+    fn push(&mut self, token: u32) -> String {
+        let Some(piece) = PIECES.get(token as usize) else { return String::new() };
+        self.open.extend_from_slice(piece);
+        let mut text = String::new();
+        // Bytes that no character starts with become the replacement character; an open one waits.
+        while !self.open.is_empty() {
+            let (valid, skipped) = match std::str::from_utf8(&self.open) {
+                Ok(all) => (all.len(), 0),
+                Err(error) => match error.error_len() {
+                    Some(length) => (error.valid_up_to(), length),
+                    None if error.valid_up_to() == 0 => break,
+                    None => (error.valid_up_to(), 0),
+                },
+            };
+            text.push_str(&String::from_utf8_lossy(&self.open[..valid]));
+            if skipped > 0 {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+            self.open.drain(..valid + skipped);
+        }
+        text
+    }
+
+    fn finish(&mut self) -> String {
+        let rest = String::from_utf8_lossy(&self.open).into_owned();
+        self.open.clear();
+        rest
+    }
+
+    fn is_end(&self, token: u32) -> bool {
+        token == Self::END
+    }
+}
