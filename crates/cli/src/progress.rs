@@ -1,11 +1,11 @@
 //! A progress bar on stderr for anything that takes a while: downloading, loading, quantising,
 //! evaluating. Where stderr is not a capable terminal nothing is drawn.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::output;
 
@@ -79,4 +79,29 @@ fn style(counts: &str) -> ProgressStyle {
     ProgressStyle::with_template(&format!("{{prefix}} {bar} {counts}"))
         .expect("the template is a constant")
         .progress_chars("━╸─")
+        .with_key("bytes_of", bytes_of)
+        .with_key("pace", pace)
+}
+
+/// `39 MB of 323 MB`.
+fn bytes_of(state: &ProgressState, line: &mut dyn fmt::Write) {
+    let _ = write!(line, "{}", output::human_bytes(state.pos()));
+    if let Some(total) = state.len().filter(|&total| total > 0) {
+        let _ = write!(line, " of {}", output::human_bytes(total));
+    }
+}
+
+/// `12 MB/s, 23 s left`, once there is something to tell it from.
+fn pace(state: &ProgressState, line: &mut dyn fmt::Write) {
+    let (per_second, left) = (state.per_sec(), state.eta().as_secs());
+    if per_second < 1e3 {
+        return;
+    }
+    let _ = write!(line, "{}/s", output::human_bytes(per_second as u64));
+    let _ = match left {
+        0 => Ok(()),
+        1..120 => write!(line, ", {left} s left"),
+        120..7200 => write!(line, ", {} min left", left / 60),
+        _ => write!(line, ", {} h left", left / 3600),
+    };
 }

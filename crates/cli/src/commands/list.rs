@@ -1,7 +1,7 @@
 //! `gleed list`: the models gleed knows by name and those it has fetched from the hub.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::models::cache::Cache;
 use crate::models::catalogue::{self, Origin};
-use crate::models::{self, Source, hub};
+use crate::models::hub;
 use crate::output::{self, Align, Style, Table};
 
 /// Show the models that can be pulled and those that are here
@@ -53,7 +53,7 @@ enum State {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let cache = Cache::locate()?;
-    let mut models: Vec<Model> = catalogue::ENTRIES.iter().map(known).collect();
+    let mut models: Vec<Model> = catalogue::ENTRIES.iter().map(|entry| known(entry, &cache)).collect();
     models.extend(hub::cached(&cache).into_iter().map(fetched));
     if arguments.json {
         return output::print_json(&Listing { cache: cache.root().to_path_buf(), models });
@@ -87,15 +87,17 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// The row of a model of the catalogue.
-fn known(entry: &catalogue::Entry) -> Model {
-    let (state, path) = match models::resolve(entry.name) {
-        Ok(Source::Embedded) => (State::BuiltIn, None),
-        Ok(Source::Path(path)) => (State::Downloaded, Some(path)),
-        Err(_) => (State::Absent, None),
-    };
-    let bytes = match &entry.origin {
-        Origin::Packages(file) => Some(file.bytes),
-        Origin::Embedded => None,
+fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
+    let (bytes, state, path) = match &entry.origin {
+        Origin::Embedded => (None, State::BuiltIn, None),
+        Origin::Packages(file) => {
+            let path = cache.file(file.file);
+            match fs::metadata(&path) {
+                Ok(found) if found.len() == file.bytes => (Some(file.bytes), State::Downloaded, Some(path)),
+                Ok(_) => (Some(file.bytes), State::Incomplete, Some(path)),
+                Err(_) => (Some(file.bytes), State::Absent, None),
+            }
+        }
     };
     Model {
         name: entry.name.to_owned(),

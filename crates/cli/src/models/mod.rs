@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 
 use crate::output::human_bytes;
 use cache::Cache;
-use catalogue::{Entry, Origin};
+use catalogue::{Entry, Origin, PackagedFile};
 
 /// Where the bytes of a model are.
 #[derive(Debug, PartialEq)]
@@ -91,34 +91,38 @@ pub fn find(name: &str) -> Result<Named> {
 pub fn resolve(name: &str) -> Result<Source> {
     match find(name)? {
         Named::Path(path) => Ok(Source::Path(path)),
-        Named::Catalogue(Entry { origin: Origin::Embedded, .. }) => Ok(Source::Embedded),
-        Named::Catalogue(Entry { name, origin: Origin::Packages(file), .. }) => {
-            let path = Cache::locate()?.file(file.file);
-            match std::fs::metadata(&path) {
-                Ok(found) if found.len() == file.bytes => Ok(Source::Path(path)),
-                Ok(found) => bail!(
-                    "{} has {} bytes instead of {}: run `gleed pull {name}` to fetch it again",
-                    path.display(),
-                    found.len(),
-                    file.bytes
-                ),
-                Err(_) => bail!(
-                    "{name} is not downloaded yet: run `gleed pull {name}` ({})",
-                    human_bytes(file.bytes)
-                ),
-            }
+        Named::Catalogue(entry) => match &entry.origin {
+            Origin::Embedded => Ok(Source::Embedded),
+            Origin::Packages(file) => packaged(entry.name, file, &Cache::locate()?).map(Source::Path),
+        },
+        Named::Hub(reference) => from_hub(&reference, &Cache::locate()?).map(Source::Path),
+    }
+}
+
+/// The file of a model of the catalogue, if it is in the cache.
+fn packaged(name: &str, file: &PackagedFile, cache: &Cache) -> Result<PathBuf> {
+    let path = cache.file(file.file);
+    match std::fs::metadata(&path) {
+        Ok(found) if found.len() == file.bytes => Ok(path),
+        Ok(found) => bail!(
+            "{} has {} bytes instead of {}: run `gleed pull {name}` to fetch it again",
+            path.display(),
+            found.len(),
+            file.bytes
+        ),
+        Err(_) => {
+            bail!("{name} is not downloaded yet: run `gleed pull {name}` ({})", human_bytes(file.bytes))
         }
-        Named::Hub(reference) => {
-            let cache = Cache::locate()?;
-            let parts: Vec<PathBuf> =
-                reference.parts().iter().map(|part| cache.file(part.cache_path())).collect();
-            if parts.iter().all(|part| part.is_file()) {
-                // `parts` is never empty: a file is at least itself.
-                Ok(Source::Path(parts[0].clone()))
-            } else {
-                bail!("{reference} is not downloaded yet: run `gleed pull {reference}`")
-            }
-        }
+    }
+}
+
+/// The first file of a model of the hub, if all its files are in the cache.
+fn from_hub(reference: &hub::Reference, cache: &Cache) -> Result<PathBuf> {
+    let parts: Vec<PathBuf> = reference.parts().iter().map(|part| cache.file(part.cache_path())).collect();
+    match parts.iter().all(|part| part.is_file()) {
+        // `parts` is never empty: a file is at least itself.
+        true => Ok(parts[0].clone()),
+        false => bail!("{reference} is not downloaded yet: run `gleed pull {reference}`"),
     }
 }
 
@@ -182,5 +186,36 @@ mod tests {
         );
         let folder = tempfile::tempdir().unwrap();
         assert!(message(folder.path().to_str().unwrap()).ends_with("is a folder: name the model file in it"));
+    }
+
+    #[test]
+    fn what_is_not_here_yet_says_how_to_get_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        let Some(Entry { name, origin: Origin::Packages(file), .. }) = catalogue::find("smollm2-135m") else {
+            panic!("the catalogue has changed")
+        };
+        assert_eq!(
+            packaged(name, file, &cache).unwrap_err().to_string(),
+            "smollm2-135m is not downloaded yet: run `gleed pull smollm2-135m` (98 MB)"
+        );
+        std::fs::write(cache.file(file.file), b"short").unwrap();
+        let message = packaged(name, file, &cache).unwrap_err().to_string();
+        assert!(
+            message.ends_with(
+                "has 5 bytes instead of 98362432: run `gleed pull smollm2-135m` to fetch it again"
+            )
+        );
+
+        let parts: hub::Reference = "o/r/m-00001-of-00002.gguf".parse().unwrap();
+        let [first, second] = [0, 1].map(|index| cache.file(parts.parts()[index].cache_path()));
+        std::fs::create_dir_all(first.parent().unwrap()).unwrap();
+        std::fs::write(&first, b"1").unwrap();
+        assert_eq!(
+            from_hub(&parts, &cache).unwrap_err().to_string(),
+            "hf:o/r/m-00001-of-00002.gguf is not downloaded yet: run `gleed pull hf:o/r/m-00001-of-00002.gguf`"
+        );
+        std::fs::write(&second, b"2").unwrap();
+        assert_eq!(from_hub(&parts, &cache).unwrap(), first);
     }
 }
