@@ -218,6 +218,14 @@ impl Metadata {
         }
     }
 
+    /// Removes all keys that start so.
+    pub fn remove_prefix(&mut self, prefix: &str) {
+        let kept = std::mem::take(self).entries.into_iter().filter(|(key, _)| !key.starts_with(prefix));
+        for (key, value) in kept {
+            self.set(key, value);
+        }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let found = self.by_key.binary_search_by(|&i| self.entries[i].0.as_str().cmp(key)).ok()?;

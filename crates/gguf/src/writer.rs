@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::encode::Header;
-use crate::wire::shown;
+use crate::wire::{shown, tensor_bytes};
 use crate::{Error, Format, Metadata, Result, TensorInfo};
 
 /// What the tensor table says about a tensor that will be written.
@@ -22,6 +22,14 @@ pub struct TensorSpec {
     pub shape: Vec<usize>,
     /// How the values are stored.
     pub format: Format,
+}
+
+impl TensorSpec {
+    /// How many bytes the data takes.
+    pub fn bytes(&self) -> Result<usize> {
+        tensor_bytes(self.format, &self.shape)
+            .map_err(|what| Error::Unsupported(format!("tensor {}: {what}", shown(&self.name))))
+    }
 }
 
 impl From<&TensorInfo> for TensorSpec {
