@@ -1,3 +1,52 @@
 //! How does a CPU compute it? The batched executor, its thread pool and kernels.
+//!
+//! [`Cpu`] runs a program over batches of any rows of any sequences. Kernels are chosen once, by what
+//! the machine can do, and all give the same bits: a row's result does not depend on the batch it is
+//! in, on the number of threads or on the instruction set.
 
+mod cache;
+mod error;
+mod executor;
 pub mod kernels;
+mod machine;
+mod ops;
+mod plan;
+mod weights;
+
+pub use error::Error;
+pub use executor::{Cpu, Memory};
+pub use kernels::Isa;
+pub use weights::WeightKernel;
+
+use gleed_model::{Arithmetic, KvType};
+
+/// What an executor is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The order of operations of linear layers.
+    pub arithmetic: Arithmetic,
+    /// The element type of the KV cache.
+    pub kv: KvType,
+    /// Threads that compute, the caller's among them; 0 for one per core.
+    pub threads: usize,
+    /// Forces an instruction set; the best one when `None`.
+    pub isa: Option<Isa>,
+    /// The most rows of a step.
+    pub max_rows: usize,
+    /// KV pages.
+    pub pages: usize,
+}
+
+impl Default for Options {
+    /// Steps of 512 rows and room for 4,096 positions.
+    fn default() -> Self {
+        Options {
+            arithmetic: Arithmetic::default(),
+            kv: KvType::default(),
+            threads: 0,
+            isa: None,
+            max_rows: 512,
+            pages: 64,
+        }
+    }
+}

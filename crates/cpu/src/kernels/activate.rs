@@ -27,10 +27,36 @@ impl Kernel for Activate<'_> {
         let Activate { activation, gate, up, out } = self;
         assert_eq!(gate.len(), out.len());
         match (activation, up) {
-            (Activation::Silu, None) => apply(s, gate, out, #[inline(always)] |x| silu(s, x)),
-            (Activation::Gelu, None) => apply(s, gate, out, #[inline(always)] |x| gelu(s, x)),
-            (Activation::Silu, Some(up)) => apply_gated(s, gate, up, out, #[inline(always)] |x| silu(s, x)),
-            (Activation::Gelu, Some(up)) => apply_gated(s, gate, up, out, #[inline(always)] |x| gelu(s, x)),
+            (Activation::Silu, None) => apply(
+                s,
+                gate,
+                out,
+                #[inline(always)]
+                |x| silu(s, x),
+            ),
+            (Activation::Gelu, None) => apply(
+                s,
+                gate,
+                out,
+                #[inline(always)]
+                |x| gelu(s, x),
+            ),
+            (Activation::Silu, Some(up)) => apply_gated(
+                s,
+                gate,
+                up,
+                out,
+                #[inline(always)]
+                |x| silu(s, x),
+            ),
+            (Activation::Gelu, Some(up)) => apply_gated(
+                s,
+                gate,
+                up,
+                out,
+                #[inline(always)]
+                |x| gelu(s, x),
+            ),
         }
     }
 }

@@ -233,9 +233,7 @@ impl Simd for Avx512 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn fold_each(a: &[__m512; LANES]) -> __m512 {
-    let pair = |a, b| {
-        _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b))
-    };
+    let pair = |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b));
     // Vector s holds inputs s, 4+s, 8+s and 12+s, four partial sums of each in a quarter.
     let quarters = |s: usize| {
         let (ab, cd) = (pair(a[s], a[4 + s]), pair(a[8 + s], a[12 + s]));

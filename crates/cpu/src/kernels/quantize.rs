@@ -33,7 +33,8 @@ impl<'a> QuantizedRow<'a> {
         let (q, rest) = words[..row_words(columns)].split_at(columns / 4);
         let (scales, rest) = rest.split_at(blocks);
         let (by_32, by_16) = rest.split_at(2 * blocks);
-        let (sums, scaled_sums) = if group == 16 { by_16.split_at(2 * blocks) } else { by_32.split_at(blocks) };
+        let (sums, scaled_sums) =
+            if group == 16 { by_16.split_at(2 * blocks) } else { by_32.split_at(blocks) };
         let (scales, scaled_sums) = (bytemuck::cast_slice(scales), bytemuck::cast_slice(scaled_sums));
         QuantizedRow { q, scales, sums, scaled_sums }
     }

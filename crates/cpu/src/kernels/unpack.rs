@@ -34,28 +34,63 @@ impl Kernel for Unpack<'_> {
     fn run<S: Simd>(self, s: S) {
         let Unpack { format, bytes, integers, scales, mins } = self;
         match format {
-            Format::Q4_0 => blocks(bytes, integers, scales, mins, #[inline(always)] |block: &[u8; 18], out, scales, _| {
-                *scales = [half(s, block, 0)];
-                nibbles(block, 2, out, 8);
-            }),
-            Format::Q4_1 => blocks(bytes, integers, scales, mins, #[inline(always)] |block: &[u8; 20], out, scales, mins| {
-                *scales = [half(s, block, 0)];
-                mins.copy_from_slice(&[half(s, block, 2)]);
-                nibbles(block, 4, out, 0);
-            }),
-            Format::Q8_0 => blocks(bytes, integers, scales, mins, #[inline(always)] |block: &[u8; 34], out, scales, _| {
-                *scales = [half(s, block, 0)];
-                let out: &mut [i8; 32] = out;
-                for (out, byte) in out.iter_mut().zip(&block[2..]) {
-                    *out = *byte as i8;
-                }
-            }),
-            Format::Q4_K => blocks(bytes, integers, scales, mins, #[inline(always)] |block, out, scales, mins| {
-                q4_k(s, block, out, scales, mins);
-            }),
-            Format::Q6_K => blocks(bytes, integers, scales, mins, #[inline(always)] |block, out, scales, _| {
-                q6_k(s, block, out, scales);
-            }),
+            Format::Q4_0 => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block: &[u8; 18], out, scales, _| {
+                    *scales = [half(s, block, 0)];
+                    nibbles(block, 2, out, 8);
+                },
+            ),
+            Format::Q4_1 => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block: &[u8; 20], out, scales, mins| {
+                    *scales = [half(s, block, 0)];
+                    mins.copy_from_slice(&[half(s, block, 2)]);
+                    nibbles(block, 4, out, 0);
+                },
+            ),
+            Format::Q8_0 => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block: &[u8; 34], out, scales, _| {
+                    *scales = [half(s, block, 0)];
+                    let out: &mut [i8; 32] = out;
+                    for (out, byte) in out.iter_mut().zip(&block[2..]) {
+                        *out = *byte as i8;
+                    }
+                },
+            ),
+            Format::Q4_K => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block, out, scales, mins| {
+                    q4_k(s, block, out, scales, mins);
+                },
+            ),
+            Format::Q6_K => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block, out, scales, _| {
+                    q6_k(s, block, out, scales);
+                },
+            ),
             _ => format.unpack(bytes, integers, scales, mins),
         }
     }

@@ -1,0 +1,201 @@
+//! The executor: runs a program over batches of rows.
+
+use std::sync::Arc;
+
+use gleed_gguf::Gguf;
+use gleed_model::executor::{Buffers, Observer, check};
+use gleed_model::program::{Op, Program, View, WeightId};
+use gleed_model::{Batch, Executor, StepError};
+
+use crate::cache::Layer;
+use crate::kernels::pool::Pool;
+use crate::kernels::{Isa, Kernels};
+use crate::machine::Machine;
+use crate::ops::{self, Fixed};
+use crate::plan::{Plan, plan, vectors};
+use crate::weights::{WeightKernel, Weights};
+use crate::{Error, Options};
+
+/// Runs programs on the CPU.
+pub struct Cpu {
+    program: Program,
+    plans: Vec<Plan>,
+    weights: Weights,
+    machine: Machine,
+    caches: Vec<Layer>,
+    max_rows: usize,
+    pages: usize,
+    counters: Counters,
+}
+
+/// Bytes that an executor has allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Activations and scratch; the system provides them when they are first used.
+    pub buffers: usize,
+    /// Keys and values, likewise.
+    pub kv: usize,
+    /// Decoded vectors of weights. All other weights stay in the file.
+    pub weights: usize,
+}
+
+impl Cpu {
+    /// Makes an executor; all memory that steps need is allocated here.
+    pub fn new(file: Arc<Gguf>, program: Program, options: Options) -> Result<Cpu, Error> {
+        let isa = options.isa.unwrap_or_else(Isa::detect);
+        let kernels = Kernels::new(isa).ok_or_else(|| Error::Isa {
+            isa,
+            available: Isa::available().map(Isa::name).collect::<Vec<_>>().join(", "),
+        })?;
+        let plans = plan(&program)?;
+        let weights = Weights::new(file, &program, options.arithmetic, vectors(&program))?;
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
+        let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
+        let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
+        let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
+        let counters = Counters::new(&program, &weights, isa);
+        let (max_rows, pages) = (options.max_rows, options.pages);
+        Ok(Cpu { program, plans, weights, machine, caches, max_rows, pages, counters })
+    }
+
+    /// The instruction set of the kernels.
+    pub fn isa(&self) -> Isa {
+        self.machine.kernels.isa()
+    }
+
+    /// How many threads compute, the caller's among them.
+    pub fn threads(&self) -> usize {
+        self.machine.pool.threads()
+    }
+
+    /// Which kernel multiplies with each weight of the program's linear ops.
+    pub fn kernels(&self) -> Vec<WeightKernel> {
+        linear_weights(&self.program)
+            .into_iter()
+            .map(|id| {
+                let weight = self.weights.get(id);
+                let (name, kernel) = (self.program.weights[id].name.clone(), weight.kernel(self.isa()));
+                WeightKernel { weight: name, format: weight.format, kernel }
+            })
+            .collect()
+    }
+
+    /// How often each kernel has run: linear kernels once per weight and step, all others by op.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.counters.all.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// Bytes of buffers and KV cache.
+    pub fn memory(&self) -> Memory {
+        Memory {
+            buffers: self.machine.bytes(),
+            kv: self.caches.iter().map(Layer::bytes).sum(),
+            weights: self.weights.bytes(),
+        }
+    }
+}
+
+/// The weights of linear ops, each once.
+fn linear_weights(program: &Program) -> Vec<WeightId> {
+    let mut ids: Vec<WeightId> = program.nodes.iter().flat_map(|node| parts(&node.op)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The weights that an op multiplies with.
+fn parts(op: &Op) -> Vec<WeightId> {
+    match op {
+        Op::Linear { parts, .. } => parts.iter().map(|part| part.weight).collect(),
+        Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
+        _ => Vec::new(),
+    }
+}
+
+/// Counts what ran, by name.
+struct Counters {
+    all: Vec<(String, u64)>,
+    /// For each node, which counters go up when it runs.
+    of_node: Vec<Vec<usize>>,
+}
+
+impl Counters {
+    fn new(program: &Program, weights: &Weights, isa: Isa) -> Counters {
+        let mut all: Vec<(String, u64)> = Vec::new();
+        let mut index_of = |name: String| {
+            all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                all.push((name, 0));
+                all.len() - 1
+            })
+        };
+        let of_node = program
+            .nodes
+            .iter()
+            .map(|node| {
+                let linear = parts(&node.op);
+                if linear.is_empty() {
+                    return vec![index_of(format!("{}/{isa}", node.op.kind()))];
+                }
+                linear.iter().map(|id| index_of(weights.get(*id).kernel(isa))).collect()
+            })
+            .collect();
+        Counters { all, of_node }
+    }
+
+    fn ran(&mut self, node: usize) {
+        for &index in &self.of_node[node] {
+            self.all[index].1 += 1;
+        }
+    }
+}
+
+impl Buffers for Machine {
+    fn read(&self, view: View, out: &mut Vec<f32>) {
+        for row in 0..self.rows.len() {
+            out.extend_from_slice(self.activations.row(view, row));
+        }
+    }
+}
+
+impl Executor for Cpu {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    fn page_count(&self) -> usize {
+        self.pages
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
+        check(batch, &self.program, self.max_rows, self.pages)?;
+        observer.start();
+        self.machine.begin(batch, &self.program);
+        for (index, (node, plan)) in self.program.nodes.iter().zip(&self.plans).enumerate() {
+            let fixed = Fixed { program: &self.program, weights: &self.weights, batch };
+            if !self.machine.rows.is_empty() {
+                ops::run(fixed, plan, &node.op, &mut self.machine, &mut self.caches);
+                self.counters.ran(index);
+            }
+            observer.after(index, &self.machine);
+        }
+        Ok(())
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.machine.activations.row(self.program.logits, index)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        for cache in &mut self.caches {
+            cache.copy_page(from as usize, to as usize);
+        }
+    }
+}

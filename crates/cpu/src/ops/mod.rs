@@ -1,0 +1,48 @@
+//! The ops: how each one's work is cut up, spread over the threads and given to kernels.
+
+mod attention;
+mod kv;
+mod linear;
+mod rows;
+
+use gleed_model::Batch;
+use gleed_model::program::{Op, Program};
+
+use crate::cache::Layer;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::weights::Weights;
+
+/// Everything that an op reads and does not change.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed<'a> {
+    pub program: &'a Program,
+    pub weights: &'a Weights,
+    pub batch: &'a Batch,
+}
+
+/// Runs one op over the live rows, of which there must be one at least.
+pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, caches: &mut [Layer]) {
+    match *op {
+        Op::Embed { table, out } => rows::embed(fixed, machine, table, out),
+        Op::AddPositions { table, x } => rows::add_positions(fixed, machine, table, x),
+        Op::Norm { norm, heads, input, out } => rows::norm(fixed, machine, norm, heads, input, out),
+        Op::Linear { ref parts, input, out } => linear::linear(fixed, plan, machine, parts, None, input, out),
+        Op::GatedLinear { activation, gate, up, input, out } => {
+            linear::linear(fixed, plan, machine, &[gate, up], Some(activation), input, out);
+        }
+        Op::Rope { rope, heads, x } => rows::rope(fixed, machine, rope, heads, x),
+        Op::KvWrite { cache, key, value } => kv::write(fixed, machine, &mut caches[cache], key, value),
+        Op::RopeKvWrite { cache, rope, query_norm, key_norm, query, key, value, .. } => {
+            let rotation = kv::Rotation { rope, query_norm, key_norm };
+            kv::rope_write(fixed, plan, machine, &mut caches[cache], rotation, [query, key, value]);
+        }
+        Op::Attention { cache, heads, scale, query, out } => {
+            attention::attention(fixed, plan, machine, &caches[cache], heads, scale, query, out);
+        }
+        Op::Activate { activation, gate, up, out } => rows::activate(machine, activation, gate, up, out),
+        Op::Add { x, y } => rows::add(machine, x, y),
+        Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
+        Op::Gather { ref views } => rows::gather(fixed, machine, views),
+    }
+}

@@ -1,0 +1,140 @@
+//! Ops that treat every row by itself: a thread takes a row and computes all of it.
+
+use gleed_model::program::{Activation, Norm, View, WeightId};
+
+use super::Fixed;
+use crate::kernels::Kernels;
+use crate::kernels::activate::Activate;
+use crate::kernels::add::Add;
+use crate::kernels::norm::Norm as NormKernel;
+use crate::kernels::pool::Pool;
+use crate::kernels::shared::{Activations, WholeRow};
+use crate::machine::{Machine, fork, lock};
+use crate::weights::{Weights, decode};
+
+/// Calls `each` for every row, on several threads when `width` values per row make it worth it.
+fn for_each_row(
+    pool: &mut Pool,
+    activations: &mut Activations,
+    count: usize,
+    width: usize,
+    each: impl Fn(usize, &mut WholeRow) + Sync,
+) {
+    let queue = activations.split_rows(count);
+    fork(pool, count * width, |thread| {
+        while let Some(mut row) = queue.next() {
+            each(thread, &mut row);
+        }
+    });
+}
+
+/// out = the table's entry of each row's token.
+pub(super) fn embed(fixed: Fixed, machine: &mut Machine, table: WeightId, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    let (weights, format) = (fixed.weights, fixed.weights.get(table).format);
+    for_each_row(pool, activations, rows.len(), out.width, |_, row| {
+        let bytes = weights.rows(table, rows[row.index()].token, 1);
+        decode(*kernels, format, bytes, row.write(out));
+    });
+}
+
+/// x += the table's entry of each row's position.
+pub(super) fn add_positions(fixed: Fixed, machine: &mut Machine, table: WeightId, x: View) {
+    let Machine { kernels, pool, activations, rows, scratch, .. } = machine;
+    let (weights, format) = (fixed.weights, fixed.weights.get(table).format);
+    for_each_row(pool, activations, rows.len(), x.width, |thread, row| {
+        let mut scratch = lock(&scratch[thread]);
+        let entry = &mut scratch.tile.floats[..x.width];
+        decode(*kernels, format, weights.rows(table, rows[row.index()].position, 1), entry);
+        kernels.run(Add { x: row.write(x), y: entry });
+    });
+}
+
+/// The norm of one part of a row, in place.
+pub(super) fn norm_in_place(kernels: Kernels, weights: &Weights, norm: &Norm, x: &mut [f32]) {
+    let weight = weights.vector(norm.weight);
+    let bias = norm.bias.map(|bias| weights.vector(bias));
+    kernels.run(NormKernel { x, weight, bias, epsilon: norm.epsilon });
+}
+
+/// out = norm(input), over each of `heads` equal parts by itself.
+pub(super) fn norm(fixed: Fixed, machine: &mut Machine, norm: Norm, heads: usize, input: View, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 4 * out.width, |_, row| {
+        if input != out {
+            let ([input, _], out) = row.read_write([input; 2], out);
+            out.copy_from_slice(input);
+        }
+        for head in row.write(out).chunks_exact_mut(out.width / heads) {
+            norm_in_place(*kernels, fixed.weights, &norm, head);
+        }
+    });
+}
+
+/// Rotates each of `heads` parts of the row by the row's position.
+pub(super) fn rope(fixed: Fixed, machine: &mut Machine, rope: usize, heads: usize, x: View) {
+    let Machine { kernels, pool, activations, rows, angles, .. } = machine;
+    let (angles, pairing) = (&angles[rope], fixed.program.ropes[rope].pairing);
+    for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
+        let live = rows[row.index()];
+        for head in row.write(x).chunks_exact_mut(x.width / heads) {
+            kernels.run(angles.rotation(live, pairing, head));
+        }
+    });
+}
+
+/// out = activation(gate) · up, or activation(gate) without `up`.
+pub(super) fn activate(
+    machine: &mut Machine,
+    activation: Activation,
+    gate: View,
+    up: Option<View>,
+    out: View,
+) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 8 * out.width, |_, row| {
+        let ([gate, factor], out) = row.read_write([gate, up.unwrap_or(gate)], out);
+        kernels.run(Activate { activation, gate, up: up.map(|_| factor), out });
+    });
+}
+
+/// x += y.
+pub(super) fn add(machine: &mut Machine, x: View, y: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), x.width, |_, row| {
+        let ([y, _], x) = row.read_write([y; 2], x);
+        kernels.run(Add { x, y });
+    });
+}
+
+/// x += y, then out = norm(x).
+pub(super) fn add_norm(fixed: Fixed, machine: &mut Machine, x: View, y: View, norm: Norm, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
+        let ([y, _], sum) = row.read_write([y; 2], x);
+        kernels.run(Add { x: sum, y });
+        let ([sum, _], out) = row.read_write([x; 2], out);
+        out.copy_from_slice(sum);
+        norm_in_place(*kernels, fixed.weights, &norm, out);
+    });
+}
+
+/// Keeps only the rows that want logits, in these views.
+pub(super) fn gather(fixed: Fixed, machine: &mut Machine, views: &[View]) {
+    let Machine { activations, rows, .. } = machine;
+    let batch = fixed.batch.rows();
+    let mut kept = 0;
+    // Rows only move up, so a row is read before it is written; all views of a row move together, so
+    // views may overlap.
+    for index in 0..rows.len() {
+        if batch[rows[index].batch].wants_logits {
+            for view in views.iter().filter(|_| kept != index) {
+                activations.copy_row(*view, index, kept);
+            }
+            rows[kept] = rows[index];
+            kept += 1;
+        }
+    }
+    rows.truncate(kept);
+    machine.rows_changed();
+}
