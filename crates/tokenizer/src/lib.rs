@@ -2,13 +2,17 @@
 //!
 //! [`Tokenizer`] encodes and decodes with the vocabulary of a file: byte-level BPE with the pre-tokeniser
 //! of its family, SentencePiece or WordPiece. [`Stream`] decodes tokens as they are generated.
+//! [`ChatTemplate`] turns a conversation into a prompt.
 
 mod bpe;
 mod bytes;
 mod cache;
+mod chat;
 mod error;
 mod merger;
+mod merges;
 mod pretokenizer;
+mod queue;
 mod roles;
 mod special;
 mod spm;
@@ -18,6 +22,7 @@ mod unicode;
 mod vocabulary;
 mod wordpiece;
 
+pub use chat::{ChatTemplate, Message, TemplateInput, TemplateValue, template_value};
 pub use error::{Error, Result};
 pub use special::Special;
 pub use stream::{DecodeOptions, Stream};

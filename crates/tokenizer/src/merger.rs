@@ -1,13 +1,12 @@
 //! Merging neighbours: the loop that BPE and SPM share. The best pair is joined first, the leftmost of
 //! equals, until no pair of neighbours is in the table.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::queue::Queue;
 
 /// "No token", "no neighbour".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Up to this many symbols a scan for the best pair is faster than a heap.
+/// Up to this many symbols a scan for the best pair is faster than a queue.
 const SCANNED: usize = 48;
 
 /// A stretch of text that is one token, or one character that no token stands for.
@@ -36,8 +35,8 @@ pub(crate) struct Merger {
     symbols: Vec<Symbol>,
     /// For each symbol of a short word, the join with its right neighbour.
     joins: Vec<Join>,
-    /// Priority and index of the left symbol; then the length and the token of both joined.
-    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// For a long word, the left symbols of pairs.
+    queue: Queue,
 }
 
 const NO_JOIN: Join = Join { priority: u32::MAX, id: NONE };
@@ -70,7 +69,7 @@ impl Merger {
         if self.symbols.len() <= SCANNED {
             self.merge_by_scan(join);
         } else {
-            self.merge_by_heap(join);
+            self.merge_by_queue(join);
         }
         self.symbols.iter().filter(|symbol| symbol.length > 0).for_each(&mut emit);
     }
@@ -97,34 +96,35 @@ impl Merger {
         }
     }
 
-    fn merge_by_heap(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
-        let Merger { symbols, heap, .. } = self;
-        let candidate = |symbols: &[Symbol], left: u32| {
-            let first = symbols.get(left as usize)?;
-            let second = symbols.get(first.next as usize)?;
-            let Join { priority, id } = join(first, second)?;
-            Some(Reverse((u64::from(priority) << 32 | u64::from(left), first.length + second.length, id)))
+    fn merge_by_queue(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+        let Merger { symbols, queue, .. } = self;
+        let join_at = |symbols: &[Symbol], left: u32| {
+            let first = symbols.get(left as usize).filter(|symbol| symbol.length > 0)?;
+            join(first, symbols.get(first.next as usize)?)
         };
-        heap.clear();
-        let mut first = std::mem::take(heap).into_vec();
-        first.extend((0..symbols.len() as u32).filter_map(|left| candidate(symbols, left)));
-        *heap = BinaryHeap::from(first);
-        while let Some(Reverse((key, length, id))) = heap.pop() {
-            let left = key as u32;
-            let symbol = symbols[left as usize];
-            // Symbols only grow, so the same length at the same place is the same pair as was queued.
-            let Some(&right) = symbols.get(symbol.next as usize) else { continue };
-            if symbol.length == 0 || symbol.length + right.length != length {
-                continue;
+        for left in 0..symbols.len() as u32 {
+            if let Some(found) = join_at(symbols, left) {
+                queue.push(found.priority, left);
             }
-            symbols[symbol.next as usize].length = 0;
+        }
+        while let Some((priority, left)) = queue.pop() {
+            // A pair that has been joined, or whose parts have grown since, is no longer what was queued.
+            let Some(found) = join_at(symbols, left).filter(|found| found.priority == priority) else {
+                continue;
+            };
+            let Symbol { previous, next, .. } = symbols[left as usize];
+            let right = std::mem::replace(&mut symbols[next as usize].length, 0);
+            let after = symbols[next as usize].next;
             let joined = &mut symbols[left as usize];
-            (joined.length, joined.id, joined.next) = (length, id, right.next);
-            if let Some(after) = symbols.get_mut(right.next as usize) {
+            (joined.length, joined.id, joined.next) = (joined.length + right, found.id, after);
+            if let Some(after) = symbols.get_mut(after as usize) {
                 after.previous = left;
             }
-            heap.extend(candidate(symbols, symbol.previous));
-            heap.extend(candidate(symbols, left));
+            for left in [previous, left] {
+                if let Some(found) = join_at(symbols, left) {
+                    queue.push(found.priority, left);
+                }
+            }
         }
     }
 }
@@ -145,14 +145,14 @@ mod tests {
         if scan {
             merger.merge_by_scan(doubling)
         } else {
-            merger.merge_by_heap(doubling)
+            merger.merge_by_queue(doubling)
         }
         merger.symbols.iter().filter(|s| s.length > 0).map(|s| (s.start, s.length)).collect()
     }
 
     proptest! {
         #[test]
-        fn heap_and_scan_agree(symbols in prop::collection::vec(1usize..4, 0..200)) {
+        fn queue_and_scan_agree(symbols in prop::collection::vec(1usize..4, 0..200)) {
             let mut merger = Merger::default();
             let by_scan = lengths(&mut merger, true, &symbols);
             prop_assert_eq!(lengths(&mut merger, false, &symbols), by_scan);

@@ -8,7 +8,9 @@ use gleed_tokenizer::{DecodeOptions, Special};
 
 fn check(name: &str) {
     let tokenizer = tokenizer(name);
-    let read = |end: &str| std::fs::read_to_string(data_folder().join(format!("ggml-vocab-{name}.gguf{end}"))).unwrap();
+    let read = |end: &str| {
+        std::fs::read_to_string(data_folder().join(format!("ggml-vocab-{name}.gguf{end}"))).unwrap()
+    };
     let (inputs, outputs) = (read(".inp"), read(".out"));
     let inputs: Vec<&str> = inputs.split("\n__ggml_vocab_test__\n").collect();
     let outputs: Vec<&str> = outputs.lines().collect();

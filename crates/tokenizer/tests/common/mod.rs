@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 /// The folder that `fetch_vocabs.py` filled: `GLEED_TEST_DATA`, or `.cache/test-data` in the repository.
 pub fn data_folder() -> PathBuf {
-    let folder = std::env::var_os("GLEED_TEST_DATA").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.cache/test-data")
-    });
+    let folder = std::env::var_os("GLEED_TEST_DATA")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.cache/test-data"));
     assert!(
         folder.join("complete").exists(),
         "{} holds no test data: run ./test, which fetches it (crates/tokenizer/tests/fetch_vocabs.py)",

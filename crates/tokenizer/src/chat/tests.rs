@@ -1,0 +1,71 @@
+//! What templates may and may not do.
+
+use super::*;
+use std::time::UNIX_EPOCH;
+
+fn input() -> TemplateInput<'static> {
+    TemplateInput {
+        add_generation_prompt: true,
+        bos: "<s>",
+        eos: "</s>",
+        extra: Value::UNDEFINED,
+        now: UNIX_EPOCH,
+    }
+}
+
+fn render(source: &str) -> Result<String> {
+    ChatTemplate::from_source(source)?.apply(&[Message::new("user", "Hi & bye")], &input())
+}
+
+#[test]
+fn the_usual_vocabulary_of_templates() {
+    let cases = [
+        (
+            "{{ bos_token }}{% for m in messages %}{{ m['role'] }}: {{ m.content }}{{ eos_token }}{% endfor %}",
+            "<s>user: Hi & bye</s>",
+        ),
+        ("{{ messages | tojson }}", r#"[{"role": "user", "content": "Hi & bye"}]"#),
+        (
+            "{{ messages | tojson(indent=2) }}",
+            "[\n  {\n    \"role\": \"user\",\n    \"content\": \"Hi & bye\"\n  }\n]",
+        ),
+        ("{{ {'b': [], 'a': {}} | tojson(sort_keys=true, separators=(',', ':')) }}", r#"{"a":{},"b":[]}"#),
+        ("{{ strftime_now('%d %B %Y') }}", "01 January 1970"),
+        (
+            "{% set ns = namespace(n=0) %}{% for m in 'abc' %}{% set ns.n = ns.n + 1 %}{% if m == 'b' %}{% break %}{% endif %}{% endfor %}{{ ns.n }}",
+            "2",
+        ),
+        ("{%- macro twice(x) %}{{ x }}{{ x }}{% endmacro -%}{{ twice('ab') }}", "abab"),
+        ("{{ tools is none }} {{ tools is defined }} {{ nothing is defined }}", "True True False"),
+        (
+            "{{ 'a,b'.split(',')[-1].upper() }}{{ '  x '.strip() }}{{ messages[0].get('name', 'none') }}",
+            "Bxnone",
+        ),
+        (
+            "{% for m in messages %}{% generation %}\n{{ m.content }}{% endgeneration %}{% endfor %}",
+            "Hi & bye",
+        ),
+        ("a {%- generation -%} b {%- endgeneration %} {% set generation = 1 %}{{ generation }}", "ab 1"),
+    ];
+    for (source, expected) in cases {
+        assert_eq!(render(source).unwrap_or_else(|error| panic!("{source}: {error}")), expected, "{source}");
+    }
+}
+
+#[test]
+fn broken_and_refusing_templates_are_errors_that_say_why() {
+    let message = |source: &str| render(source).expect_err(source).to_string();
+    assert!(message("{% if %}").starts_with("chat template: syntax error"));
+    assert!(message("{{ raise_exception('roles must alternate') }}").contains("roles must alternate"));
+    assert!(message("{{ messages | no_such_filter }}").contains("no_such_filter"));
+    assert!(message("{{ nothing.at.all }}").contains("undefined"));
+}
+
+#[test]
+fn endless_templates_end() {
+    let loops = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+    assert!(render(loops).expect_err("too many steps").to_string().contains("fuel"));
+    let output = "{% set line = 'x' * 100000 %}{% for a in range(100000) %}{{ line }}{% endfor %}";
+    assert!(render(output).expect_err("too much output").to_string().contains("bytes of output"));
+    assert!(render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").is_err());
+}
