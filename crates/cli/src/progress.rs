@@ -30,9 +30,7 @@ impl Progress {
 
     /// The same bar with its counts shown as bytes, with speed and time left.
     pub fn bytes(self) -> Self {
-        self.bar.set_style(style(
-            "{decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta} left {msg}",
-        ));
+        self.bar.set_style(style("{bytes_of}{pace} {msg}"));
         self
     }
 
@@ -44,6 +42,11 @@ impl Progress {
     /// `steps` are done in all.
     pub fn set(&self, steps: u64) {
         self.bar.set_position(steps);
+    }
+
+    /// Measures the speed from here on: what came before was another kind of work.
+    pub fn restart_clock(&self) {
+        self.bar.reset_eta();
     }
 
     /// The total has become known or has changed.
@@ -91,13 +94,13 @@ fn bytes_of(state: &ProgressState, line: &mut dyn fmt::Write) {
     }
 }
 
-/// `12 MB/s, 23 s left`, once there is something to tell it from.
+/// ` 12 MB/s, 23 s left`, once there is something to tell it from.
 fn pace(state: &ProgressState, line: &mut dyn fmt::Write) {
     let (per_second, left) = (state.per_sec(), state.eta().as_secs());
     if per_second < 1e3 {
         return;
     }
-    let _ = write!(line, "{}/s", output::human_bytes(per_second as u64));
+    let _ = write!(line, " {}/s", output::human_bytes(per_second as u64));
     let _ = match left {
         0 => Ok(()),
         1..120 => write!(line, ", {left} s left"),

@@ -10,7 +10,7 @@ use crate::output;
 /// Fetch models into the cache and print their paths
 #[derive(Args)]
 pub struct Arguments {
-    /// Names from `gleed list`, or hf:owner/repository[@revision]/file.gguf (all parts of a split file;
+    /// Names from `gleed list`, or hf:owner/repository/file.gguf, hf:owner/repository@revision/file.gguf (all parts of a split file;
     /// HF_ENDPOINT and HF_TOKEN are honoured)
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,

@@ -154,6 +154,7 @@ impl Partial {
         let (hash, hashed) = hash_reader(&mut self.file, progress).with_context(|| self.about())?;
         self.file.seek(SeekFrom::Start(hashed)).with_context(|| self.about())?;
         (self.hash, self.length) = (hash, hashed);
+        progress.restart_clock();
         Ok(())
     }
 
@@ -200,6 +201,16 @@ impl Partial {
 
     fn about(&self) -> String {
         format!("cannot write {}", self.path().display())
+    }
+}
+
+impl Drop for Partial {
+    /// An empty file is of no use to a later pull.
+    fn drop(&mut self) {
+        if self.file.metadata().is_ok_and(|file| file.len() == 0) {
+            let _ = fs::remove_file(self.path());
+            let _ = fs::remove_file(self.note_path());
+        }
     }
 }
 
@@ -293,6 +304,8 @@ mod tests {
         partial.write_all(b"abc").unwrap();
         partial.set_note(&1).unwrap();
         partial.discard();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        drop(Partial::open(&folder.path().join("model.gguf")).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 

