@@ -6,6 +6,7 @@
 //! are limited, and a failure is an error for the caller to handle, with [`ChatTemplate::fallback`] at hand.
 
 mod json;
+mod python;
 mod time;
 
 use crate::{Error, Result, Tokenizer};
@@ -121,6 +122,8 @@ impl ChatTemplate {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", json::tojson);
+        environment.add_filter("indent", python::indent);
+        environment.add_test("iterable", python::is_iterable);
         environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, _> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });

@@ -45,6 +45,14 @@ fn the_usual_vocabulary_of_templates() {
             "{% for m in messages %}{% generation %}\n{{ m.content }}{% endgeneration %}{% endfor %}",
             "Hi & bye",
         ),
+        (
+            "{{ 'a\n\nb\n' | indent(2, first=true) }}|{{ 'a\n\nb' | indent(1, blank=true) }}",
+            "  a\n\n  b\n|a\n \n b",
+        ),
+        (
+            "{{ none is iterable }} {{ nothing is iterable }} {{ [] is iterable }} {{ 1 is iterable }}",
+            "False True True False",
+        ),
         ("a {%- generation -%} b {%- endgeneration %} {% set generation = 1 %}{{ generation }}", "ab 1"),
     ];
     for (source, expected) in cases {

@@ -1,0 +1,100 @@
+//! Real chat templates against Python's Jinja, see `make_template_vectors.py`.
+
+mod common;
+
+use gleed_tokenizer::{ChatTemplate, TemplateInput, TemplateValue, Tokenizer, template_value};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+#[derive(serde::Deserialize)]
+struct Conversation {
+    messages: Vec<TemplateValue>,
+    add_generation_prompt: bool,
+    #[serde(default)]
+    extra: Option<TemplateValue>,
+}
+
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |value, &byte| (value ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn data(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
+}
+
+#[test]
+fn templates_render_as_in_python() {
+    let conversations: BTreeMap<String, Conversation> =
+        serde_json::from_str(&data("conversations.json")).unwrap();
+    let folder = common::data_folder().join("templates");
+    let (mut equal, mut wrong) = (0, Vec::new());
+    let vectors = data("template_vectors.txt");
+    for line in vectors.lines() {
+        let mut fields = line.split('\t');
+        let mut next = || fields.next().unwrap_or("");
+        let (file, name, length, hash) = (next(), next(), next(), next());
+        // Its `|safe` makes Python escape the rest of the sentence for HTML, which nobody wants in a prompt.
+        if file == "meetkai-functionary-medium-v3.1.jinja" && name.starts_with("tools") {
+            continue;
+        }
+        let conversation = &conversations[name];
+        let input = TemplateInput {
+            add_generation_prompt: conversation.add_generation_prompt,
+            bos: "<BOS>",
+            eos: "<EOS>",
+            extra: conversation.extra.clone().unwrap_or_default(),
+            // 2024-07-26 12:34:56
+            now: UNIX_EPOCH + Duration::from_secs(1_721_997_296),
+        };
+        let source = std::fs::read_to_string(folder.join(file)).unwrap();
+        let output = ChatTemplate::from_source(&source)
+            .and_then(|template| template.apply(&conversation.messages, &input));
+        match (output, length) {
+            // What Python cannot do (loop over none) minijinja may: there is nothing to compare.
+            (_, "error") | (Err(_), "refused") => {}
+            (Err(error), _) => wrong.push(format!("{file}, {name}: {error}")),
+            (Ok(text), _)
+                if text.len().to_string() == length && format!("{:016x}", fnv(text.as_bytes())) == hash =>
+            {
+                equal += 1;
+            }
+            (Ok(text), _) => {
+                wrong.push(format!("{file}, {name}: {} bytes, expected {length}:\n{text}\n", text.len()))
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ, {equal} do not:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(equal > 600, "only {equal} outputs were compared");
+}
+
+#[test]
+fn templates_from_files() {
+    let file = |name: &str| {
+        gleed_gguf::Gguf::open(&common::data_folder().join(format!("ggml-vocab-{name}.gguf"))).unwrap()
+    };
+    let messages = template_value([[("role", "user"), ("content", "Hi")]].map(BTreeMap::from));
+    let messages: Vec<TemplateValue> = messages.try_iter().unwrap().collect();
+    let phi = file("phi-3");
+    let tokenizer = Tokenizer::from_metadata(phi.metadata()).unwrap();
+    let template = ChatTemplate::from_metadata(phi.metadata()).unwrap().unwrap();
+    let prompt = template.apply(&messages, &TemplateInput::for_answer(&tokenizer)).unwrap();
+    assert_eq!(prompt, "<s><|user|>\nHi<|end|>\n<|assistant|>\n");
+    assert!(ChatTemplate::named_from_metadata(phi.metadata(), "tool_use").unwrap().is_none());
+
+    let command_r = file("command-r");
+    assert!(ChatTemplate::named_from_metadata(command_r.metadata(), "tool_use").unwrap().is_some());
+
+    let gpt2 = file("gpt-2");
+    assert!(ChatTemplate::from_metadata(gpt2.metadata()).unwrap().is_none());
+    for (name, expected) in [
+        ("gpt-2", "User: Hi\nAssistant:"),
+        ("qwen2", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"),
+    ] {
+        let tokenizer = common::tokenizer(name);
+        let template = ChatTemplate::fallback(&tokenizer).unwrap();
+        assert_eq!(template.apply(&messages, &TemplateInput::for_answer(&tokenizer)).unwrap(), expected);
+    }
+}
