@@ -507,6 +507,34 @@ fn a_seed_repeats_an_answer() {
 }
 
 #[test]
+fn penalties_count_the_prompt_and_the_answer() {
+    let (mut engine, _) = engine(512, 64, 8);
+    let sampler = SamplerSettings { presence_penalty: 3.0, repeat_last_n: 6, ..SamplerSettings::greedy() };
+    let penalised = GenerationSettings { sampler, ..settings(10) };
+    let mut changed = 0;
+    for first in 0..20 {
+        let prompt = [first % 16, first / 2, 3, 4];
+        let mut sequence = Sequence::default();
+        let (tokens, ..) = answer(&mut engine, &mut sequence, &prompt, penalised.clone());
+        engine.release(sequence);
+        let mut all = prompt.to_vec();
+        for token in ids(&tokens) {
+            let mut logits = Mock::expected(&all, VOCABULARY);
+            for (id, logit) in logits.iter_mut().enumerate() {
+                if all[all.len().saturating_sub(6)..].contains(&(id as u32)) {
+                    *logit -= 3.0;
+                }
+            }
+            let best = (0..VOCABULARY).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+            assert_eq!(token, best as u32, "after {all:?}");
+            all.push(token);
+        }
+        changed += usize::from(ids(&tokens)[0] != greedy_truth(&prompt, 1)[0]);
+    }
+    assert!(changed > 0, "the prompt alone must matter in some case");
+}
+
+#[test]
 fn no_tokens_asked_for_computes_the_prompt() {
     let (mut engine, log) = engine(512, 64, 8);
     let mut sequence = Sequence::default();

@@ -7,7 +7,6 @@
 use std::cmp::Ordering;
 
 use super::exp::exp;
-use super::logprobs::better;
 
 /// One token that can still be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,29 +33,50 @@ impl Candidates {
         Candidates { list: Vec::with_capacity(vocabulary) }
     }
 
-    /// Starts over with all tokens that score at least `lowest`, without NaN and negative infinity.
-    pub fn fill(&mut self, scores: &[f32], lowest: f32) {
+    /// Starts over with the tokens that score at least `lowest`, without NaN and negative infinity; with a
+    /// `k` above 0, with the `k` best of them. They are in ascending order unless `k` thinned them out.
+    pub fn fill(&mut self, scores: &[f32], mut lowest: f32, k: usize) {
         self.list.clear();
-        let numbered = scores.iter().zip(0u32..);
-        self.list.extend(
-            numbered
-                .filter(|(score, _)| **score >= lowest && **score > f32::NEG_INFINITY)
-                .map(|(&score, token)| Candidate { token, score, weight: 0 }),
-        );
+        let room = if k == 0 { usize::MAX } else { 2 * k.min(1 << 30) + 256 };
+        for (&score, token) in scores.iter().zip(0u32..) {
+            if score >= lowest && score > f32::NEG_INFINITY {
+                self.list.push(Candidate { token, score, weight: 0 });
+                // Now and then only the k best so far are kept, and the bar rises to the last of them.
+                if self.list.len() == room {
+                    self.keep_best(k);
+                    lowest = self.list[k - 1].score;
+                }
+            }
+        }
+        if k > 0 {
+            self.keep_best(k);
+        }
     }
 
-    /// Keeps the `k` best.
-    pub fn top_k(&mut self, k: usize) {
-        if k > 0 && k < self.list.len() {
+    /// Keeps the `k` best; the last of the list is the last of them.
+    fn keep_best(&mut self, k: usize) {
+        if k < self.list.len() {
             self.list.select_nth_unstable_by(k - 1, by_score);
             self.list.truncate(k);
         }
     }
 
+    /// The candidates as (token, score), best first.
+    pub fn ranked(&mut self) -> impl Iterator<Item = (u32, f32)> {
+        self.list.sort_unstable_by(by_score);
+        self.list.iter().map(|c| (c.token, c.score))
+    }
+
     /// Keeps the fewest best whose probabilities reach `p` of the sum; at least one.
     pub fn top_p(&mut self, p: f32) {
         let total = self.weigh(1.0);
-        self.keep_mass(share(total, p), by_score);
+        let target = share(total, p);
+        // All that weigh at most this weigh together no more than what is left out, and come last: dropping
+        // them first changes nothing, and usually leaves few.
+        let light = total.saturating_sub(target) / self.list.len().max(1) as u64;
+        self.list.retain(|c| c.weight > light);
+        // By weight, because rounding may give a slightly worse score a slightly larger weight.
+        self.keep_mass(target, |a, b| b.weight.cmp(&a.weight).then(by_score(a, b)));
     }
 
     /// Keeps the fewest whose surprise is nearest the expected surprise and whose probabilities reach `p`
@@ -67,9 +87,11 @@ impl Candidates {
         // Surprise is -ln p = c - score with the same c for all, so the expected surprise lies at the
         // expected score, and no logarithm is needed. Scores are taken relative to the best.
         let relative = |score: f32| if score == best { 0.0 } else { f64::from(score) - f64::from(best) };
+        // The mean is summed in whole numbers, 2^-32 of a score each, for the same reason as the weights.
+        const FINE: f64 = (1u64 << 32) as f64;
         let weighted = self.list.iter().filter(|c| c.weight > 0);
-        let sum: f64 = weighted.map(|c| c.weight as f64 * relative(c.score)).sum();
-        let expected = sum / total as f64;
+        let sum: i128 = weighted.map(|c| i128::from(c.weight) * (relative(c.score) * FINE) as i128).sum();
+        let expected = sum as f64 / FINE / total as f64;
         let distance = |c: &Candidate| (relative(c.score) - expected).abs();
         self.keep_mass(share(total, p), |a, b| {
             distance(a).partial_cmp(&distance(b)).unwrap_or(Ordering::Equal).then(by_score(a, b))
@@ -83,9 +105,19 @@ impl Candidates {
         if self.list.is_empty() {
             return None;
         }
-        // The drawn one is where the running sum, best first, passes the random number.
-        self.keep_mass(random(total) + 1, by_score);
-        self.list.last().map(|c| c.token)
+        // The drawn one is where the running sum, by token, passes the random number. Without a filter the
+        // candidates still are in that order.
+        let mut target = random(total) + 1;
+        if !self.list.is_sorted_by_key(|c| c.token) {
+            self.keep_mass(target, |a, b| a.token.cmp(&b.token));
+            return self.list.last().map(|c| c.token);
+        }
+        let drawn = self.list.iter().find(|c| {
+            let found = c.weight >= target;
+            target = target.saturating_sub(c.weight);
+            found
+        });
+        drawn.map(|c| c.token)
     }
 
     /// The tokens left, ascending.
@@ -113,8 +145,8 @@ impl Candidates {
         total
     }
 
-    /// Keeps the shortest run of candidates, first in `order` first, whose weights reach `target`; the last
-    /// of the list is then the last of that run in order. Each round halves the part that the border is in.
+    /// Keeps the shortest run of candidates, first in `order` first, whose weights reach `target`, at
+    /// least one; the last of the list is then the last of that run in order. Each round halves the part that the border is in.
     fn keep_mass(&mut self, target: u64, order: impl Fn(&Candidate, &Candidate) -> Ordering) {
         // The first `low` are kept and weigh `mass`, less than the target; those from `high` on are not.
         let (mut low, mut high, mut mass) = (0, self.list.len(), 0);
@@ -133,8 +165,9 @@ impl Candidates {
     }
 }
 
+/// Best score first, the lower token first among equals.
 fn by_score(a: &Candidate, b: &Candidate) -> Ordering {
-    better((a.score, a.token), (b.score, b.token))
+    b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal).then(a.token.cmp(&b.token))
 }
 
 /// A share of a sum of weights, at least one unit.

@@ -1,5 +1,5 @@
-//! Exponentials and their sums over a whole vocabulary, of IEEE additions and multiplications alone: the
-//! loops vectorise on any instruction set and give the same bits on all of them.
+//! Maxima, exponentials and their sums over a whole vocabulary, of IEEE operations alone: the loops vectorise
+//! on any instruction set and give the same bits on all of them.
 
 /// `e^x` for x of at most 0, within a few units in the last place; 0 below -87, where the result would not
 /// be a normal number, and for NaN.
@@ -23,18 +23,33 @@ pub(super) fn exp(x: f32) -> f32 {
     if x >= -87.0 { p * power } else { 0.0 }
 }
 
+/// The largest value, passing over NaN; negative infinity when there is none.
+pub(super) fn largest(values: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let (groups, rest) = values.as_chunks::<16>();
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    for group in groups {
+        for (lane, &x) in lanes.iter_mut().zip(group) {
+            *lane = larger(*lane, x);
+        }
+    }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| larger(a, b))
+}
+
 /// Σ e^(x - max) over all values that are numbers.
 pub(super) fn sum_exp(values: &[f32], max: f32) -> f64 {
     let mut total = 0.0f64;
     // Blocks keep the f32 lanes short, so that their rounding stays far below the sum.
     for block in values.chunks(1024) {
+        let (groups, rest) = block.as_chunks::<16>();
         let mut lanes = [0.0f32; 16];
-        for group in block.chunks(16) {
+        for group in groups {
             for (lane, x) in lanes.iter_mut().zip(group) {
                 *lane += exp(x - max);
             }
         }
-        total += lanes.iter().map(|&l| f64::from(l)).sum::<f64>();
+        total += lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>();
+        total += rest.iter().map(|x| f64::from(exp(x - max))).sum::<f64>();
     }
     total
 }

@@ -21,6 +21,7 @@ pub(crate) use random::mix;
 
 use crate::{Error, Result};
 use candidates::Candidates;
+use exp::largest;
 use penalties::Penalties;
 
 /// The token that was chosen.
@@ -48,8 +49,7 @@ pub struct Sampler {
     /// The logits after bias and penalties, when there are any.
     scores: Vec<f32>,
     candidates: Candidates,
-    /// Scratch and result of `top_logprobs`.
-    ranked: Vec<(f32, u32)>,
+    /// What `top_logprobs` returns.
     top: Vec<LogProb>,
 }
 
@@ -68,7 +68,6 @@ impl Sampler {
             min_p_log: (settings.min_p > 0.0).then(|| f64::from(settings.min_p).ln() as f32),
             scores: Vec::new(),
             candidates: Candidates::new(room),
-            ranked: Vec::new(),
             top: Vec::new(),
             settings,
         })
@@ -86,8 +85,8 @@ impl Sampler {
 
     /// Chooses a token. It is not accepted yet.
     ///
-    /// If bias or penalties push every score to negative infinity, the choice is the best finite logit that
-    /// no bias bans; if there is none, the error is [`Error::NoCandidate`].
+    /// If bias or penalties push every score to negative infinity, the choice is the best logit that no
+    /// bias bans; if there is none, the error is [`Error::NoCandidate`].
     pub fn sample(&mut self, logits: &[f32]) -> Result<Choice> {
         let token = self.choose(logits)?;
         let logprob = LogSoftmax::new(logits).of(logits[token as usize]) as f32;
@@ -96,7 +95,13 @@ impl Sampler {
 
     /// The `n` most probable tokens of the raw logits, best first; fewer when fewer are not masked.
     pub fn top_logprobs(&mut self, logits: &[f32], n: usize) -> &[LogProb] {
-        logprobs::top(logits, n, &mut self.ranked, &mut self.top);
+        self.top.clear();
+        if n > 0 {
+            let softmax = LogSoftmax::new(logits);
+            self.candidates.fill(logits, f32::NEG_INFINITY, n);
+            let ranked = self.candidates.ranked();
+            self.top.extend(ranked.map(|(token, x)| LogProb { token, logprob: softmax.of(x) as f32 }));
+        }
         &self.top
     }
 
@@ -124,14 +129,14 @@ impl Sampler {
         }
         let scores = if changed { &self.scores } else { logits };
 
-        let Some((greedy, highest)) = best(scores.iter().copied()) else {
+        let Some((greedy, highest)) = best(scores) else {
             return self.fall_back(logits).map(Some);
         };
         if self.settings.temperature == 0.0 {
             return Ok(Some(greedy));
         }
-        self.candidates.fill(scores, self.min_p_log.map_or(f32::NEG_INFINITY, |log| highest + log));
-        self.candidates.top_k(self.settings.top_k);
+        let lowest = self.min_p_log.map_or(f32::NEG_INFINITY, |log| highest + log);
+        self.candidates.fill(scores, lowest, self.settings.top_k);
         if self.settings.typical_p < 1.0 {
             self.candidates.typical(self.settings.typical_p);
         }
@@ -141,25 +146,22 @@ impl Sampler {
         Ok(None)
     }
 
-    /// The best finite logit that is not banned, when no score is left.
-    fn fall_back(&self, logits: &[f32]) -> Result<u32> {
-        let banned =
-            |token: u32| self.settings.logit_bias.iter().any(|&(t, b)| t == token && b == f32::NEG_INFINITY);
-        let allowed = logits
-            .iter()
-            .zip(0u32..)
-            .map(|(&x, token)| if x.is_finite() && !banned(token) { x } else { f32::NEG_INFINITY });
-        best(allowed).map(|(token, _)| token).ok_or(Error::NoCandidate)
+    /// The best logit that is not banned, when no score is left.
+    fn fall_back(&mut self, logits: &[f32]) -> Result<u32> {
+        self.scores.clear();
+        self.scores.extend_from_slice(logits);
+        for &(token, bias) in &self.settings.logit_bias {
+            if bias == f32::NEG_INFINITY {
+                self.scores[token as usize] = bias;
+            }
+        }
+        best(&self.scores).map(|(token, _)| token).ok_or(Error::NoCandidate)
     }
 }
 
 /// The first of the largest scores, passing over NaN and negative infinity.
-fn best(scores: impl Iterator<Item = f32>) -> Option<(u32, f32)> {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (score, token) in scores.zip(0u32..) {
-        if score > best.1 {
-            best = (token, score);
-        }
-    }
-    (best.1 > f32::NEG_INFINITY).then_some(best)
+fn best(scores: &[f32]) -> Option<(u32, f32)> {
+    let highest = largest(scores);
+    let index = scores.iter().position(|&x| x == highest && x > f32::NEG_INFINITY)?;
+    Some((index as u32, highest))
 }

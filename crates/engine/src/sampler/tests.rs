@@ -133,7 +133,7 @@ fn keeps_the_same_tokens_as_a_full_sort() {
             mask >> bit & 1 == 1
         };
         let settings = SamplerSettings {
-            top_k: if on(&mut random, 0) { 1 + random.below(20) as usize } else { 0 },
+            top_k: if on(&mut random, 0) { 1 + random.below(40).pow(2) as usize / 10 } else { 0 },
             top_p: if on(&mut random, 1) { unit(&mut random) } else { 1.0 },
             min_p: if on(&mut random, 2) { unit(&mut random).powi(3) } else { 0.0 },
             typical_p: if on(&mut random, 3) { unit(&mut random) } else { 1.0 },
@@ -262,7 +262,7 @@ fn a_seed_means_these_draws() {
     assert_ne!(draws(Some(42)), draws(Some(43)));
     assert_ne!(draws(None), draws(None));
     // Written down so that a change of platform, compiler or code that moves the draws is seen.
-    assert_eq!(draws(Some(42)), [632, 185, 652, 519, 722, 280, 383, 244]);
+    assert_eq!(draws(Some(42)), [843, 347, 982, 734, 824, 609, 154, 627]);
 }
 
 #[test]
