@@ -9,6 +9,7 @@ use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Arithmetic, KvType, Model};
+use gleed_tokenizer::Tokenizer;
 
 use crate::models::{self, Source};
 use crate::output;
@@ -65,6 +66,15 @@ pub fn open_file(name: &str) -> Result<Arc<Gguf>> {
         Source::Embedded => Gguf::from_bytes(models::EMBEDDED_NAME, models::EMBEDDED)?,
     };
     Ok(Arc::new(file))
+}
+
+/// The file's tokenizer, with a warning for what it had to assume.
+pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).with_context(|| file.name().to_string())?;
+    for note in tokenizer.notes() {
+        output::warning(format!("{}: {note}", file.name()));
+    }
+    Ok(tokenizer)
 }
 
 impl Loaded {

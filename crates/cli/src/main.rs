@@ -2,9 +2,12 @@
 //! under `commands/` and is added with one variant and one match arm here.
 
 mod commands;
+mod load;
 mod models;
 mod output;
 mod progress;
+mod sampling;
+mod talk;
 
 use std::process::ExitCode;
 
@@ -20,14 +23,34 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(commands::run::Arguments),
+    Chat(commands::chat::Arguments),
     Pull(commands::pull::Arguments),
     List(commands::list::Arguments),
+    Inspect(commands::inspect::Arguments),
+    Tokenize(commands::tokenize::Tokenize),
+    Detokenize(commands::tokenize::Detokenize),
+    Bench(commands::bench::Arguments),
+    Validate(commands::validate::Arguments),
+    Perplexity(commands::perplexity::Arguments),
+    Quantize(commands::quantize::Arguments),
+    Synth(commands::synth::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Run(arguments) => commands::run::run(arguments),
+        Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),
         Command::List(arguments) => commands::list::run(arguments),
+        Command::Inspect(arguments) => commands::inspect::run(arguments),
+        Command::Tokenize(arguments) => commands::tokenize::tokenize(arguments),
+        Command::Detokenize(arguments) => commands::tokenize::detokenize(arguments),
+        Command::Bench(arguments) => commands::bench::run(arguments),
+        Command::Validate(arguments) => commands::validate::run(arguments),
+        Command::Perplexity(arguments) => commands::perplexity::run(arguments),
+        Command::Quantize(arguments) => commands::quantize::run(arguments),
+        Command::Synth(arguments) => commands::synth::run(arguments),
     };
     output::exit_code(result)
 }

@@ -84,3 +84,14 @@ mod tests {
         assert_eq!(decode(""), b"");
     }
 }
+
+/// The character that stands for each byte, in the order of the bytes.
+pub fn byte_alphabet() -> [char; 256] {
+    let mut alphabet = ['\0'; 256];
+    for (character, &byte) in ('\0'..).zip(&BYTE_OF) {
+        if byte != NONE {
+            alphabet[usize::from(byte)] = character;
+        }
+    }
+    alphabet
+}

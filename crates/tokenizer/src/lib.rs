@@ -22,6 +22,7 @@ mod unicode;
 mod vocabulary;
 mod wordpiece;
 
+pub use bytes::byte_alphabet;
 pub use chat::{ChatTemplate, Message, TemplateInput, TemplateValue, template_value};
 pub use error::{Error, Result};
 pub use special::Special;

@@ -1,4 +1,13 @@
 //! One file per command: its arguments (a clap struct whose comments are the help text) and `run`.
 
+pub mod bench;
+pub mod chat;
+pub mod inspect;
 pub mod list;
+pub mod perplexity;
 pub mod pull;
+pub mod quantize;
+pub mod run;
+pub mod synth;
+pub mod tokenize;
+pub mod validate;

@@ -4,9 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::compare::{self, Difference, LogitsDifference, NodeDifference, Recording};
-use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Program, Reference, Row, reference};
-use gleed_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::load::{self, Loaded, Options};
@@ -63,7 +61,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn tokens(loaded: &Loaded, text: &str) -> Result<Vec<u32>> {
-    let tokenizer = Tokenizer::from_metadata(loaded.file.metadata())?;
+    let tokenizer = load::tokenizer(&loaded.file)?;
     let tokens = tokenizer.encode_prompt(text, true, false);
     let (count, context) = (tokens.len(), loaded.model.config.context);
     if tokens.is_empty() {
@@ -89,7 +87,13 @@ fn pages(tokens: usize) -> Vec<u32> {
     (0..tokens.div_ceil(PAGE) as u32).collect()
 }
 
-fn make_reference(loaded: &Loaded, program: Program, arithmetic: Arithmetic, kv: KvType, rows: usize) -> Result<Reference> {
+fn make_reference(
+    loaded: &Loaded,
+    program: Program,
+    arithmetic: Arithmetic,
+    kv: KvType,
+    rows: usize,
+) -> Result<Reference> {
     let options = reference::Options { arithmetic, kv, max_rows: rows, pages: rows.div_ceil(PAGE) };
     Ok(Reference::new(loaded.file.clone(), program, options)?)
 }
@@ -199,7 +203,8 @@ fn ops_alone(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Result<(
     let program = executor.program().clone();
     let batch = batch_of(tokens, &pages(tokens.len()), 0, tokens.len());
     let progress = Progress::new("ops", program.nodes.len() as u64);
-    let mut reference = make_reference(loaded, program.clone(), options.arithmetic, options.kv, tokens.len())?;
+    let mut reference =
+        make_reference(loaded, program.clone(), options.arithmetic, options.kv, tokens.len())?;
     let found = compare::ops_alone(&mut executor, &mut reference, &batch, || progress.advance(1))?;
     progress.finish();
     let wrong = found.iter().filter(|f| f.difference.bits > 0).count();
@@ -252,8 +257,11 @@ fn against_rows(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Resul
     progress.advance(1);
     checks.push(("in company of two other sequences".to_string(), in_company(loaded, options, tokens)?));
     progress.finish();
-    let mut table =
-        Table::new(&[("computed in", Align::Left), ("rows", Align::Right), ("rows that differ", Align::Right)]);
+    let mut table = Table::new(&[
+        ("computed in", Align::Left),
+        ("rows", Align::Right),
+        ("rows that differ", Align::Right),
+    ]);
     let mut wrong = 0;
     let mut results = Vec::new();
     for (name, bits) in &checks {

@@ -64,6 +64,16 @@ pub enum Outcome {
     Local,
 }
 
+/// What the model inside this binary is called.
+pub const EMBEDDED_NAME: &str = "stories15M";
+/// The model inside this binary.
+pub const EMBEDDED: &[u8] = include_bytes!("../../../../models/stories15M-q8_0.gguf");
+
+/// Whether a word names a model rather than being, say, a prompt.
+pub fn is_model(word: &str) -> bool {
+    find(word).is_ok()
+}
+
 /// Says what a name means.
 pub fn find(name: &str) -> Result<Named> {
     let path = Path::new(name);

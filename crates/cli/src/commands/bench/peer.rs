@@ -40,9 +40,9 @@ impl Peer {
         }
         let model = file.parts().next().filter(|path| path.exists());
         let model = model.context("--against needs a model in a file: name one by path")?.to_path_buf();
-        let threads = options.threads.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-        });
+        let threads = options
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
         Ok(Peer { program: program.to_path_buf(), model, threads, kv: options.kv, build: None })
     }
 

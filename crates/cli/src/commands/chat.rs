@@ -1,0 +1,232 @@
+//! `gleed chat`: a conversation in the terminal.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use gleed_tokenizer::Message;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use crate::load::{self, Options};
+use crate::models;
+use crate::output::{self, Style};
+use crate::sampling::Sampling;
+use crate::talk::{Talk, summary};
+
+/// Hold a conversation
+#[derive(Args)]
+pub struct Arguments {
+    /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf
+    model: String,
+
+    /// What the model is told before the conversation
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+
+    /// Positions to make room for: the whole conversation [default: the model's, at most 4096]
+    #[arg(short, long, value_name = "N")]
+    context: Option<usize>,
+
+    #[command(flatten)]
+    sampling: Sampling,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+const HELP: &str = "\
+/help          this list
+/clear         forget the conversation
+/system TEXT   tell the model something before the conversation, and start it anew
+/retry         another answer to the last question
+/undo          forget the last question and its answer
+/stats         show the speed of each answer, or stop showing it
+/save FILE     write the conversation to a file
+/exit          leave (also Ctrl-D)
+A line that ends in \\ goes on in the next one. Ctrl-C stops an answer.";
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<()> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        bail!("chat needs a terminal; for a script use `gleed run {} PROMPT`", arguments.model);
+    }
+    let loaded = load::open(&arguments.model)?;
+    let talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
+    if !talk.has_template() {
+        output::warning(format!(
+            "{} has no chat template: it may continue your text rather than answer it",
+            arguments.model
+        ));
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let handler = cancel.clone();
+    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot handle Ctrl-C")?;
+    output::note(format!("{}, {} positions. /help lists the commands.", arguments.model, talk.context()));
+    let mut chat = Chat { talk, cancel, sampling: arguments.sampling, messages: Vec::new(), stats: false };
+    chat.start(arguments.system.as_deref());
+    chat.converse()
+}
+
+struct Chat {
+    talk: Talk,
+    cancel: Arc<AtomicBool>,
+    sampling: Sampling,
+    /// The conversation so far; a question without an answer is never left at its end.
+    messages: Vec<Message>,
+    stats: bool,
+}
+
+impl Chat {
+    /// Forgets everything but what the model is told first.
+    fn start(&mut self, system: Option<&str>) {
+        self.messages = system.map(|text| Message::new("system", text)).into_iter().collect();
+    }
+
+    fn converse(&mut self) -> Result<()> {
+        let mut editor = DefaultEditor::new()?;
+        let history = history_path();
+        if let Some(path) = &history {
+            // No history yet is the ordinary case.
+            let _ = editor.load_history(path);
+        }
+        while let Some(line) = read(&mut editor)? {
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            let _ = editor.add_history_entry(line);
+            match line.strip_prefix('/') {
+                None => self.ask(line)?,
+                Some(command) => {
+                    if !self.command(command)? {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(path) = &history {
+            let saved = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if saved.is_err() || editor.save_history(path).is_err() {
+                output::warning(format!("{}: the history cannot be written", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks and shows the answer. A question that cannot be answered is taken back.
+    fn ask(&mut self, question: &str) -> Result<()> {
+        self.messages.push(Message::new("user", question));
+        self.cancel.store(false, Ordering::Relaxed);
+        let mut answer = String::new();
+        let mut closed = Ok(());
+        let finish = self.talk.conversation(&self.messages).and_then(|tokens| {
+            self.talk.answer(&tokens, self.sampling.settings(0), &self.cancel, |event| {
+                answer.push_str(event.text());
+                closed = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
+            })
+        });
+        closed?;
+        match finish {
+            Ok(finish) => {
+                output::print_line("")?;
+                self.messages.push(Message::new("assistant", &answer));
+                match finish.reason.name() {
+                    "length" => output::note("(stopped: no room is left, or --max-tokens was reached)"),
+                    "cancelled" => output::note("(stopped)"),
+                    _ => {}
+                }
+                if self.stats {
+                    output::note(summary(&finish));
+                }
+            }
+            Err(error) => {
+                self.messages.pop();
+                output::error(format!("{error:#}; /clear starts anew"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command; false to leave.
+    fn command(&mut self, command: &str) -> Result<bool> {
+        let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        let rest = rest.trim();
+        match name {
+            "help" | "?" => output::note(HELP),
+            "exit" | "quit" | "bye" => return Ok(false),
+            "clear" => {
+                let system = self.messages.first().filter(|m| m.role == "system").map(|m| m.content.clone());
+                self.start(system.as_deref());
+                output::note("(a new conversation)");
+            }
+            "system" => {
+                self.start(Some(rest).filter(|t| !t.is_empty()));
+                output::note("(a new conversation)");
+            }
+            "retry" => match self.take_back() {
+                Some(question) => self.ask(&question)?,
+                None => output::note("(nothing was asked yet)"),
+            },
+            "undo" => match self.take_back() {
+                Some(question) => output::note(format!("(forgotten: {question})")),
+                None => output::note("(nothing was asked yet)"),
+            },
+            "stats" => {
+                self.stats = !self.stats;
+                output::note(if self.stats { "(showing speeds)" } else { "(not showing speeds)" });
+            }
+            "save" if rest.is_empty() => output::error("/save needs the name of a file"),
+            "save" => match std::fs::write(rest, self.transcript()) {
+                Ok(()) => output::note(format!("(saved to {rest})")),
+                Err(error) => output::error(format!("{rest}: {error}")),
+            },
+            _ => output::error(format!("no command /{name}; /help lists them")),
+        }
+        Ok(true)
+    }
+
+    /// Removes the last question and its answer and returns the question.
+    fn take_back(&mut self) -> Option<String> {
+        let last = self.messages.iter().rposition(|m| m.role == "user")?;
+        self.messages.drain(last..).next().map(|m| m.content)
+    }
+
+    fn transcript(&self) -> String {
+        self.messages.iter().map(|m| format!("{}:\n{}\n\n", m.role, m.content)).collect()
+    }
+}
+
+/// One question, of several lines where they end in a backslash. None at the end of the input.
+fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
+    let prompt = output::paint("> ", Style::Bold, output::colour(&std::io::stdout()));
+    let mut text = String::new();
+    loop {
+        match editor.readline(if text.is_empty() { prompt.as_str() } else { "… " }) {
+            Ok(line) => match line.strip_suffix('\\') {
+                Some(start) => {
+                    text.push_str(start);
+                    text.push('\n');
+                }
+                None => {
+                    text.push_str(&line);
+                    return Ok(Some(text));
+                }
+            },
+            // Ctrl-C at the prompt drops what was typed.
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                output::note("(Ctrl-D or /exit leaves)");
+            }
+            Err(ReadlineError::Eof) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn history_path() -> Option<PathBuf> {
+    models::cache::Cache::locate().ok().map(|cache| cache.file("history"))
+}

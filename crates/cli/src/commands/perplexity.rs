@@ -1,0 +1,76 @@
+//! `gleed perplexity`: how surprised is the model by a text?
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use gleed_engine::{Engine, PerplexitySettings, perplexity};
+use serde_json::json;
+
+use crate::load::{self, Options};
+use crate::output;
+use crate::progress::Progress;
+
+/// Measure how well a model predicts a text
+#[derive(Args)]
+pub struct Arguments {
+    /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf
+    model: String,
+
+    /// The file with the text
+    #[arg(value_name = "TEXT")]
+    text: PathBuf,
+
+    /// Tokens per window; the second half of each is scored
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    context: usize,
+
+    /// The most windows to measure [default: the whole text]
+    #[arg(long, value_name = "N")]
+    chunks: Option<usize>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let loaded = load::open(&arguments.model)?;
+    let context = loaded.context(Some(arguments.context))?;
+    let path = &arguments.text;
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let tokenizer = load::tokenizer(&loaded.file)?;
+    let tokens = tokenizer.encode_prompt(&text, true, false);
+    let executor = loaded.executor(&arguments.options, context, context.min(512))?;
+    let mut engine = Engine::new(Box::new(executor));
+    let settings = PerplexitySettings {
+        context,
+        chunks: arguments.chunks,
+        bos: tokenizer.bos().filter(|_| tokenizer.adds_bos()),
+    };
+    let progress = Progress::new("perplexity", 0);
+    let result = perplexity(&mut engine, &tokens, settings, |so_far| {
+        progress.set_total(so_far.chunks as u64);
+        progress.set(so_far.chunk as u64);
+        progress.message(format!("{:.4}", so_far.value));
+    })?;
+    progress.finish();
+    if arguments.json {
+        return output::print_json(&json!({
+            "perplexity": result.value,
+            "error": result.error,
+            "nll": result.nll,
+            "tokens": result.count,
+            "chunks": result.chunks,
+            "context": context,
+        }));
+    }
+    output::print_line(format!(
+        "perplexity {:.4} ± {:.4} ({} tokens in {} windows of {context})",
+        result.value, result.error, result.count, result.chunks
+    ))
+}

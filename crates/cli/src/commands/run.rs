@@ -1,0 +1,140 @@
+//! `gleed run`: one prompt, one answer.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use gleed_engine::{Event, LogProb, Token};
+use gleed_tokenizer::{Message, Tokenizer};
+use serde_json::{Value, json};
+
+use super::tokenize::text_or_stdin;
+use crate::load::{self, Options};
+use crate::models;
+use crate::output::{self, Style};
+use crate::sampling::Sampling;
+use crate::talk::{Talk, summary};
+
+/// Answer or continue a prompt
+#[derive(Args)]
+#[command(override_usage = "gleed run [OPTIONS] [MODEL] <PROMPT>")]
+pub struct Arguments {
+    /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf [default: the built-in stories15M]
+    #[arg(value_name = "MODEL")]
+    first: String,
+
+    /// The prompt; `-` reads standard input
+    #[arg(value_name = "PROMPT")]
+    second: Option<String>,
+
+    /// Continue the prompt as it is, without the model's chat template
+    #[arg(long)]
+    raw: bool,
+
+    /// What the model is told before the prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    system: Option<String>,
+
+    /// Report the N most likely tokens at each step (with --json)
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "json")]
+    logprobs: usize,
+
+    /// Positions to make room for: prompt and answer together [default: the model's, at most 4096]
+    #[arg(short, long, value_name = "N")]
+    context: Option<usize>,
+
+    /// Print one JSON object at the end instead of the text as it comes
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    sampling: Sampling,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let (model, prompt) = match (&arguments.first, &arguments.second) {
+        (model, Some(prompt)) => (model.as_str(), prompt.clone()),
+        (first, None) => {
+            // A model without a prompt is a slip, not a prompt for the built-in model.
+            if models::is_model(first) {
+                bail!(
+                    "no prompt: `gleed run {first} PROMPT` answers one, `gleed chat {first}` holds a conversation"
+                );
+            }
+            (models::EMBEDDED_NAME, first.clone())
+        }
+    };
+    let prompt = text_or_stdin(&prompt)?;
+    let loaded = load::open(model)?;
+    let mut talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
+    let raw = arguments.raw || !talk.has_template();
+    if raw && arguments.system.is_some() {
+        bail!("{model} has no chat template, so --system has no place to go");
+    }
+    let tokens = if raw {
+        talk.text(&prompt)
+    } else {
+        let system = arguments.system.iter().map(|text| Message::new("system", text));
+        let messages: Vec<Message> = system.chain([Message::new("user", &prompt)]).collect();
+        talk.conversation(&messages)?
+    };
+    let settings = arguments.sampling.settings(arguments.logprobs);
+    let cancel = AtomicBool::new(false);
+    if arguments.json {
+        let mut generated: Vec<Token> = Vec::new();
+        let mut text = String::new();
+        let finish = talk.answer(&tokens, settings, &cancel, |event| {
+            text.push_str(event.text());
+            if let Event::Token(token) = event {
+                generated.push(token);
+            }
+        })?;
+        return output::print_json(&json!({
+            "model": model,
+            "prompt_tokens": tokens,
+            "tokens": generated.iter().map(|t| t.id).collect::<Vec<_>>(),
+            "logprobs": generated.iter().map(|t| t.logprob).collect::<Vec<_>>(),
+            "top_logprobs": (arguments.logprobs > 0).then(|| top_logprobs(&generated, &talk.tokenizer)),
+            "text": text,
+            "finish": finish.reason.name(),
+            "seed": finish.seed,
+            "timings": {
+                "prompt_seconds": finish.timings.prompt_seconds,
+                "generation_seconds": finish.timings.generation_seconds,
+                "time_to_first_token": finish.timings.time_to_first_token,
+                "prompt_tokens_per_second": tokens.len() as f64 / finish.timings.prompt_seconds,
+                "tokens_per_second": generated.len() as f64 / finish.timings.generation_seconds,
+            },
+        }));
+    }
+    let stdout = std::io::stdout();
+    if raw && stdout.is_terminal() {
+        // What is continued is shown before its continuation; a pipe gets the answer alone.
+        output::print(output::paint(&prompt, Style::Dim, output::colour(&stdout)))?;
+    }
+    let mut closed = Ok(());
+    let finish = talk.answer(&tokens, settings, &cancel, |event| {
+        let shown = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
+        if shown.is_err() {
+            // Nobody reads any more.
+            cancel.store(true, Ordering::Relaxed);
+            closed = shown;
+        }
+    })?;
+    closed?;
+    output::print_line("")?;
+    if std::io::stderr().is_terminal() {
+        output::note(summary(&finish));
+    }
+    Ok(())
+}
+
+fn top_logprobs(tokens: &[Token], tokenizer: &Tokenizer) -> Vec<Value> {
+    let entry = |l: &LogProb| json!({ "token": l.token, "text": tokenizer.token_text(l.token), "logprob": l.logprob });
+    tokens.iter().map(|t| t.top.iter().map(entry).collect()).collect()
+}

@@ -1,0 +1,118 @@
+//! A model with which one can talk: tokenizer, chat template and engine together, for `run` and `chat`.
+
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use gleed_engine::{Engine, Event, Finish, GenerationSettings, Sequence, TokenizerText};
+use gleed_tokenizer::{ChatTemplate, Message, TemplateInput, Tokenizer};
+
+use crate::load::{self, Loaded, Options};
+use crate::output;
+
+/// A model, its words and one conversation's memory.
+pub struct Talk {
+    pub tokenizer: Tokenizer,
+    template: ChatTemplate,
+    /// Whether the template is the file's own.
+    own_template: bool,
+    has_template: bool,
+    /// How the user called the model.
+    name: String,
+    engine: Engine,
+    sequence: Sequence,
+}
+
+/// Rows per step: what bounds the memory of a long prompt.
+const MAX_ROWS: usize = 512;
+
+impl Talk {
+    /// Puts a model on the CPU with room for `context` positions.
+    pub fn new(loaded: &Loaded, options: &Options, context: Option<usize>) -> Result<Talk> {
+        let context = loaded.context(context)?;
+        let tokenizer = load::tokenizer(&loaded.file)?;
+        let own = own_template(loaded);
+        let has_template = loaded.file.metadata().get("tokenizer.chat_template").is_some();
+        let own_template = own.is_some();
+        let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
+        let executor = loaded.executor(options, context, MAX_ROWS.min(context))?;
+        let engine = Engine::new(Box::new(executor));
+        let name = loaded.name.clone();
+        Ok(Talk { tokenizer, template, own_template, has_template, name, engine, sequence: Sequence::default() })
+    }
+
+    /// Whether the model was made for conversations, even if its template turned out to be broken.
+    pub fn has_template(&self) -> bool {
+        self.has_template
+    }
+
+    /// The tokens of a conversation, up to where the model's answer begins. When the file's template
+    /// cannot be run, a plain one takes its place, with a warning.
+    pub fn conversation(&mut self, messages: &[Message]) -> Result<Vec<u32>> {
+        let input = TemplateInput::for_answer(&self.tokenizer);
+        let text = match self.template.apply(messages, &input) {
+            Err(error) if self.own_template => {
+                warn_of_fallback(&self.name, &error);
+                self.own_template = false;
+                self.template = ChatTemplate::fallback(&self.tokenizer)?;
+                self.template.apply(messages, &input)?
+            }
+            text => text?,
+        };
+        // A template that wants the beginning-of-text token writes it itself.
+        let mut tokens = self.tokenizer.encode_prompt(&text, false, true);
+        if let Some(bos) = self.tokenizer.bos().filter(|_| self.tokenizer.adds_bos())
+            && tokens.first() != Some(&bos)
+        {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens of a text to be continued.
+    pub fn text(&self, text: &str) -> Vec<u32> {
+        self.tokenizer.encode_prompt(text, true, true)
+    }
+
+    /// Answers; what the conversation has in common with the last one is not computed again.
+    pub fn answer(
+        &mut self,
+        prompt: &[u32],
+        settings: GenerationSettings,
+        cancel: &AtomicBool,
+        on_event: impl FnMut(Event),
+    ) -> Result<Finish> {
+        let text = TokenizerText::new(&self.tokenizer);
+        Ok(self.engine.generate(&mut self.sequence, prompt, settings, text, cancel, on_event)?)
+    }
+
+    /// The positions that fit.
+    pub fn context(&self) -> usize {
+        self.engine.context()
+    }
+}
+
+/// The file's chat template; none when it has none, or a broken one, of which a warning tells.
+fn own_template(loaded: &Loaded) -> Option<ChatTemplate> {
+    ChatTemplate::from_metadata(loaded.file.metadata()).unwrap_or_else(|error| {
+        warn_of_fallback(&loaded.name, &error);
+        None
+    })
+}
+
+fn warn_of_fallback(name: &str, error: &gleed_tokenizer::Error) {
+    output::warning(format!("{name}: the chat template is broken, a plain one is used instead: {error}"));
+}
+
+/// How fast an answer came, in one line.
+pub fn summary(finish: &Finish) -> String {
+    let rate = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    let computed = finish.prompt_tokens - finish.cached_tokens;
+    let prompt = rate(computed, finish.timings.prompt_seconds);
+    let generation = rate(finish.generated_tokens, finish.timings.generation_seconds);
+    let cached =
+        if finish.cached_tokens > 0 { format!(" ({} cached)", finish.cached_tokens) } else { String::new() };
+    format!(
+        "{} prompt tokens{cached} at {prompt:.0}/s, {} generated at {generation:.1}/s, seed {}",
+        finish.prompt_tokens, finish.generated_tokens, finish.seed
+    )
+}

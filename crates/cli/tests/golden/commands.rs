@@ -1,0 +1,242 @@
+//! The commands as a script would call them, on the model in the repository.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::data::{golden, root, test_data};
+
+fn gleed(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));
+    command.args(arguments).env("GLEED_CACHE", scratch("cache")).env("NO_COLOR", "1");
+    command.output().unwrap()
+}
+
+/// A file or folder of these tests' own.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("commands");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = gleed(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "gleed {}: {stderr}", arguments.join(" "));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// One line on stderr that says this, nothing on stdout, a non-zero exit.
+fn refused(arguments: &[&str], expected: &str) {
+    let output = gleed(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "gleed {} succeeded", arguments.join(" "));
+    assert_eq!(output.stdout, b"", "gleed {}", arguments.join(" "));
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(expected), "{stderr:?} lacks {expected:?}");
+}
+
+fn stories() -> String {
+    root().join("models/stories15M-q8_0.gguf").to_str().unwrap().to_string()
+}
+
+#[test]
+fn run_continues_as_llama_cpp_does() {
+    let model = test_data("tiny/tiny-llama3.F32.gguf");
+    let model = model.to_str().unwrap();
+    for golden in golden("tiny/tiny-llama3") {
+        let count = golden.gen_ids.len().to_string();
+        let arguments = ["run", model, &golden.prompt, "--raw", "--temperature", "0", "--max-tokens", &count];
+        let answer = json(&[&arguments[..], &["--arithmetic", "f32", "--ignore-eos", "--json"]].concat());
+        assert_eq!(answer["prompt_tokens"], serde_json::json!(golden.prompt_ids));
+        let ours: Vec<u64> =
+            answer["tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap()).collect();
+        // Up to the first choice that is too close to call.
+        let clear = golden.margins.iter().position(|m| *m < 4e-3).unwrap_or(golden.gen_ids.len());
+        assert!(clear > 3);
+        assert_eq!(ours[..clear], golden.gen_ids[..clear].iter().map(|t| u64::from(*t)).collect::<Vec<_>>());
+        for (ours, theirs) in answer["logprobs"].as_array().unwrap()[..clear].iter().zip(&golden.gen_logprobs)
+        {
+            assert!((ours.as_f64().unwrap() - f64::from(*theirs)).abs() < 5e-3);
+        }
+        assert_eq!(answer["finish"], "length");
+        assert!(answer["timings"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_built_in_model_tells_a_story() {
+    let arguments = ["run", "Once upon a time", "--temperature", "0", "-n", "40"];
+    let output = gleed(&arguments);
+    assert!(output.status.success());
+    let story = String::from_utf8(output.stdout).unwrap();
+    assert!(story.contains("there was a little girl named Lily"), "{story}");
+    let named = gleed(&["run", "stories15M", "Once upon a time", "--temperature", "0", "-n", "40"]);
+    assert_eq!(named.stdout, story.as_bytes());
+}
+
+#[test]
+fn seeds_repeat_an_answer() {
+    let story = |seed: &str| gleed(&["run", "One day", "--seed", seed, "-n", "30"]).stdout;
+    assert_eq!(story("7"), story("7"));
+    assert_ne!(story("7"), story("8"));
+}
+
+#[test]
+fn stop_strings_end_an_answer() {
+    let arguments =
+        ["run", "Once upon a time", "--temperature", "0", "-n", "100", "--stop", "Lily", "--json"];
+    let answer = json(&arguments);
+    assert_eq!(answer["finish"], "stop");
+    assert!(answer["text"].as_str().unwrap().ends_with("named "), "{}", answer["text"]);
+}
+
+#[test]
+fn logprobs_name_the_chosen_token_first_when_greedy() {
+    let answer =
+        json(&["run", "Once upon a time", "--temperature", "0", "-n", "5", "--logprobs", "3", "--json"]);
+    for (i, top) in answer["top_logprobs"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(top.as_array().unwrap().len(), 3);
+        assert_eq!(top[0]["token"], answer["tokens"][i]);
+        assert_eq!(top[0]["logprob"], answer["logprobs"][i]);
+    }
+}
+
+#[test]
+fn tokenize_and_back() {
+    let model = stories();
+    let tokens = json(&["tokenize", &model, "Once upon a time", "--json"]);
+    assert_eq!(tokens["tokens"], serde_json::json!([1, 9038, 2501, 263, 931]));
+    let output = gleed(&["detokenize", &model, "9038", "2501", "263", "931"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "Once upon a time\n");
+}
+
+#[test]
+fn inspect_shows_the_file_and_the_program() {
+    let model = stories();
+    let whole = json(&["inspect", &model, "--program", "--tensors", "--json"]);
+    assert_eq!(whole["architecture"], "llama");
+    assert_eq!(whole["metadata"]["llama.block_count"], 6);
+    assert!(whole["program"].as_array().unwrap().len() > 6 * 7);
+    assert!(whole["tensors"][0]["kernel"].is_string());
+    let text = String::from_utf8(gleed(&["inspect", &model, "--program"]).stdout).unwrap();
+    assert!(text.contains("rope-kv-write") && text.contains("blk.5.ffn_down.weight"), "{text}");
+    let plain = String::from_utf8(gleed(&["inspect", &model, "--plain"]).stdout).unwrap();
+    assert!(plain.lines().count() > text.lines().count());
+}
+
+#[test]
+fn validate_passes_in_every_way() {
+    let model = stories();
+    for more in
+        [&[][..], &["--arithmetic", "f32"], &["--against-rows"], &["--ops"], &["--ops", "--kv", "q8_0"]]
+    {
+        let report =
+            json(&[&["validate", &model, "--json", "--prompt", "Once upon a time"][..], more].concat());
+        assert_eq!(report["passed"], true, "{more:?}");
+    }
+}
+
+#[test]
+fn validate_fails_past_its_tolerance() {
+    let output = gleed(&["validate", &stories(), "--prompt", "Once upon", "--tolerance", "0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("past the tolerance"));
+}
+
+#[test]
+fn bench_reports_what_was_asked_for() {
+    let arguments = ["bench", &stories(), "-p", "19,40", "-n", "8", "-d", "0,64", "-r", "1", "--json"];
+    let report = json(&[&arguments[..], &["--ops", "--per-token"]].concat());
+    let tests: Vec<&str> =
+        report["results"].as_array().unwrap().iter().map(|r| r["test"].as_str().unwrap()).collect();
+    assert_eq!(tests, ["pp19", "pp40", "tg8", "pp19@d64", "pp40@d64", "tg8@d64"]);
+    for result in report["results"].as_array().unwrap() {
+        assert!(result["median"].as_f64().unwrap() > 0.0);
+    }
+    assert!(report["results"][0]["batch_gain"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["ops"].as_array().unwrap().len(), 6);
+    let kernels = json(&["bench", &stories(), "--kernels", "--json"]);
+    assert!(kernels["kernels"].as_array().unwrap().len() >= 10);
+}
+
+#[test]
+fn perplexity_of_a_story_is_low() {
+    let text = scratch("story.txt");
+    let story =
+        "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. ";
+    std::fs::write(&text, story.repeat(12)).unwrap();
+    let arguments =
+        ["perplexity", &stories(), text.to_str().unwrap(), "--context", "64", "--chunks", "2", "--json"];
+    let report = json(&arguments);
+    assert!(report["perplexity"].as_f64().unwrap() < 5.0, "{report}");
+    assert_eq!(report["chunks"], 2);
+}
+
+#[test]
+fn quantize_then_run() {
+    let out = scratch("stories-q4_0.gguf");
+    let report = json(&["quantize", &stories(), out.to_str().unwrap(), "--type", "q4_0", "--json"]);
+    assert!(report["bytes"].as_u64().unwrap() < 11_000_000);
+    let answer =
+        json(&["run", out.to_str().unwrap(), "Once upon a time", "--temperature", "0", "-n", "8", "--json"]);
+    assert!(answer["text"].as_str().unwrap().contains("there was"), "{}", answer["text"]);
+}
+
+#[test]
+fn synth_then_bench() {
+    let out = scratch("synth.gguf");
+    let report = json(&["synth", "smollm2-135m", out.to_str().unwrap(), "--type", "q4_k_m", "--json"]);
+    let bytes = report["bytes"].as_u64().unwrap();
+    assert!((80_000_000..120_000_000).contains(&bytes), "{bytes}");
+    let report = json(&["bench", out.to_str().unwrap(), "-p", "16", "-n", "2", "-r", "1", "--json"]);
+    assert_eq!(report["results"].as_array().unwrap().len(), 2);
+    let output = gleed(&["run", out.to_str().unwrap(), "Hello", "-n", "4"]);
+    assert!(output.status.success());
+    std::fs::remove_file(out).unwrap();
+}
+
+#[test]
+fn bad_input_gets_one_clear_line() {
+    let model = stories();
+    let folder = scratch("folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    let zeros = scratch("zeros.gguf");
+    std::fs::write(&zeros, vec![0; 4096]).unwrap();
+    let truncated = scratch("truncated.gguf");
+    let whole = std::fs::read(&model).unwrap();
+    std::fs::write(&truncated, &whole[..whole.len() / 2]).unwrap();
+    let text = |path: &PathBuf| path.to_str().unwrap().to_string();
+    refused(&["run", "no-such-model", "Hello"], "no file or model named no-such-model");
+    refused(&["run", &text(&folder), "Hello"], "folder");
+    refused(&["run", &text(&zeros), "Hello"], "zeros.gguf");
+    refused(&["run", &text(&truncated), "Hello"], "truncated");
+    refused(&["run", &model], "no prompt");
+    refused(&["run", &model, &"word ".repeat(400)], "256");
+    refused(&["run", &model, "Hello", "--context", "9999"], "256");
+    refused(&["run", &model, "Hello", "--top-p", "7"], "top_p");
+    refused(&["run", &model, "Hello", "--stop", ""], "stop");
+    refused(&["run", &model, "Hello", "--threads", "0"], "threads");
+    refused(&["chat", &model], "terminal");
+    refused(&["detokenize", &model, "99999999"], "99999999");
+    refused(&["perplexity", &model, "/no/such/text"], "/no/such/text");
+    refused(&["bench", &model, "-p", "100000"], "256");
+    refused(&["bench", &model, "--against", "/no/such/llama-bench"], "/no/such/llama-bench");
+    refused(&["synth", "gpt-17", &text(&zeros)], "gpt-17");
+    refused(&["quantize", &model, &model, "--type", "q4_0"], "same file");
+}
+
+#[test]
+fn unknown_names_are_usage_errors() {
+    for arguments in [
+        &["run", "x", "y", "--isa", "neon9"][..],
+        &["run", "x", "y", "--arithmetic", "f17"],
+        &["run", "x", "y", "--kv", "q3"],
+        &["quantize", "x", "y", "--type", "q9"],
+        &["frobnicate"],
+    ] {
+        let output = gleed(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Whole models against llama.cpp: tiny random ones of every family, and real ones as users have them.
+
+mod commands;
+mod data;
+mod real;
+mod tiny;

@@ -1,0 +1,112 @@
+//! Real models, unmodified files: tokens, greedy choices, log-probabilities and perplexity of llama.cpp.
+
+use std::path::{Path, PathBuf};
+
+use gleed_engine::{Engine, PerplexitySettings, perplexity};
+use gleed_gguf::Gguf;
+use gleed_model::{Arithmetic, KvType};
+use gleed_tokenizer::Tokenizer;
+
+use crate::data::{argmax, cpu, golden, logits, root, test_data};
+
+/// Where `gleed pull` put a file of the catalogue.
+fn pulled(file: &str) -> PathBuf {
+    fn find(folder: &Path, file: &str) -> Option<PathBuf> {
+        let mut entries: Vec<PathBuf> =
+            std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
+        entries.sort();
+        entries
+            .iter()
+            .find(|p| p.ends_with(file))
+            .cloned()
+            .or_else(|| entries.iter().find_map(|p| find(p, file)))
+    }
+    let cache = test_data("cache");
+    find(&cache, file).unwrap_or_else(|| panic!("{file} is not in {}: run ./test", cache.display()))
+}
+
+const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+const QWEN: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
+const TINYLLAMA: &str = "tinyllama-1.1b-chat-v1.0.iq2_xxs.gguf";
+
+/// At every step of llama.cpp's answer, given the same tokens before it: the same choice, unless its own
+/// best two were closer than `margin`; and a log-probability within `nats` of its own.
+fn check(name: &str, path: &Path, arithmetic: Arithmetic, margin: f32, nats: f32) {
+    let tokenizer = Tokenizer::from_metadata(Gguf::open(path).unwrap().metadata()).unwrap();
+    let mut compared = 0;
+    for (index, golden) in golden(&format!("real/{name}")).iter().enumerate() {
+        let prompt = tokenizer.encode_prompt(&golden.prompt, true, true);
+        assert_eq!(prompt, golden.prompt_ids, "{name} prompt {index}: tokens");
+        let tokens: Vec<u32> = golden.prompt_ids.iter().chain(&golden.gen_ids).copied().collect();
+        let mut executor = cpu(path, arithmetic, KvType::F16, tokens.len());
+        let ours = logits(&mut executor, &tokens, prompt.len() - 1);
+        for (i, &token) in golden.gen_ids.iter().enumerate() {
+            if golden.margins[i] >= margin {
+                assert_eq!(argmax(&ours[i]), token, "{name} prompt {index}, token {i}");
+                compared += 1;
+            }
+            let ours = logprob(&ours[i], token);
+            let theirs = golden.gen_logprobs[i];
+            assert!((ours - theirs).abs() < nats, "{name} prompt {index}, token {i}: {ours}, not {theirs}");
+        }
+    }
+    assert!(compared > 50, "{name}: only {compared} choices were clear enough to compare");
+}
+
+fn logprob(logits: &[f32], token: u32) -> f32 {
+    let max = logits.iter().copied().fold(f32::MIN, f32::max);
+    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+    logits[token as usize] - max - sum.ln() as f32
+}
+
+#[test]
+fn smollm2_q8() {
+    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::Q8, 0.3, 0.3);
+}
+
+#[test]
+fn smollm2_f32() {
+    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::F32, 0.3, 0.3);
+}
+
+#[test]
+fn qwen2_5_coder() {
+    check("qwen2.5-coder-0.5b", &pulled(QWEN), Arithmetic::Q8, 0.3, 0.3);
+}
+
+#[test]
+fn tinyllama_iq2_xxs() {
+    check("tinyllama-1.1b-iq2_xxs", &pulled(TINYLLAMA), Arithmetic::Q8, 0.3, 0.3);
+}
+
+/// The model in the repository is quantised; the golden data is of the f32 checkpoint.
+#[test]
+fn stories15m() {
+    let path = root().join("models/stories15M-q8_0.gguf");
+    check("stories15M-f32", &path, Arithmetic::F32, 0.3, 0.3);
+}
+
+fn check_perplexity(name: &str, file: &str) {
+    let golden = std::fs::read_to_string(root().join("tests/golden/perplexity.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
+    let truth = golden["perplexity"][name].as_f64().unwrap();
+    let text = std::fs::read_to_string(root().join("tests/golden/moby_120k.txt")).unwrap();
+    let path = pulled(file);
+    let tokenizer = Tokenizer::from_metadata(Gguf::open(&path).unwrap().metadata()).unwrap();
+    let tokens = tokenizer.encode_prompt(&text, true, false);
+    let mut engine = Engine::new(Box::new(cpu(&path, Arithmetic::Q8, KvType::F16, 512)));
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let settings = PerplexitySettings { context: 512, chunks: Some(16), bos };
+    let ours = perplexity(&mut engine, &tokens, settings, |_| {}).unwrap().value;
+    assert!((ours / truth - 1.0).abs() < 0.01, "{name}: perplexity {ours}, llama.cpp {truth}");
+}
+
+#[test]
+fn smollm2_perplexity() {
+    check_perplexity("smollm2-135m", SMOLLM2);
+}
+
+#[test]
+fn qwen2_5_coder_perplexity() {
+    check_perplexity("qwen2.5-coder-0.5b", QWEN);
+}
