@@ -14,25 +14,19 @@ pub(crate) struct Bpe {
     merges: Merges,
     /// The token of each byte; [`NONE`] where the vocabulary has none.
     bytes: [u32; 256],
-    unknown: Option<u32>,
 }
 
 impl Bpe {
     /// Reads the merges and finds the tokens of the bytes.
-    pub(crate) fn new(
-        rule: Rule,
-        vocabulary: &Vocabulary,
-        merges: &Strings,
-        unknown: Option<u32>,
-    ) -> Result<Bpe> {
+    pub(crate) fn new(rule: Rule, vocabulary: &Vocabulary, merges: &Strings) -> Result<Bpe> {
         let merges = Merges::read(vocabulary, merges)?;
         let bytes = std::array::from_fn(|byte| vocabulary.find(&[byte as u8]).unwrap_or(NONE));
-        Ok(Bpe { rule, merges, bytes, unknown })
+        Ok(Bpe { rule, merges, bytes })
     }
 
-    /// Whether every byte has a token, so that any text survives encoding and decoding.
-    pub(crate) fn covers_all_bytes(&self) -> bool {
-        !self.bytes.contains(&NONE)
+    /// How many bytes have no token: text loses them, as it did when the model was trained.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        self.bytes.iter().filter(|&&id| id == NONE).count()
     }
 
     /// Appends the tokens of a text without special tokens.
@@ -58,7 +52,7 @@ impl Bpe {
         }
         merger.merge(
             |left, right| self.merges.find(left.id, right.id),
-            |symbol| ids.extend(if symbol.id == NONE { self.unknown } else { Some(symbol.id) }),
+            |symbol| ids.extend(Some(symbol.id).filter(|&id| id != NONE)),
         );
     }
 }

@@ -55,6 +55,17 @@ pub(crate) fn decode_into(text: &[u8], bytes: &mut Vec<u8>) {
     }
 }
 
+/// The character that stands for each byte, in the order of the bytes.
+pub fn byte_alphabet() -> [char; 256] {
+    let mut alphabet = ['\0'; 256];
+    for (character, &byte) in ('\0'..).zip(&BYTE_OF) {
+        if byte != NONE {
+            alphabet[usize::from(byte)] = character;
+        }
+    }
+    alphabet
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +83,8 @@ mod tests {
             seen[usize::from(byte)] += 1;
         }
         assert_eq!(seen, [1; 256]);
+        let alphabet: String = byte_alphabet().into_iter().collect();
+        assert_eq!(decode(&alphabet), (0..=255).collect::<Vec<u8>>());
     }
 
     #[test]
@@ -83,15 +96,4 @@ mod tests {
         assert_eq!(decode("<｜end▁of"), "<｜end▁of".as_bytes());
         assert_eq!(decode(""), b"");
     }
-}
-
-/// The character that stands for each byte, in the order of the bytes.
-pub fn byte_alphabet() -> [char; 256] {
-    let mut alphabet = ['\0'; 256];
-    for (character, &byte) in ('\0'..).zip(&BYTE_OF) {
-        if byte != NONE {
-            alphabet[usize::from(byte)] = character;
-        }
-    }
-    alphabet
 }

@@ -23,8 +23,8 @@ pub struct Tokenizer {
 }
 
 enum Encoder {
-    Bpe(Bpe),
-    Spm(Spm),
+    Bpe(Box<Bpe>),
+    Spm(Box<Spm>),
     WordPiece(WordPiece),
 }
 
@@ -72,15 +72,13 @@ impl Tokenizer {
                 let rule = rule(metadata, &mut notes)?;
                 adds_bos = rule.adds_bos;
                 let merges = require(metadata.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
-                let bpe = Bpe::new(rule, &vocabulary, merges, roles.unknown)?;
-                if !bpe.covers_all_bytes() {
-                    notes.push(
-                        "some bytes have no token: text with them cannot be encoded in full".to_string(),
-                    );
+                let bpe = Bpe::new(rule, &vocabulary, merges)?;
+                if bpe.missing_bytes() > 0 {
+                    notes.push(format!("{} bytes have no token: text loses them", bpe.missing_bytes()));
                 }
-                Encoder::Bpe(bpe)
+                Encoder::Bpe(Box::new(bpe))
             }
-            Model::Spm => Encoder::Spm(spm(metadata, &vocabulary, roles.unknown, &mut notes)?),
+            Model::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
             Model::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
         };
         let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);

@@ -135,12 +135,13 @@ fn telling_text() -> impl Strategy<Value = String> {
 
 #[test]
 fn every_rule_cuts_as_its_expressions_do() {
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(1500));
     for (name, expressions) in CASES {
         let stages = rule(name).expect("a known name").stages;
         let compiled: Vec<Regex> =
             expressions.iter().map(|e| Regex::new(e).expect("a valid expression")).collect();
-        runner
+        // A runner counts its cases over all its runs: each rule needs its own.
+        let config = ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
+        proptest::test_runner::TestRunner::new(config)
             .run(&telling_text(), |text| {
                 let mut pieces = Vec::new();
                 split(stages, &text, &mut |piece| pieces.push(piece));
