@@ -189,7 +189,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn store_half(self, x: Pair, out: &mut [u16; LANES]) {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
         proven!({
             _mm_storeu_si128(out.as_mut_ptr().cast(), _mm256_cvtps_ph::<NEAREST>(x[0]));
             _mm_storeu_si128(out.as_mut_ptr().add(8).cast(), _mm256_cvtps_ph::<NEAREST>(x[1]));

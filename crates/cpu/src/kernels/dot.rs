@@ -107,6 +107,9 @@ impl Kernel for Dots<'_> {
         let Dots { weights, columns, x, out, out_stride } = self;
         let count = weights.len().checked_div(columns).unwrap_or(0);
         assert!(count <= DOT_ROWS && count <= out_stride);
+        if x.count == 0 {
+            return;
+        }
         let weight = |i: usize| &weights[i * columns..][..columns];
         if count == DOT_ROWS && S::WIDE {
             rows::<S, DOT_ROWS, 4>(s, [weight(0), weight(1), weight(2), weight(3)], x, out, out_stride);

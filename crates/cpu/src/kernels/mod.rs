@@ -17,11 +17,11 @@ pub mod integer;
 mod isa;
 mod math;
 pub mod norm;
-pub mod pool;
+pub(crate) mod pool;
 mod portable;
 pub mod quantize;
 pub mod rope;
-pub mod shared;
+pub(crate) mod shared;
 pub mod simd;
 pub mod unpack;
 

@@ -76,6 +76,8 @@ impl Pool {
                 .spawn(move || work(&state, &flag, thread))?;
             pool.workers.push(Worker { sleeps, handle });
         }
+        // Threads allocate while they start: wait until all have, so that no job does.
+        pool.run(|_| {});
         Ok(pool)
     }
 

@@ -49,12 +49,6 @@ impl Activations {
         &self.values[self.at(view, row)]
     }
 
-    /// One row of a view, to write.
-    pub fn row_mut(&mut self, view: View, row: usize) -> &mut [f32] {
-        let at = self.at(view, row);
-        &mut self.values[at]
-    }
-
     /// Copies one row of a view to another row.
     pub fn copy_row(&mut self, view: View, from: usize, to: usize) {
         let (from, to) = (self.at(view, from), self.at(view, to));
@@ -261,14 +255,8 @@ impl<'a> RectangleQueue<'a> {
         (first < total).then(|| {
             (first..total.min(first + count)).map(move |index| {
                 let (row_part, column_part) = (index / columns.len(), index % columns.len());
-                Rectangle {
-                    all,
-                    view,
-                    row_part,
-                    rows: rows.part(row_part),
-                    column_part,
-                    columns: columns.part(column_part),
-                }
+                let (rows, columns) = (rows.part(row_part), columns.part(column_part));
+                Rectangle { all, view, rows, column_part, columns }
             })
         })
     }
@@ -279,8 +267,6 @@ impl<'a> RectangleQueue<'a> {
 pub struct Rectangle<'a> {
     all: Pointer<'a>,
     view: View,
-    /// Which part of the rows.
-    pub row_part: usize,
     rows: Range<usize>,
     /// Which part of the columns.
     pub column_part: usize,

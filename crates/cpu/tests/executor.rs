@@ -1,0 +1,282 @@
+//! The executor as others see it: every op of every program against the reference, every format through
+//! linear ops, refusals, pages, counters and memory.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{FAMILIES, Random, VOCABULARY, batch, bits, cpu, file, logits, random_blocks, tiny};
+use gleed_cpu::{Cpu, Error, Isa, Options};
+use gleed_gguf::{Format, Gguf, Metadata};
+use gleed_model::executor::{Buffers, Observer};
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::program::{Activation, Buffer, Node, Op, Part, Program, View, Weight};
+use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
+
+const OPTIONS: Options =
+    Options { arithmetic: Arithmetic::Q8, kv: KvType::F16, threads: 2, isa: None, max_rows: 40, pages: 4 };
+
+fn reference(file: &Arc<Gguf>, program: &Program, arithmetic: Arithmetic, kv: KvType) -> Reference {
+    let options = reference::Options { arithmetic, kv, max_rows: OPTIONS.max_rows, pages: OPTIONS.pages };
+    Reference::new(Arc::clone(file), program.clone(), options).unwrap()
+}
+
+/// The bits of everything that each node wrote.
+struct Capture<'a> {
+    program: &'a Program,
+    started: usize,
+    outputs: Vec<Vec<u32>>,
+}
+
+impl<'a> Capture<'a> {
+    fn run(program: &'a Program, executor: &mut dyn Executor, batch: &gleed_model::Batch) -> Vec<Vec<u32>> {
+        let mut capture = Capture { program, started: 0, outputs: Vec::new() };
+        executor.step(batch, &mut capture).unwrap();
+        assert_eq!(capture.started, 1);
+        capture.outputs
+    }
+}
+
+impl Observer for Capture<'_> {
+    fn start(&mut self) {
+        self.started += 1;
+    }
+
+    fn after(&mut self, node: usize, buffers: &dyn Buffers) {
+        assert_eq!(node, self.outputs.len());
+        let mut values = Vec::new();
+        for view in self.program.nodes[node].op.outputs() {
+            buffers.read(view, &mut values);
+        }
+        self.outputs.push(bits(&values));
+    }
+}
+
+#[test]
+fn every_op_writes_what_the_reference_writes() {
+    for family in FAMILIES {
+        let (file, plain) = tiny(family, &[Format::Q5_K, Format::BF16, Format::Q8_0], 3);
+        for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
+            let mut truth = reference(&file, &program, Arithmetic::Q8, KvType::Q8_0);
+            let mut found = cpu(&file, &program, Options { kv: KvType::Q8_0, ..OPTIONS });
+            for wanted in [[true; 6], [false, true, false, false, true, true]] {
+                let rows: Vec<_> =
+                    (0..6).map(|i| (i / 4, i % 4, (7 * i % VOCABULARY) as u32, wanted[i])).collect();
+                let batch = batch(&rows, 2, OPTIONS.pages);
+                let truth = Capture::run(&program, &mut truth, &batch);
+                let found = Capture::run(&program, &mut found, &batch);
+                for (node, (truth, found)) in program.nodes.iter().zip(truth.iter().zip(&found)) {
+                    assert!(truth == found, "{family} {:?}", node.labels);
+                }
+            }
+        }
+    }
+}
+
+/// Embeds tokens in 512 columns and multiplies them with weights of one format: plainly with two parts
+/// and biases, gated, and as the head.
+fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
+    const COLUMNS: usize = 512;
+    let view = |buffer, width| View { buffer, offset: 0, width };
+    let mut tensors = Vec::new();
+    let mut weights = Vec::new();
+    for (name, rows, format) in [
+        ("table", 23, Format::F32),
+        ("first", 19, format),
+        ("second", 34, format),
+        ("up", 19, format),
+        ("head", 23, format),
+        ("bias", 1, Format::F32),
+    ] {
+        let columns = if name == "bias" { 34 } else { COLUMNS };
+        let data = if name == "table" || name == "bias" {
+            random.units(rows * columns).iter().flat_map(|x| x.to_le_bytes()).collect()
+        } else {
+            random_blocks(random, format, rows * columns / format.block_len())
+        };
+        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        tensors.push((name.to_string(), shape, format, data));
+        weights.push(Weight { name: name.to_string(), rows, columns, format });
+    }
+    let part = |weight, bias| Part { weight, bias };
+    let (input, both, gated, out) = (view(0, COLUMNS), view(1, 53), view(2, 19), view(3, 23));
+    let ops = [
+        Op::Embed { table: 0, out: input },
+        Op::Linear { parts: vec![part(1, None), part(2, Some(5))], input, out: both },
+        Op::GatedLinear {
+            activation: Activation::Silu,
+            gate: part(1, None),
+            up: part(3, None),
+            input,
+            out: gated,
+        },
+        Op::Linear { parts: vec![part(4, None)], input, out },
+    ];
+    let nodes = ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec();
+    let buffers = [("x", COLUMNS), ("both", 53), ("gated", 19), ("logits", 23)];
+    let program = Program {
+        buffers: buffers.map(|(name, width)| Buffer { name, width }).to_vec(),
+        weights,
+        nodes,
+        caches: vec![],
+        ropes: vec![],
+        logits: out,
+        vocabulary: 23,
+        context: 256,
+    };
+    (file(&Metadata::default(), &tensors), program)
+}
+
+#[test]
+fn every_format_goes_through_linear_ops() {
+    let mut random = Random::new(9);
+    let mut formats = 0;
+    for format in Format::all() {
+        formats += 1;
+        let (file, program) = linear_program(&mut random, format);
+        for arithmetic in [Arithmetic::Q8, Arithmetic::F32] {
+            let mut truth = reference(&file, &program, arithmetic, KvType::F32);
+            for rows in [1, 2, 3, 13] {
+                let rows: Vec<_> = (0..rows).map(|i| (0, i, (5 * i % 23) as u32, true)).collect();
+                let batch = batch(&rows, 1, 1);
+                let truth = Capture::run(&program, &mut truth, &batch);
+                for isa in Isa::available() {
+                    let mut cpu = cpu(&file, &program, Options { arithmetic, isa: Some(isa), ..OPTIONS });
+                    let found = Capture::run(&program, &mut cpu, &batch);
+                    assert!(truth == found, "{format} {arithmetic} {isa} {} rows", rows.len());
+                }
+            }
+        }
+    }
+    assert_eq!(formats, 31);
+}
+
+#[test]
+fn counters_prove_which_kernel_ran() {
+    let (file, plain) = tiny("llama", &[Format::Q4_K, Format::Q5_0, Format::F16], 1);
+    let program = fuse(&plain, Rules::ALL);
+    for isa in Isa::available() {
+        let mut cpu = cpu(&file, &program, Options { isa: Some(isa), ..OPTIONS });
+        assert_eq!(cpu.isa(), isa);
+        assert!(cpu.counters().all(|(_, count)| count == 0));
+        let names: Vec<String> = cpu.kernels().into_iter().map(|k| k.kernel).collect();
+        for expected in ["q8/ISA/q4_k", "q8/ISA/q5_0 by plain unpack", "f32/ISA/f16"] {
+            let expected = expected.replace("ISA", isa.name());
+            assert!(names.contains(&expected), "{expected} in {names:?}");
+        }
+        logits(&mut cpu, &batch(&[(0, 0, 1, true)], 1, 4));
+        // Seven weights in each of two layers, and the head.
+        let linear: u64 =
+            cpu.counters().filter(|(name, _)| names.contains(&name.to_string())).map(|c| c.1).sum();
+        assert_eq!(linear, 15);
+        let all: Vec<(&str, u64)> = cpu.counters().collect();
+        assert!(all.iter().all(|(name, count)| name.contains(isa.name()) && *count > 0), "{all:?}");
+        assert!(all.contains(&(&format!("attention/{isa}"), 2)), "{all:?}");
+        // Rows that want nothing stop at the gather: no head, one down projection less.
+        logits(&mut cpu, &batch(&[(0, 1, 1, false)], 1, 4));
+        let linear: u64 =
+            cpu.counters().filter(|(name, _)| names.contains(&name.to_string())).map(|c| c.1).sum();
+        assert!(linear < 30 && linear > 15, "{linear}");
+    }
+}
+
+#[test]
+fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let mut cpu = cpu(&file, &program, OPTIONS);
+    assert!(logits(&mut cpu, &batch(&[], 1, 4)).is_empty());
+    assert!(logits(&mut cpu, &batch(&[(0, 0, 1, false), (0, 1, 2, false)], 1, 4)).is_empty());
+    // What they wrote is there.
+    let after = logits(&mut cpu, &batch(&[(0, 2, 3, true)], 1, 4));
+    let mut other = common::cpu(&file, &program, OPTIONS);
+    let rows = [(0, 0, 1, false), (0, 1, 2, false), (0, 2, 3, true)];
+    assert_eq!(after, logits(&mut other, &batch(&rows, 1, 4)));
+}
+
+#[test]
+fn bad_batches_are_refused_and_change_nothing() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let mut cpu = cpu(&file, &program, OPTIONS);
+    let first = logits(&mut cpu, &batch(&[(0, 0, 1, true)], 1, 4));
+    let many: Vec<_> = (0..41).map(|i| (0, i, 1, false)).collect();
+    let refused = |cpu: &mut Cpu, batch: &gleed_model::Batch| cpu.step(batch, &mut ()).unwrap_err();
+    assert_eq!(refused(&mut cpu, &batch(&many, 1, 4)), StepError::TooManyRows { rows: 41, limit: 40 });
+    let unknown = refused(&mut cpu, &batch(&[(0, 0, 2, true), (0, 1, 67, true)], 1, 4));
+    assert_eq!(unknown, StepError::UnknownToken { token: 67, vocabulary: VOCABULARY });
+    let past = refused(&mut cpu, &batch(&[(0, 512, 1, true)], 1, 9));
+    assert_eq!(past, StepError::PastContext { position: 512, context: 512 });
+    // Page 4 of a cache of four pages.
+    assert_eq!(
+        refused(&mut cpu, &batch(&[(0, 256, 1, true)], 1, 5)),
+        StepError::NoPage { row: 0, position: 256 }
+    );
+    assert_eq!(logits(&mut cpu, &batch(&[(0, 0, 1, true)], 1, 4)), first);
+}
+
+#[test]
+fn copied_pages_let_sequences_part() {
+    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        let (file, program) = tiny("qwen3", &[Format::Q4_0], 2);
+        let mut cpu = cpu(&file, &program, Options { kv, ..OPTIONS });
+        // Sequences 0 and 1 of a batch own pages 0 and 1.
+        let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
+        logits(&mut cpu, &batch(&prefix, 2, 4));
+        cpu.copy_page(0, 1);
+        let parted = logits(&mut cpu, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, 4));
+        let mut other = common::cpu(&file, &program, Options { kv, ..OPTIONS });
+        for (sequence, token) in [(0, 20), (1, 30)] {
+            let mut rows: Vec<_> = (0..9).map(|i| (sequence, i, i as u32, false)).collect();
+            rows.push((sequence, 9, token, true));
+            assert_eq!(logits(&mut other, &batch(&rows, 2, 4))[0], parted[sequence]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_an_error() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let new =
+        |program: &Program, options| Cpu::new(Arc::clone(&file), program.clone(), options).err().unwrap();
+    let mut missing = program.clone();
+    missing.weights[0].name = "nothing.weight".to_string();
+    assert_eq!(new(&missing, OPTIONS).to_string(), "tensor nothing.weight is missing");
+    let mut shape = program.clone();
+    shape.weights[0].rows += 1;
+    assert!(matches!(new(&shape, OPTIONS), Error::Tensor { .. }));
+    let mut format = program.clone();
+    format.weights[0].format = Format::Q4_0;
+    assert!(matches!(new(&format, OPTIONS), Error::Tensor { .. }));
+    let mut width = program.clone();
+    width.buffers[0].width -= 1;
+    let error = new(&width, OPTIONS).to_string();
+    assert!(error.starts_with("node 0 (embed)"), "{error}");
+    for too_large in [usize::MAX, usize::MAX / (1 << 20), 1 << 40] {
+        assert!(matches!(new(&program, Options { pages: too_large, ..OPTIONS }), Error::Memory { .. }));
+        assert!(matches!(new(&program, Options { max_rows: too_large, ..OPTIONS }), Error::Memory { .. }));
+    }
+    for isa in Isa::ALL.into_iter().filter(|isa| !isa.is_available()) {
+        assert!(matches!(new(&program, Options { isa: Some(isa), ..OPTIONS }), Error::Isa { .. }));
+    }
+}
+
+#[test]
+fn memory_is_what_was_asked_for() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let memory = |kv, max_rows| cpu(&file, &program, Options { kv, max_rows, ..OPTIONS }).memory();
+    // Two layers, one head of 64 keys and 64 values, 4 pages of 64 positions.
+    let values = 2 * 2 * 64 * 4 * 64;
+    assert_eq!(memory(KvType::F32, 8).kv, 4 * values);
+    assert_eq!(memory(KvType::F16, 8).kv, 2 * values);
+    assert_eq!(memory(KvType::Q8_0, 8).kv, values + 2 * values / 32);
+    let (few, many) = (memory(KvType::F16, 8).buffers, memory(KvType::F16, 64).buffers);
+    let widths: usize = program.buffers.iter().map(|b| b.width).sum();
+    assert!(many - few > 56 * widths * 4, "{few} {many}");
+}
+
+#[test]
+fn threads_default_to_all_cores() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(cpu(&file, &program, Options { threads: 0, ..OPTIONS }).threads(), cores);
+    assert_eq!(cpu(&file, &program, Options { threads: 3, ..OPTIONS }).threads(), 3);
+}
