@@ -4,6 +4,7 @@
 //! same white space settings, Python's methods on strings, lists and dictionaries, and the same extra
 //! functions. A template comes with a download, so it may be wrong or hostile: its steps and its output
 //! are limited, and a failure is an error for the caller to handle, with [`ChatTemplate::fallback`] at hand.
+//! Strings that a template builds on the way and does not write are not limited: minijinja has no hook for it.
 
 mod json;
 mod python;
