@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::models::cache::Cache;
 use crate::models::catalogue::{self, Origin};
-use crate::models::hub;
+use crate::models::{self, hub};
 use crate::output::{self, Align, Style, Table};
 
 /// Show the models that can be pulled and those that are here
@@ -89,7 +89,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// The row of a model of the catalogue.
 fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
     let (bytes, state, path) = match &entry.origin {
-        Origin::Embedded => (None, State::BuiltIn, None),
+        Origin::Embedded => (Some(models::EMBEDDED.len() as u64), State::BuiltIn, None),
         Origin::Packages(file) => {
             let path = cache.file(file.file);
             match fs::metadata(&path) {
