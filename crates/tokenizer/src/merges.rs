@@ -8,9 +8,10 @@ use crate::merger::{Join, NONE};
 use crate::vocabulary::{Kind, Vocabulary, mix};
 use crate::{Error, Result, bytes};
 use gleed_gguf::Strings;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fewer merges than this are not worth another thread.
-const PER_THREAD: usize = 16 * 1024;
+/// How many merges a thread takes at a time: on a busy machine nobody waits long for a slow one.
+const AT_A_TIME: usize = 4096;
 /// More threads than this wait for memory, not for each other.
 const MOST_THREADS: usize = 4;
 
@@ -36,26 +37,12 @@ impl Merges {
         if u32::try_from(count).is_err() {
             return Err(Error::Vocabulary { key: "tokenizer.ggml.merges", what: "too many merges".into() });
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (count / PER_THREAD).clamp(1, cores.min(MOST_THREADS));
-        let ranks = |thread: usize| count * thread / threads..count * (thread + 1) / threads;
-        let parts: Vec<Result<Vec<Merge>>> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads)
-                .map(|thread| scope.spawn(move || resolve(vocabulary, merges, ranks(thread))))
-                .collect();
-            let first = resolve(vocabulary, merges, ranks(0));
-            let others = others.into_iter().map(|thread| match thread.join() {
-                Ok(part) => part,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            std::iter::once(first).chain(others).collect()
-        });
+        let mut parts = resolve_all(vocabulary, merges)?;
+        parts.sort_unstable_by_key(|&(start, _)| start);
         let empty = Merge { left: NONE, right: NONE, rank: 0, id: NONE };
         let mut table = Merges { slots: vec![empty; (count + count / 3 + 1).next_power_of_two()] };
-        for part in parts {
-            for merge in part? {
-                table.insert(merge);
-            }
+        for merge in parts.into_iter().flat_map(|(_, part)| part) {
+            table.insert(merge);
         }
         Ok(table)
     }
@@ -87,6 +74,38 @@ impl Merges {
             at = (at + 1) & mask;
         }
     }
+}
+
+/// Parts of the merges with the rank at which each starts, in any order.
+type Parts = Vec<(usize, Vec<Merge>)>;
+
+/// Resolves all merges, on several threads when there are many.
+fn resolve_all(vocabulary: &Vocabulary, merges: &Strings) -> Result<Parts> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Parts> {
+        let mut parts = Vec::new();
+        loop {
+            let start = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            if start >= merges.len() {
+                return Ok(parts);
+            }
+            let end = merges.len().min(start + AT_A_TIME);
+            parts.push((start, resolve(vocabulary, merges, start..end)?));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(MOST_THREADS).min(merges.len() / AT_A_TIME / 4);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut parts = work()?;
+        for thread in others {
+            match thread.join() {
+                Ok(part) => parts.extend(part?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(parts)
+    })
 }
 
 /// The merges of these ranks as tokens.
