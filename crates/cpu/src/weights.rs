@@ -65,11 +65,15 @@ impl Weights {
         &self.weights[id]
     }
 
+    /// All stored bytes.
+    pub fn data(&self, id: WeightId) -> &[u8] {
+        self.file.data(&self.file.tensors()[self.weights[id].tensor])
+    }
+
     /// The stored bytes of some rows.
     pub fn rows(&self, id: WeightId, first: usize, count: usize) -> &[u8] {
-        let weight = &self.weights[id];
-        let data = self.file.data(&self.file.tensors()[weight.tensor]);
-        &data[first * weight.row_bytes..(first + count) * weight.row_bytes]
+        let bytes = self.weights[id].row_bytes;
+        &self.data(id)[first * bytes..(first + count) * bytes]
     }
 
     /// A vector that was decoded when the executor was made.

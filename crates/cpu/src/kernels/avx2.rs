@@ -56,6 +56,11 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, byte: &u8) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()))
+    }
+
+    #[inline(always)]
     fn splat(self, x: f32) -> Pair {
         proven!([_mm256_set1_ps(x); 2])
     }

@@ -58,6 +58,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn prefetch(self, byte: &u8) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()))
+    }
+
+    #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         proven!(_mm512_set1_ps(x))
     }

@@ -27,6 +27,9 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn prefetch(self, _byte: &u8) {}
+
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F32 {
         [x; LANES]
     }

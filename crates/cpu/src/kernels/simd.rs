@@ -33,6 +33,9 @@ pub trait Simd: Copy {
     /// Runs a kernel compiled with this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 
+    /// Asks for the memory around a byte ahead of its use.
+    fn prefetch(self, byte: &u8);
+
     /// All lanes the same.
     fn splat(self, x: f32) -> Self::F32;
     /// All lanes from memory.

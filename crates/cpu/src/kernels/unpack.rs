@@ -22,6 +22,25 @@ pub struct Unpack<'a> {
     pub mins: &'a mut [f32],
 }
 
+/// Asks for bytes ahead of their use, so that memory works while the vector unit does.
+#[derive(Debug)]
+pub struct Prefetch<'a> {
+    /// What will be used next.
+    pub bytes: &'a [u8],
+}
+
+impl Kernel for Prefetch<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        const LINE: usize = 64;
+        for byte in self.bytes.iter().step_by(LINE) {
+            s.prefetch(byte);
+        }
+    }
+}
+
 /// Whether the format has its own code here.
 pub fn is_direct(format: Format) -> bool {
     matches!(format, Format::Q4_0 | Format::Q4_1 | Format::Q8_0 | Format::Q4_K | Format::Q6_K)
@@ -63,12 +82,10 @@ impl Kernel for Unpack<'_> {
                 scales,
                 mins,
                 #[inline(always)]
-                |block: &[u8; 34], out, scales, _| {
+                |block: &[u8; 34], out: &mut [i8; 32], scales, _| {
                     *scales = [half(s, block, 0)];
-                    let out: &mut [i8; 32] = out;
-                    for (out, byte) in out.iter_mut().zip(&block[2..]) {
-                        *out = *byte as i8;
-                    }
+                    let q: &[u8; 32] = block.last_chunk().expect("a block of 34 bytes ends with 32");
+                    *out = bytemuck::cast(*q);
                 },
             ),
             Format::Q4_K => blocks(

@@ -14,7 +14,7 @@ use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Running, TILE};
 use crate::kernels::quantize::{Quantize, row_words};
 use crate::kernels::shared::BlockQueue;
-use crate::kernels::unpack::Unpack;
+use crate::kernels::unpack::{Prefetch, Unpack};
 use crate::machine::{Machine, PANEL, Scratch, TileScratch, fork, lock};
 use crate::plan::Plan;
 use crate::weights::{Weights, as_floats, decode};
@@ -62,7 +62,10 @@ pub(super) fn linear(
                     }
                 } else {
                     for row in tile.rows() {
-                        tile.row(row).copy_from_slice(&results[row][..count]);
+                        match tile.row(row).as_mut_array() {
+                            Some(out) => *out = results[row],
+                            None => tile.row(row).copy_from_slice(&results[row][..count]),
+                        }
                     }
                 }
             }
@@ -125,16 +128,23 @@ impl Inputs<'_> {
         results: &mut [[f32; TILE]],
     ) {
         let weight = self.weights.get(part.weight);
-        let bytes = self.weights.rows(part.weight, range.start, range.len());
-        let (block_len, block_bytes) = (weight.format.block_len(), weight.format.block_bytes());
+        let data = self.weights.data(part.weight);
+        let bytes_of = |columns: usize| columns / weight.format.block_len() * weight.format.block_bytes();
         let TileScratch { integers, scales, mins, packed, packed_scales, packed_mins, sums, .. } = scratch;
         let sums = &mut sums[..results.len()];
         sums.fill(Running::default());
         for first in (0..weight.columns).step_by(PANEL) {
             let columns = PANEL.min(weight.columns - first);
             let count = columns / groups.len;
-            for (r, bytes) in bytes.chunks_exact(weight.row_bytes).enumerate() {
-                let bytes = &bytes[first / block_len * block_bytes..][..columns / block_len * block_bytes];
+            let (skipped, used) = (bytes_of(first), bytes_of(columns));
+            // Meanwhile memory fetches the row's next panel, or the first one of the next tile's row.
+            let is_last = first + columns == weight.columns;
+            let ahead = if is_last { TILE * weight.row_bytes } else { skipped + used };
+            for (r, row) in range.clone().enumerate() {
+                let start = row * weight.row_bytes;
+                let bytes = &data[start + skipped..][..used];
+                let next = (start + ahead).min(data.len())..(start + ahead + used).min(data.len());
+                self.kernels.run(Prefetch { bytes: &data[next] });
                 let mins = &mut mins[r * PANEL / 16..][..if groups.mins { count } else { 0 }];
                 self.kernels.run(Unpack {
                     format: weight.format,
