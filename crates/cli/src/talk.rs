@@ -37,7 +37,15 @@ impl Talk {
         let executor = loaded.executor(options, context, MAX_ROWS.min(context))?;
         let engine = Engine::new(Box::new(executor));
         let name = loaded.name.clone();
-        Ok(Talk { tokenizer, template, own_template, has_template, name, engine, sequence: Sequence::default() })
+        Ok(Talk {
+            tokenizer,
+            template,
+            own_template,
+            has_template,
+            name,
+            engine,
+            sequence: Sequence::default(),
+        })
     }
 
     /// Whether the model was made for conversations, even if its template turned out to be broken.

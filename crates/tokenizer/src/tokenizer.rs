@@ -73,9 +73,6 @@ impl Tokenizer {
                 adds_bos = rule.adds_bos;
                 let merges = require(metadata.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
                 let bpe = Bpe::new(rule, &vocabulary, merges)?;
-                if bpe.missing_bytes() > 0 {
-                    notes.push(format!("{} bytes have no token: text loses them", bpe.missing_bytes()));
-                }
                 Encoder::Bpe(Box::new(bpe))
             }
             Model::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
@@ -200,6 +197,14 @@ impl Tokenizer {
     /// Whether prompts end with EOS.
     pub fn adds_eos(&self) -> bool {
         self.adds_eos
+    }
+
+    /// How many of the 256 bytes no token stands for: a text that has them loses them.
+    pub fn missing_bytes(&self) -> usize {
+        match &self.encoder {
+            Encoder::Bpe(bpe) => bpe.missing_bytes(),
+            Encoder::Spm(_) | Encoder::WordPiece(_) => 0,
+        }
     }
 
     /// What the file left open or contradicted, and what was done about it: one line each.

@@ -114,6 +114,13 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
         for name in &model.unused {
             output::warning(format!("tensor {name} is not used"));
         }
+        let tokenizer = load::tokenizer(file)?;
+        if tokenizer.missing_bytes() > 0 {
+            output::warning(format!(
+                "the vocabulary has no token for {} of the 256 bytes: a text loses them",
+                tokenizer.missing_bytes()
+            ));
+        }
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ struct Model {
     format: Option<&'static str>,
     bytes: Option<u64>,
     licence: Option<&'static str>,
-    notes: Option<&'static str>,
+    notes: Option<String>,
     state: State,
     path: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             word(model.format),
             (size, None),
             word(model.licence),
-            word(model.notes),
+            word(model.notes.as_deref()),
             here,
             (path.unwrap_or_default(), Some(Style::Dim)),
         ]);
@@ -105,9 +105,17 @@ fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
         format: Some(entry.format),
         bytes,
         licence: Some(entry.licence),
-        notes: Some(entry.notes),
+        notes: Some(notes(entry)),
         state,
         path,
+    }
+}
+
+/// What there is to say of a model, and whether this build can run it.
+fn notes(entry: &catalogue::Entry) -> String {
+    match gleed_model::archs::known().any(|known| known == entry.architecture) {
+        true => entry.notes.to_owned(),
+        false => format!("{}; cannot be run yet", entry.notes),
     }
 }
 

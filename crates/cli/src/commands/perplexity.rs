@@ -21,9 +21,9 @@ pub struct Arguments {
     #[arg(value_name = "TEXT")]
     text: PathBuf,
 
-    /// Tokens per window; the second half of each is scored
-    #[arg(long, default_value_t = 512, value_name = "N")]
-    context: usize,
+    /// Tokens per window, of which the second half is scored [default: 512, or the model's if that is less]
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
 
     /// The most windows to measure [default: the whole text]
     #[arg(long, value_name = "N")]
@@ -37,15 +37,18 @@ pub struct Arguments {
     options: Options,
 }
 
+/// Tokens per window unless the user says otherwise: what published figures use.
+const WINDOW: usize = 512;
+
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let loaded = load::open(&arguments.model)?;
-    let context = loaded.context(Some(arguments.context))?;
+    let context = loaded.context(arguments.context.or(Some(WINDOW.min(loaded.model.config.context))))?;
     let path = &arguments.text;
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let tokenizer = load::tokenizer(&loaded.file)?;
     let tokens = tokenizer.encode_prompt(&text, true, false);
-    let executor = loaded.executor(&arguments.options, context, context.min(512))?;
+    let executor = loaded.executor(&arguments.options, context, context.min(WINDOW))?;
     let mut engine = Engine::new(Box::new(executor));
     let settings = PerplexitySettings {
         context,

@@ -178,7 +178,8 @@ fn perplexity_of_a_story_is_low() {
 fn quantize_then_run() {
     let out = scratch("stories-q4_0.gguf");
     let report = json(&["quantize", &stories(), out.to_str().unwrap(), "--type", "q4_0", "--json"]);
-    assert!(report["bytes"].as_u64().unwrap() < 11_000_000);
+    // The embeddings are the output too, and keep eight bits.
+    assert!(report["bytes"].as_u64().unwrap() < 14_000_000);
     let answer =
         json(&["run", out.to_str().unwrap(), "Once upon a time", "--temperature", "0", "-n", "8", "--json"]);
     assert!(answer["text"].as_str().unwrap().contains("there was"), "{}", answer["text"]);

@@ -29,11 +29,18 @@ const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const QWEN: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
 const TINYLLAMA: &str = "tinyllama-1.1b-chat-v1.0.iq2_xxs.gguf";
 
+/// How far log-probabilities may be from llama.cpp's, in nats.
+struct Limit {
+    mean: f32,
+    most: f32,
+}
+
 /// At every step of llama.cpp's answer, given the same tokens before it: the same choice, unless its own
-/// best two were closer than `margin`; and a log-probability within `nats` of its own.
-fn check(name: &str, path: &Path, arithmetic: Arithmetic, margin: f32, nats: f32) {
+/// best two were closer than 0.3, and a log-probability near its own. llama.cpp rounds activations and
+/// attention in other ways than we do, so near is a few hundredths in the mean and a few tenths at most.
+fn check(name: &str, path: &Path, arithmetic: Arithmetic, limit: Limit) {
     let tokenizer = Tokenizer::from_metadata(Gguf::open(path).unwrap().metadata()).unwrap();
-    let mut compared = 0;
+    let (mut compared, mut differences) = (0, Vec::new());
     for (index, golden) in golden(&format!("real/{name}")).iter().enumerate() {
         let prompt = tokenizer.encode_prompt(&golden.prompt, true, true);
         assert_eq!(prompt, golden.prompt_ids, "{name} prompt {index}: tokens");
@@ -41,16 +48,20 @@ fn check(name: &str, path: &Path, arithmetic: Arithmetic, margin: f32, nats: f32
         let mut executor = cpu(path, arithmetic, KvType::F16, tokens.len());
         let ours = logits(&mut executor, &tokens, prompt.len() - 1);
         for (i, &token) in golden.gen_ids.iter().enumerate() {
-            if golden.margins[i] >= margin {
+            if golden.margins[i] >= 0.3 {
                 assert_eq!(argmax(&ours[i]), token, "{name} prompt {index}, token {i}");
                 compared += 1;
             }
-            let ours = logprob(&ours[i], token);
-            let theirs = golden.gen_logprobs[i];
-            assert!((ours - theirs).abs() < nats, "{name} prompt {index}, token {i}: {ours}, not {theirs}");
+            differences.push((logprob(&ours[i], token) - golden.gen_logprobs[i]).abs());
         }
     }
     assert!(compared > 50, "{name}: only {compared} choices were clear enough to compare");
+    let mean = differences.iter().sum::<f32>() / differences.len() as f32;
+    let most = differences.iter().copied().fold(0.0, f32::max);
+    assert!(
+        mean < limit.mean && most < limit.most,
+        "{name}: log-probabilities differ by {mean}, at most {most}"
+    );
 }
 
 fn logprob(logits: &[f32], token: u32) -> f32 {
@@ -61,29 +72,36 @@ fn logprob(logits: &[f32], token: u32) -> f32 {
 
 #[test]
 fn smollm2_q8() {
-    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::Q8, 0.3, 0.3);
+    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::Q8, Limit { mean: 0.05, most: 0.4 });
 }
 
 #[test]
 fn smollm2_f32() {
-    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::F32, 0.3, 0.3);
+    check("smollm2-135m", &pulled(SMOLLM2), Arithmetic::F32, Limit { mean: 0.05, most: 0.4 });
 }
 
 #[test]
 fn qwen2_5_coder() {
-    check("qwen2.5-coder-0.5b", &pulled(QWEN), Arithmetic::Q8, 0.3, 0.3);
+    check("qwen2.5-coder-0.5b", &pulled(QWEN), Arithmetic::Q8, Limit { mean: 0.03, most: 0.3 });
 }
 
 #[test]
 fn tinyllama_iq2_xxs() {
-    check("tinyllama-1.1b-iq2_xxs", &pulled(TINYLLAMA), Arithmetic::Q8, 0.3, 0.3);
+    check("tinyllama-1.1b-iq2_xxs", &pulled(TINYLLAMA), Arithmetic::Q8, Limit { mean: 0.06, most: 0.6 });
+}
+
+/// The checkpoint as it was published, in f32: what differs is llama.cpp's f16 attention alone.
+#[test]
+fn stories15m_f32() {
+    let path = test_data("stories15M-f32.gguf");
+    check("stories15M-f32", &path, Arithmetic::F32, Limit { mean: 1e-3, most: 0.02 });
 }
 
 /// The model in the repository is quantised; the golden data is of the f32 checkpoint.
 #[test]
-fn stories15m() {
+fn stories15m_q8_0() {
     let path = root().join("models/stories15M-q8_0.gguf");
-    check("stories15M-f32", &path, Arithmetic::F32, 0.3, 0.3);
+    check("stories15M-f32", &path, Arithmetic::Q8, Limit { mean: 0.04, most: 0.3 });
 }
 
 fn check_perplexity(name: &str, file: &str) {

@@ -4,11 +4,12 @@ use gleed_gguf::Gguf;
 use gleed_tokenizer::Tokenizer;
 use std::path::PathBuf;
 
-/// The folder that `fetch_vocabs.py` filled: `GLEED_TEST_DATA`, or `.cache/test-data` in the repository.
+/// The folder that `fetch_vocabs.py` filled: `vocabs` in `GLEED_TEST_DATA`, or in `.cache/test-data`.
 pub fn data_folder() -> PathBuf {
     let folder = std::env::var_os("GLEED_TEST_DATA")
         .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.cache/test-data"));
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.cache/test-data"))
+        .join("vocabs");
     assert!(
         folder.join("complete").exists(),
         "{} holds no test data: run ./test, which fetches it (crates/tokenizer/tests/fetch_vocabs.py)",

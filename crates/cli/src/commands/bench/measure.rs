@@ -43,6 +43,14 @@ impl Test {
         }
     }
 
+    /// How many of them want logits: the last of a prompt, all that are generated.
+    pub fn wanted(&self) -> usize {
+        match self.kind {
+            Kind::Prompt(_) => 1,
+            Kind::Generate(n) => n,
+        }
+    }
+
     /// Whether it is a prompt.
     pub fn is_prompt(&self) -> bool {
         matches!(self.kind, Kind::Prompt(_))

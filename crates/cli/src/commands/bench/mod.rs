@@ -26,13 +26,13 @@ pub struct Arguments {
     /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf
     model: String,
 
-    /// Prompt lengths to process, each in one go
-    #[arg(short, long, value_delimiter = ',', default_value = "512", value_name = "N,…")]
-    prompt: Vec<usize>,
+    /// Prompt lengths to process, each in one go [default: 512, or the context if that is less]
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
+    prompt: Option<Vec<usize>>,
 
-    /// Numbers of tokens to generate, one at a time
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "128", value_name = "N,…")]
-    generate: Vec<usize>,
+    /// Numbers of tokens to generate, one at a time [default: 128, or the context if that is less]
+    #[arg(short = 'n', long, value_delimiter = ',', value_name = "N,…")]
+    generate: Option<Vec<usize>>,
 
     /// Positions that the sequence holds already when the measurement starts
     #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "N,…")]
@@ -68,7 +68,7 @@ pub struct Arguments {
 
 /// One measured test.
 #[derive(Serialize)]
-struct Result_ {
+struct Measured {
     test: String,
     /// Tokens per second.
     median: f64,
@@ -92,12 +92,18 @@ struct Result_ {
     ratio: Option<f64>,
 }
 
+/// A column that is shown when a result has it: its name, its value and how that is written.
+type Column = (&'static str, fn(&Measured) -> Option<f64>, fn(f64) -> String);
+
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.repetitions == 0 {
         bail!("--repetitions must be at least 1");
     }
     let loaded = load::open(&arguments.model)?;
+    if arguments.kernels {
+        return kernels::run(&loaded, &arguments.options, arguments.json);
+    }
     let tests = tests(&arguments, &loaded)?;
     let longest = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
     let mut executor = loaded.executor(&arguments.options, longest, measure::MAX_ROWS)?;
@@ -105,9 +111,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Some(path) => Some(peer::Peer::new(path, &loaded.file, &arguments.options)?),
         None => None,
     };
-    if arguments.kernels {
-        return kernels::run(&loaded, &arguments.options, arguments.json);
-    }
     let memory_limit = limits::memory_read(arguments.options.threads);
 
     let per_round = tests.len() * if peer.is_some() { 2 } else { 1 };
@@ -142,7 +145,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             _ => None,
         };
         let bytes = measure::bytes_per_token(executor.program(), arguments.options.kv, test);
-        results.push(Result_ {
+        results.push(Measured {
             test: test.name(),
             median: spread.median,
             low: spread.low,
@@ -196,16 +199,19 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
+    let context = loaded.model.config.context;
     let mut tests = Vec::new();
     for &depth in &arguments.depth {
-        let prompts = arguments.prompt.iter().filter(|n| **n > 0).map(|&n| Test::prompt(n, depth));
-        let generations = arguments.generate.iter().filter(|n| **n > 0).map(|&n| Test::generate(n, depth));
-        tests.extend(prompts.chain(generations));
+        let or_default = |asked: &Option<Vec<usize>>, usual: usize| {
+            let asked = asked.clone().unwrap_or_else(|| vec![usual.min(context.saturating_sub(depth))]);
+            asked.into_iter().filter(|n| *n > 0)
+        };
+        tests.extend(or_default(&arguments.prompt, 512).map(|n| Test::prompt(n, depth)));
+        tests.extend(or_default(&arguments.generate, 128).map(|n| Test::generate(n, depth)));
     }
-    if tests.is_empty() && !arguments.kernels {
-        bail!("nothing to measure: give -p or -n a number above 0");
+    if tests.is_empty() {
+        bail!("nothing to measure: give -p or -n a number above 0, and -d one below {context}");
     }
-    let context = loaded.model.config.context;
     if let Some(test) = tests.iter().find(|t| t.depth + t.tokens() > context) {
         let needs = test.depth + test.tokens();
         bail!("{} needs {needs} positions, more than the model's context of {context}", test.name());
@@ -213,10 +219,10 @@ fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-fn print_results(results: &[Result_]) -> Result<()> {
+fn print_results(results: &[Measured]) -> Result<()> {
     let mut columns = vec![("test", Align::Left), ("tokens/s", Align::Right), ("spread", Align::Right)];
-    let any = |f: fn(&Result_) -> Option<f64>| results.iter().any(|r| f(r).is_some());
-    let optional: [(&'static str, fn(&Result_) -> Option<f64>, fn(f64) -> String); 6] = [
+    let any = |f: fn(&Measured) -> Option<f64>| results.iter().any(|r| f(r).is_some());
+    let optional: [Column; 6] = [
         ("first token", |r| r.first_token_seconds, |s| format!("{:.0} ms", s * 1e3)),
         ("of memory", |r| r.memory_share, |s| format!("{:.0} %", s * 100.0)),
         ("per token", |r| r.per_token, |s| format!("{s:.1}")),

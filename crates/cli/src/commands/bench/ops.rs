@@ -40,7 +40,7 @@ pub fn run(executor: &mut dyn Executor, tests: &[Test]) -> Result<Profiles> {
         let program = executor.program().clone();
         let mut clock = Clock { last: Instant::now(), nodes: vec![0.0; program.nodes.len()], steps: 0 };
         measure::run_observed(executor, test, &mut clock)?;
-        profiles.push(Profile { test: test.name(), entries: entries(&program, &clock, test.tokens()) });
+        profiles.push(Profile { test: test.name(), entries: entries(&program, &clock, test) });
     }
     Ok(Profiles(profiles))
 }
@@ -64,7 +64,8 @@ impl Observer for Clock {
     }
 }
 
-fn entries(program: &Program, clock: &Clock, rows: usize) -> Vec<Entry> {
+fn entries(program: &Program, clock: &Clock, test: &Test) -> Vec<Entry> {
+    let mut gathered = false;
     let mut entries: Vec<Entry> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     for (node, seconds) in program.nodes.iter().zip(&clock.nodes) {
@@ -79,12 +80,9 @@ fn entries(program: &Program, clock: &Clock, rows: usize) -> Vec<Entry> {
             Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
             _ => vec![],
         };
-        // After the gather only wanted rows are computed: one per step.
-        let rows = if program.logits == node.op.outputs().first().copied().unwrap_or(program.logits) {
-            clock.steps
-        } else {
-            rows
-        };
+        // After the gather only wanted rows are computed.
+        gathered |= matches!(node.op, Op::Gather { .. });
+        let rows = if gathered { test.wanted() } else { test.tokens() };
         let entry = &mut entries[index];
         entry.seconds += seconds;
         for weight in weights.into_iter().map(|w| &program.weights[w]) {
