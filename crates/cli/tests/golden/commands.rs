@@ -1,9 +1,9 @@
 //! The commands as a script would call them, on the model in the repository.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use gleed_gguf::{Gguf, Metadata, TensorSpec, Value, Writer};
 
 use crate::data::{golden, root, test_data};
 
@@ -20,7 +20,7 @@ fn scratch(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn json(arguments: &[&str]) -> Value {
+fn json(arguments: &[&str]) -> serde_json::Value {
     let output = gleed(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "gleed {}: {stderr}", arguments.join(" "));
@@ -226,6 +226,91 @@ fn bad_input_gets_one_clear_line() {
     refused(&["bench", &model, "--against", "/no/such/llama-bench"], "/no/such/llama-bench");
     refused(&["synth", "gpt-17", &text(&zeros)], "gpt-17");
     refused(&["quantize", &model, &model, "--type", "q4_0"], "same file");
+}
+
+/// The model of the repository with some of its metadata changed.
+fn altered(name: &str, change: impl FnOnce(&mut Metadata)) -> String {
+    let file = Gguf::open(stories().as_ref()).unwrap();
+    let mut metadata = file.metadata().clone();
+    change(&mut metadata);
+    let specs: Vec<TensorSpec> = file.tensors().iter().map(TensorSpec::from).collect();
+    let path = scratch(name);
+    let mut writer = Writer::create(&path, &metadata, &specs).unwrap();
+    for tensor in file.tensors() {
+        writer.write(&tensor.name, file.data(tensor)).unwrap();
+    }
+    writer.finish().unwrap();
+    path.to_str().unwrap().to_string()
+}
+
+fn set(key: &'static str, value: Value) -> impl FnOnce(&mut Metadata) {
+    move |metadata| metadata.set(key, value)
+}
+
+#[test]
+fn unknown_architectures_are_named() {
+    let text = |text: &str| Value::Str(text.to_string());
+    let model = altered("frob.gguf", set("general.architecture", text("frobnicator")));
+    refused(
+        &["run", &model, "Hello"],
+        "architecture frobnicator is not known; known: gpt2, llama, qwen2, qwen3",
+    );
+    let inspected = gleed(&["inspect", &model]);
+    assert!(inspected.status.success(), "what cannot be run can still be looked at");
+    let model = altered("words.gguf", set("tokenizer.ggml.model", text("morse")));
+    refused(&["run", &model, "Hello"], "morse");
+    let model = altered("heads.gguf", set("llama.attention.head_count", Value::U32(7)));
+    refused(&["run", &model, "Hello"], "7 query heads cannot share 6");
+    let model = altered("width.gguf", set("llama.feed_forward_length", Value::U32(800)));
+    refused(&["run", &model, "Hello"], "tensor blk.0.ffn_gate.weight: expected shape [288, 800], has [288, 768]");
+    let model = altered("none.gguf", set("llama.block_count", Value::U32(0)));
+    refused(&["run", &model, "Hello"], "llama.block_count");
+    let model = altered("more.gguf", set("llama.block_count", Value::U32(7)));
+    refused(&["run", &model, "Hello"], "blk.6.attn_norm.weight is missing");
+    let model = altered("moe.gguf", set("llama.expert_count", Value::U32(8)));
+    refused(&["run", &model, "Hello"], "8 experts");
+}
+
+#[test]
+fn a_broken_template_falls_back_and_says_so() {
+    for (name, template) in [("syntax.gguf", "{% for"), ("runtime.gguf", "{{ raise_exception('no') }}")] {
+        let model = altered(name, set("tokenizer.chat_template", Value::Str(template.to_string())));
+        let output = gleed(&["run", &model, "Hello", "-n", "4", "--temperature", "0"]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.starts_with("warning: ") && stderr.contains("template is broken"), "{stderr}");
+        assert!(!output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_template_shapes_the_prompt() {
+    let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}!";
+    let model = altered("template.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
+    let count = |more: &[&str]| {
+        let answer = json(&[&["run", &model, "Hello", "-n", "1", "--json"][..], more].concat());
+        answer["prompt_tokens"].as_array().unwrap().clone()
+    };
+    let expected =
+        json(&["tokenize", &model, "[user] Hello!", "--json"])["tokens"].as_array().unwrap().clone();
+    assert_eq!(count(&[]), expected);
+    let raw = json(&["tokenize", &model, "Hello", "--json"])["tokens"].as_array().unwrap().clone();
+    assert_eq!(count(&["--raw"]), raw);
+    assert!(count(&["--system", "Be brief."]).len() > expected.len());
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_answer_quietly() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gleed"))
+        .args(["run", "Once upon a time", "--ignore-eos"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(output.status.success());
 }
 
 #[test]
