@@ -17,9 +17,13 @@ use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
 use crate::weights::Weights;
 
-/// Columns of a tile that are unpacked at once: small enough for the innermost cache, and a multiple of
-/// every block length.
-pub(crate) const PANEL: usize = 1024;
+/// Columns of a tile that are unpacked at once: a multiple of every block length, and so few that the
+/// unpacked panel, the packed one and the bytes fetched ahead share the innermost cache.
+pub(crate) const PANEL: usize = 512;
+
+/// Columns from row to row of an unpacked panel. A little more than the panel: rows at a distance of a
+/// power of two would compete for the same places of the innermost cache.
+pub(crate) const STRIDE: usize = PANEL + 64;
 
 /// Rows of one sequence whose attention is computed together, so that a page is read once for them.
 pub(crate) const ATTENTION_ROWS: usize = 8;
@@ -214,7 +218,7 @@ pub(crate) struct Scratch {
 
 /// What a tile of a linear op is unpacked, packed and summed in.
 pub(crate) struct TileScratch {
-    /// `[TILE][PANEL / 4]`, four columns to a word.
+    /// `[TILE][STRIDE / 4]`, four columns to a word.
     pub integers: Box<[i32]>,
     /// `[TILE][PANEL / 16]`.
     pub scales: Box<[f32]>,
@@ -251,7 +255,7 @@ impl Scratch {
         let queries = ATTENTION_ROWS * sizes.group;
         let mut scratch = Scratch {
             tile: TileScratch {
-                integers: zeros(TILE * PANEL / 4)?,
+                integers: zeros(TILE * STRIDE / 4)?,
                 scales: zeros(TILE * PANEL / 16)?,
                 mins: zeros(TILE * PANEL / 16)?,
                 packed: zeros(PANEL / 4)?,

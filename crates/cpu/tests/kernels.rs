@@ -317,7 +317,7 @@ fn unpacked_blocks() {
                 assert_eq!(bits(&found.2), bits(&truth.2), "{format} {:?}", kernels.isa());
             }
         }
-        assert_eq!(direct, 5);
+        assert_eq!(direct, 7);
     });
 }
 

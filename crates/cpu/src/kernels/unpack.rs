@@ -43,7 +43,8 @@ impl Kernel for Prefetch<'_> {
 
 /// Whether the format has its own code here.
 pub fn is_direct(format: Format) -> bool {
-    matches!(format, Format::Q4_0 | Format::Q4_1 | Format::Q8_0 | Format::Q4_K | Format::Q6_K)
+    use Format::*;
+    matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4_K | Q6_K)
 }
 
 impl Kernel for Unpack<'_> {
@@ -74,6 +75,31 @@ impl Kernel for Unpack<'_> {
                     *scales = [half(s, block, 0)];
                     mins.copy_from_slice(&[half(s, block, 2)]);
                     nibbles(block, 4, out, 0);
+                },
+            ),
+            Format::Q5_0 => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block: &[u8; 22], out, scales, _| {
+                    *scales = [half(s, block, 0)];
+                    nibbles(block, 6, out, 16);
+                    fifth_bits(block, 2, out);
+                },
+            ),
+            Format::Q5_1 => blocks(
+                bytes,
+                integers,
+                scales,
+                mins,
+                #[inline(always)]
+                |block: &[u8; 24], out, scales, mins| {
+                    *scales = [half(s, block, 0)];
+                    mins.copy_from_slice(&[half(s, block, 2)]);
+                    nibbles(block, 8, out, 0);
+                    fifth_bits(block, 4, out);
                 },
             ),
             Format::Q8_0 => blocks(
@@ -140,38 +166,78 @@ fn half<S: Simd>(s: S, block: &[u8], at: usize) -> f32 {
     s.half(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
+/// The `N` bytes of a block from `at` on.
+#[inline(always)]
+fn bytes_at<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
+    *block[at..].first_chunk().expect("a field lies inside its block")
+}
+
 /// 32 values from 16 bytes: the low nibbles, then the high ones, each less `offset`.
 #[inline(always)]
 fn nibbles(block: &[u8], at: usize, out: &mut [i8; 32], offset: i8) {
-    let bytes = &block[at..at + 16];
-    let (low, high) = out.split_at_mut(16);
+    // Into a local array first: the compiler need not prove that `out` and `block` are apart.
+    let bytes: [u8; 16] = bytes_at(block, at);
+    let mut values = [0; 32];
     for i in 0..16 {
-        low[i] = (bytes[i] & 15) as i8 - offset;
-        high[i] = (bytes[i] >> 4) as i8 - offset;
+        values[i] = (bytes[i] & 15) as i8 - offset;
+        values[16 + i] = (bytes[i] >> 4) as i8 - offset;
     }
+    *out = values;
+}
+
+/// Adds 16 to the values whose bit is set in the four bytes at `at`.
+#[inline(always)]
+fn fifth_bits(block: &[u8], at: usize, out: &mut [i8; 32]) {
+    const MASKS: [u8; 32] = {
+        let mut masks = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            masks[i] = 1 << (i % 8);
+            i += 1;
+        }
+        masks
+    };
+    let bits: [u8; 4] = bytes_at(block, at);
+    let mut spread = [0; 32];
+    for (spread, bits) in spread.as_chunks_mut::<8>().0.iter_mut().zip(bits) {
+        *spread = [bits; 8];
+    }
+    let mut values = *out;
+    for i in 0..32 {
+        values[i] += if spread[i] & MASKS[i] != 0 { 16 } else { 0 };
+    }
+    *out = values;
 }
 
 /// `d` and `dmin` (f16), eight scales and mins of six bits, four times 32 low and 32 high nibbles.
 #[inline(always)]
 fn q4_k<S: Simd>(s: S, block: &[u8; 144], out: &mut [i8; 256], scales: &mut [f32; 8], mins: &mut [f32]) {
     let (d, dmin) = (half(s, block, 0), half(s, block, 2));
-    let codes = &block[4..16];
-    let mut scale_codes = [0; 8];
-    let mut min_codes = [0; 8];
-    for i in 0..4 {
-        scale_codes[i] = codes[i] & 63;
-        min_codes[i] = codes[4 + i] & 63;
-        scale_codes[4 + i] = codes[8 + i] & 15 | codes[i] >> 6 << 4;
-        min_codes[4 + i] = codes[8 + i] >> 4 | codes[4 + i] >> 6 << 4;
+    // Twelve bytes as three words of four codes: scales and mins 0..4 are the low six bits of the first
+    // two words; 4..8 have their low four bits in the third and two bits on top of the first two.
+    let word = |i: usize| u32::from_le_bytes(bytes_at(block, 4 + 4 * i));
+    let (first, second, third) = (word(0), word(1), word(2));
+    let six = 0x3f3f_3f3f;
+    let top = |word: u32| (word >> 2) & 0x3030_3030;
+    let fours = 0x0f0f_0f0f;
+    let codes = |low: u32, high: u32| (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
+    let scale_codes = codes(first & six, third & fours | top(first));
+    let min_codes = codes(second & six, third >> 4 & fours | top(second));
+    let (mut new_scales, mut new_mins) = ([0.0; 8], [0.0; 8]);
+    for i in 0..8 {
+        new_scales[i] = d * f32::from(scale_codes[i]);
+        new_mins[i] = -(dmin * f32::from(min_codes[i]));
     }
-    *scales = scale_codes.map(|code| d * f32::from(code));
-    mins.copy_from_slice(&min_codes.map(|code| -(dmin * f32::from(code))));
-    for (bytes, out) in block[16..].as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<64>().0) {
-        let (low, high) = out.split_at_mut(32);
+    *scales = new_scales;
+    mins.copy_from_slice(&new_mins);
+    for (i, out) in out.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+        let bytes: [u8; 32] = bytes_at(block, 16 + 32 * i);
+        let mut values = [0; 64];
         for i in 0..32 {
-            low[i] = (bytes[i] & 15) as i8;
-            high[i] = (bytes[i] >> 4) as i8;
+            values[i] = (bytes[i] & 15) as i8;
+            values[32 + i] = (bytes[i] >> 4) as i8;
         }
+        *out = values;
     }
 }
 
@@ -179,18 +245,23 @@ fn q4_k<S: Simd>(s: S, block: &[u8; 144], out: &mut [i8; 256], scales: &mut [f32
 #[inline(always)]
 fn q6_k<S: Simd>(s: S, block: &[u8; 210], out: &mut [i8; 256], scales: &mut [f32; 16]) {
     let d = half(s, block, 208);
-    for (scale, code) in scales.iter_mut().zip(&block[192..208]) {
-        *scale = d * f32::from(*code as i8);
+    let codes: [u8; 16] = bytes_at(block, 192);
+    let mut new_scales = [0.0; 16];
+    for i in 0..16 {
+        new_scales[i] = d * f32::from(codes[i] as i8);
     }
+    *scales = new_scales;
     for (h, out) in out.as_chunks_mut::<128>().0.iter_mut().enumerate() {
-        let (low, high) = (&block[64 * h..][..64], &block[128 + 32 * h..][..32]);
-        let (first, second) = out.split_at_mut(64);
-        let ((first, second), (third, fourth)) = (first.split_at_mut(32), second.split_at_mut(32));
+        let low: [u8; 32] = bytes_at(block, 64 * h);
+        let next: [u8; 32] = bytes_at(block, 64 * h + 32);
+        let high: [u8; 32] = bytes_at(block, 128 + 32 * h);
+        let mut values = [0; 128];
         for i in 0..32 {
-            first[i] = (low[i] & 15 | (high[i] & 3) << 4) as i8 - 32;
-            second[i] = (low[32 + i] & 15 | (high[i] >> 2 & 3) << 4) as i8 - 32;
-            third[i] = (low[i] >> 4 | (high[i] >> 4 & 3) << 4) as i8 - 32;
-            fourth[i] = (low[32 + i] >> 4 | (high[i] >> 6) << 4) as i8 - 32;
+            values[i] = (low[i] & 15 | (high[i] & 3) << 4) as i8 - 32;
+            values[32 + i] = (next[i] & 15 | (high[i] >> 2 & 3) << 4) as i8 - 32;
+            values[64 + i] = (low[i] >> 4 | (high[i] >> 4 & 3) << 4) as i8 - 32;
+            values[96 + i] = (next[i] >> 4 | (high[i] >> 6) << 4) as i8 - 32;
         }
+        *out = values;
     }
 }

@@ -15,7 +15,7 @@ use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Ru
 use crate::kernels::quantize::{Quantize, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::{Prefetch, Unpack};
-use crate::machine::{Machine, PANEL, Scratch, TileScratch, fork, lock};
+use crate::machine::{Machine, PANEL, STRIDE, Scratch, TileScratch, fork, lock};
 use crate::plan::Plan;
 use crate::weights::{Weights, as_floats, decode};
 
@@ -149,7 +149,7 @@ impl Inputs<'_> {
                 self.kernels.run(Unpack {
                     format: weight.format,
                     bytes,
-                    integers: &mut bytemuck::cast_slice_mut(integers)[r * PANEL..][..columns],
+                    integers: &mut bytemuck::cast_slice_mut(integers)[r * STRIDE..][..columns],
                     scales: &mut scales[r * PANEL / 16..][..count],
                     mins,
                 });
@@ -158,7 +158,7 @@ impl Inputs<'_> {
             let words = columns.next_multiple_of(PACK_COLUMNS) / 4;
             let stride = PANEL / 16;
             let padded = count.next_multiple_of(TILE);
-            self.kernels.run(Pack { rows: integers, stride: PANEL / 4, out: &mut packed[..words] });
+            self.kernels.run(Pack { rows: integers, stride: STRIDE / 4, out: &mut packed[..words] });
             let out = bytemuck::cast_slice_mut(&mut packed_scales[..padded]);
             self.kernels.run(Pack { rows: bytemuck::cast_slice(scales), stride, out });
             if groups.mins {
