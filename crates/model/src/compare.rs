@@ -120,10 +120,9 @@ impl Recording {
         Ok(Recording { values })
     }
 
-    /// What the plain op of that label wrote to a view.
-    fn get(&self, label: &str, view: View) -> Option<&[f32]> {
-        let written = self.values.get(label)?;
-        written.iter().find(|(v, _)| *v == view).map(|(_, values)| values.as_slice())
+    /// What the plain op of that label wrote, and where.
+    fn written(&self, label: &str) -> &[(View, Vec<f32>)] {
+        self.values.get(label).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -148,13 +147,16 @@ pub fn against_recording(
     impl Observer for Comparison<'_> {
         fn after(&mut self, node: usize, buffers: &dyn Buffers) {
             let Node { op, labels, .. } = &self.program.nodes[node];
-            for view in op.outputs() {
-                // A fused node's value of a view is what its last plain op that wrote the view left there.
-                let truth = labels.iter().rev().find_map(|label| self.recording.get(label, view));
-                if let Some(truth) = truth {
-                    let difference = Difference::of(&read(buffers, view), truth);
+            let outputs = op.outputs();
+            let mut compared: Vec<View> = Vec::new();
+            // Of the plain ops that a fused node stands for, the last one that wrote a place counts.
+            for (view, truth) in labels.iter().rev().flat_map(|label| self.recording.written(label)) {
+                let visible = outputs.iter().any(|out| out.covers(*view));
+                if visible && !compared.iter().any(|seen| seen.overlaps(*view)) {
+                    let difference = Difference::of(&read(buffers, *view), truth);
                     let buffer = self.program.buffers[view.buffer].name;
                     self.found.push(NodeDifference { node, buffer, difference });
+                    compared.push(*view);
                 }
             }
         }

@@ -199,22 +199,15 @@ fn raise_gather(nodes: &mut [Node]) {
         // What the op above writes is gathered through what it reads.
         let (inputs, outputs) = (above.inputs(), above.outputs());
         let Op::Gather { views } = &mut nodes[at].op else { return };
-        views.retain(|v| !outputs.iter().any(|o| covers(*o, *v)));
+        views.retain(|v| !outputs.iter().any(|o| o.covers(*v)));
         for input in inputs {
-            if !views.iter().any(|v| covers(*v, input)) {
+            if !views.iter().any(|v| v.covers(input)) {
                 views.push(input);
             }
         }
         nodes.swap(at - 1, at);
         at -= 1;
     }
-}
-
-/// Whether `outer` holds all of `inner`.
-fn covers(outer: View, inner: View) -> bool {
-    outer.buffer == inner.buffer
-        && outer.offset <= inner.offset
-        && inner.offset + inner.width <= outer.offset + outer.width
 }
 
 #[cfg(test)]

@@ -28,6 +28,20 @@ impl View {
         View { buffer: self.buffer, offset: self.offset + offset, width }
     }
 
+    /// Whether this view holds all of another.
+    pub fn covers(self, inner: View) -> bool {
+        self.buffer == inner.buffer
+            && self.offset <= inner.offset
+            && inner.offset + inner.width <= self.offset + self.width
+    }
+
+    /// Whether this view shares a column with another.
+    pub fn overlaps(self, other: View) -> bool {
+        self.buffer == other.buffer
+            && self.offset < other.offset + other.width
+            && other.offset < self.offset + self.width
+    }
+
     /// Whether `next` starts where this view ends.
     pub fn is_followed_by(self, next: View) -> bool {
         self.buffer == next.buffer && self.offset + self.width == next.offset
