@@ -262,7 +262,10 @@ fn unknown_architectures_are_named() {
     let model = altered("heads.gguf", set("llama.attention.head_count", Value::U32(7)));
     refused(&["run", &model, "Hello"], "7 query heads cannot share 6");
     let model = altered("width.gguf", set("llama.feed_forward_length", Value::U32(800)));
-    refused(&["run", &model, "Hello"], "tensor blk.0.ffn_gate.weight: expected shape [288, 800], has [288, 768]");
+    refused(
+        &["run", &model, "Hello"],
+        "tensor blk.0.ffn_gate.weight: expected shape [288, 800], has [288, 768]",
+    );
     let model = altered("none.gguf", set("llama.block_count", Value::U32(0)));
     refused(&["run", &model, "Hello"], "llama.block_count");
     let model = altered("more.gguf", set("llama.block_count", Value::U32(7)));
