@@ -70,6 +70,18 @@ pub struct Weight {
     pub format: Format,
 }
 
+impl Weight {
+    /// How many values it has.
+    pub fn size(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.size() / self.format.block_len() * self.format.block_bytes()
+    }
+}
+
 /// The index of a weight in [`Program::weights`].
 pub type WeightId = usize;
 
@@ -187,21 +199,6 @@ pub struct Program {
     pub context: usize,
 }
 
-impl Program {
-    /// Multiply-adds that one row costs in linear layers when it wants logits.
-    pub fn linear_size(&self) -> usize {
-        let size = |w: WeightId| self.weights[w].rows * self.weights[w].columns;
-        self.nodes
-            .iter()
-            .map(|n| match &n.op {
-                Op::Linear { parts, .. } => parts.iter().map(|p| size(p.weight)).sum(),
-                Op::GatedLinear { gate, up, .. } => size(gate.weight) + size(up.weight),
-                _ => 0,
-            })
-            .sum()
-    }
-}
-
 impl Op {
     /// What kind of op this is, for tables.
     pub fn kind(&self) -> &'static str {
@@ -219,6 +216,15 @@ impl Op {
             Op::AddNorm { .. } => "add-norm",
             Op::RopeKvWrite { .. } => "rope-kv-write",
             Op::GatedLinear { .. } => "gated-linear",
+        }
+    }
+
+    /// The matrices that the op multiplies with.
+    pub fn matrices(&self) -> Vec<WeightId> {
+        match self {
+            Op::Linear { parts, .. } => parts.iter().map(|p| p.weight).collect(),
+            Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
+            _ => vec![],
         }
     }
 
@@ -275,12 +281,10 @@ impl fmt::Display for Program {
             let weights = match &node.op {
                 Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![*table],
                 Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => vec![norm.weight],
-                Op::Linear { parts, .. } => parts.iter().map(|p| p.weight).collect(),
-                Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
                 Op::RopeKvWrite { query_norm, key_norm, .. } => {
                     [query_norm, key_norm].into_iter().flatten().map(|n| n.weight).collect()
                 }
-                _ => vec![],
+                op => op.matrices(),
             };
             let weights = weights.into_iter().map(weight).collect::<Vec<_>>().join(" | ");
             let (inputs, outputs) = (list(node.op.inputs()), list(node.op.outputs()));

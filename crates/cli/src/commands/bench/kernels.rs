@@ -48,9 +48,8 @@ pub fn run(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
         let kernel = executor.kernels().first().map(|k| k.kernel.to_string()).unwrap_or_default();
         for rows in ROWS {
             let seconds = time(&mut executor, rows)?;
-            let size = weight.rows * weight.columns;
-            let bytes = size / weight.format.block_len() * weight.format.block_bytes();
-            let (gb, gop) = (bytes as f64 / seconds / 1e9, (2 * size * rows) as f64 / seconds / 1e9);
+            let gb = weight.bytes() as f64 / seconds / 1e9;
+            let gop = (2 * weight.size() * rows) as f64 / seconds / 1e9;
             results.push(json!({
                 "tensor": weight.name, "format": weight.format.name(), "outputs": weight.rows,
                 "inputs": weight.columns, "rows": rows, "seconds": seconds,
@@ -80,13 +79,9 @@ pub fn run(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
 /// One tensor for each combination of format and shape that linear ops use.
 fn shapes(program: &Program) -> Vec<Weight> {
     let mut seen = HashSet::new();
-    let parts = program.nodes.iter().filter_map(|n| match &n.op {
-        Op::Linear { parts, .. } => Some(parts),
-        _ => None,
-    });
-    parts
-        .flatten()
-        .map(|part| program.weights[part.weight].clone())
+    let matrices = program.nodes.iter().flat_map(|n| n.op.matrices());
+    matrices
+        .map(|weight| program.weights[weight].clone())
         .filter(|w| seen.insert((w.format, w.rows, w.columns)))
         .collect()
 }

@@ -5,8 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::executor::Observer;
-use gleed_model::program::{Op, Program};
-use gleed_model::{Batch, Executor, KvType, Row};
+use gleed_model::{Batch, Executor, KvType, Program, Row};
 
 /// Rows per step: longer prompts are processed in chunks of this.
 pub const MAX_ROWS: usize = 512;
@@ -132,19 +131,8 @@ pub fn per_token(executor: &mut dyn Executor, test: &Test) -> Result<f64> {
 /// Bytes that generating one token must read: all weights of linear layers once, and the KV cache at
 /// the middle of the test.
 pub fn bytes_per_token(program: &Program, kv: KvType, test: &Test) -> usize {
-    let weight = |w: usize| {
-        let w = &program.weights[w];
-        w.rows * w.columns / w.format.block_len() * w.format.block_bytes()
-    };
-    let weights: usize = program
-        .nodes
-        .iter()
-        .map(|n| match &n.op {
-            Op::Linear { parts, .. } => parts.iter().map(|p| weight(p.weight)).sum(),
-            Op::GatedLinear { gate, up, .. } => weight(gate.weight) + weight(up.weight),
-            _ => 0,
-        })
-        .sum();
+    let matrices = program.nodes.iter().flat_map(|n| n.op.matrices());
+    let weights: usize = matrices.map(|w| program.weights[w].bytes()).sum();
     let positions = test.depth + test.tokens() / 2;
     let per_position: usize =
         program.caches.iter().map(|c| c.heads * (kv.bytes(c.key_dim) + kv.bytes(c.value_dim))).sum();

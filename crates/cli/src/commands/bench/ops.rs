@@ -75,21 +75,14 @@ fn entries(program: &Program, clock: &Clock, test: &Test) -> Vec<Entry> {
             entries.push(Entry { name, kind: node.op.kind(), seconds: 0.0, bytes: 0.0, operations: 0.0 });
             entries.len() - 1
         });
-        let weights: Vec<usize> = match &node.op {
-            Op::Linear { parts, .. } => parts.iter().map(|p| p.weight).collect(),
-            Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
-            _ => vec![],
-        };
         // After the gather only wanted rows are computed.
         gathered |= matches!(node.op, Op::Gather { .. });
         let rows = if gathered { test.wanted() } else { test.tokens() };
         let entry = &mut entries[index];
         entry.seconds += seconds;
-        for weight in weights.into_iter().map(|w| &program.weights[w]) {
-            let size = weight.rows * weight.columns;
-            let bytes = size / weight.format.block_len() * weight.format.block_bytes();
-            entry.bytes += (bytes * clock.steps) as f64;
-            entry.operations += (size * rows) as f64;
+        for weight in node.op.matrices().into_iter().map(|w| &program.weights[w]) {
+            entry.bytes += (weight.bytes() * clock.steps) as f64;
+            entry.operations += (weight.size() * rows) as f64;
         }
     }
     entries.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
