@@ -35,15 +35,15 @@ struct Answer {
 impl Peer {
     /// Checks that the program is there and that there is a file to give it.
     pub fn new(program: &Path, file: &Gguf, options: &Options) -> Result<Peer> {
-        if !program.is_file() {
+        let Some(program) = find_program(program) else {
             bail!("{}: no such program; --against takes the path of llama-bench", program.display());
-        }
+        };
         let model = file.parts().next().filter(|path| path.exists());
         let model = model.context("--against needs a model in a file: name one by path")?.to_path_buf();
         let threads = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
-        Ok(Peer { program: program.to_path_buf(), model, threads, kv: options.kv, build: None })
+        Ok(Peer { program, model, threads, kv: options.kv, build: None })
     }
 
     /// Runs one test once and returns tokens per second.
@@ -79,4 +79,13 @@ impl Peer {
     pub fn description(&self) -> String {
         self.build.clone().unwrap_or_else(|| self.program.display().to_string())
     }
+}
+
+/// A path as it is; a bare name as the shell would find it.
+fn find_program(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 {
+        return name.is_file().then(|| name.to_path_buf());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
