@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
-use gleed_model::program::{Op, Program, View, WeightId};
+use gleed_model::program::{Program, View, WeightId};
 use gleed_model::{Batch, Executor, StepError};
 
 use crate::cache::Layer;
@@ -35,7 +35,7 @@ pub struct Memory {
     pub buffers: usize,
     /// Keys and values, likewise.
     pub kv: usize,
-    /// Decoded vectors of weights. All other weights stay in the file.
+    /// Decoded vectors and repacked matrices. All other weights stay in the file.
     pub weights: usize,
 }
 
@@ -48,12 +48,13 @@ impl Cpu {
             available: Isa::available().map(Isa::name).collect::<Vec<_>>().join(", "),
         })?;
         let plans = plan(&program)?;
-        let weights = Weights::new(file, &program, options.arithmetic, vectors(&program))?;
+        let mut weights = Weights::new(file, &program, options.arithmetic, vectors(&program))?;
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
+        let mut pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
+        weights.pack(kernels, &mut pool, linear_weights(&program).into_iter())?;
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
@@ -101,19 +102,10 @@ impl Cpu {
 
 /// The weights of linear ops, each once.
 fn linear_weights(program: &Program) -> Vec<WeightId> {
-    let mut ids: Vec<WeightId> = program.nodes.iter().flat_map(|node| parts(&node.op)).collect();
+    let mut ids: Vec<WeightId> = program.nodes.iter().flat_map(|node| node.op.matrices()).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-/// The weights that an op multiplies with.
-fn parts(op: &Op) -> Vec<WeightId> {
-    match op {
-        Op::Linear { parts, .. } => parts.iter().map(|part| part.weight).collect(),
-        Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
-        _ => Vec::new(),
-    }
 }
 
 /// Counts what ran, by name.
@@ -136,7 +128,7 @@ impl Counters {
             .nodes
             .iter()
             .map(|node| {
-                let linear = parts(&node.op);
+                let linear = node.op.matrices();
                 if linear.is_empty() {
                     return vec![index_of(format!("{}/{isa}", node.op.kind()))];
                 }

@@ -8,7 +8,11 @@ use gleed_model::program::{Program, WeightId};
 
 use crate::Error;
 use crate::kernels::convert::{FromBf16, FromHalf};
-use crate::kernels::unpack::is_direct;
+use crate::kernels::integer::{PACK_COLUMNS, Pack, TILE};
+use crate::kernels::packed::{Line, Packing, pack_integers, pack_scales};
+use crate::kernels::pool::Pool;
+use crate::kernels::shared::{BlockQueue, zeros};
+use crate::kernels::unpack::{Unpack, is_direct};
 use crate::kernels::{Isa, Kernels};
 
 /// Which code multiplies with a weight, for people.
@@ -32,6 +36,15 @@ pub(crate) struct Weight {
     pub row_bytes: usize,
     /// How it splits into integer groups; `None` when it is multiplied as f32.
     pub groups: Option<Groups>,
+    /// Its tiles, where it was repacked.
+    packed: Option<Packed>,
+}
+
+/// A weight repacked in tiles of sixteen rows.
+struct Packed {
+    packing: Packing,
+    /// `[tiles][packing.lines()]`.
+    lines: Box<[Line]>,
 }
 
 /// All weights of a program.
@@ -61,6 +74,45 @@ impl Weights {
         Ok(all)
     }
 
+    /// Repacks matrices that are multiplied as integers, where their format can be; the file's pages of
+    /// what was packed are given back as it goes.
+    pub fn pack(
+        &mut self,
+        kernels: Kernels,
+        pool: &mut Pool,
+        matrices: impl Iterator<Item = WeightId>,
+    ) -> Result<(), Error> {
+        for id in matrices {
+            let weight = &self.weights[id];
+            let Some(packing) = weight.groups.and_then(|_| Packing::new(weight.format, weight.columns))
+            else {
+                continue;
+            };
+            let (tiles, size) = (weight.rows.div_ceil(TILE), packing.lines());
+            let lines = tiles.checked_mul(size).and_then(zeros::<Line>);
+            let mut lines = lines.ok_or(Error::Memory { what: "the repacked weights" })?;
+            let queue = BlockQueue::new(&mut lines, tiles, size);
+            pool.run(|_| {
+                let mut scratch = PackScratch::new(weight.columns);
+                while let Some(mut tile) = queue.next() {
+                    let first = tile.index() * TILE;
+                    let rows = self.rows(id, first, TILE.min(weight.rows - first));
+                    scratch.pack(kernels, weight, packing, rows, tile.of(0));
+                }
+            });
+            self.file.release(&self.file.tensors()[weight.tensor]);
+            self.weights[id].packed = Some(Packed { packing, lines });
+        }
+        Ok(())
+    }
+
+    /// The tile of a repacked weight that starts at a row; `None` when it was not repacked.
+    pub fn tile(&self, id: WeightId, first: usize) -> Option<(Packing, &[Line])> {
+        let packed = self.weights[id].packed.as_ref()?;
+        let size = packed.packing.lines();
+        Some((packed.packing, &packed.lines[first / TILE * size..][..size]))
+    }
+
     pub fn get(&self, id: WeightId) -> &Weight {
         &self.weights[id]
     }
@@ -81,9 +133,11 @@ impl Weights {
         &self.vectors[id]
     }
 
-    /// Bytes of the decoded vectors.
+    /// Bytes of the decoded vectors and the repacked matrices.
     pub fn bytes(&self) -> usize {
-        self.vectors.iter().map(|v| size_of_val(&v[..])).sum()
+        let vectors: usize = self.vectors.iter().map(|v| size_of_val(&v[..])).sum();
+        let packed = self.weights.iter().filter_map(|w| w.packed.as_ref());
+        vectors + packed.map(|p| size_of_val(&p.lines[..])).sum::<usize>()
     }
 }
 
@@ -108,7 +162,7 @@ fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmet
         Arithmetic::Q8 => format.groups(),
         Arithmetic::F32 => None,
     };
-    Ok(Weight { tensor, format, rows, columns, row_bytes, groups })
+    Ok(Weight { tensor, format, rows, columns, row_bytes, groups, packed: None })
 }
 
 impl Weight {
@@ -116,11 +170,52 @@ impl Weight {
     pub fn kernel(&self, isa: Isa) -> String {
         let format = self.format.name().to_ascii_lowercase();
         match (self.groups, self.format) {
+            (Some(_), _) if self.packed.is_some() => format!("q8/{isa}/{format} packed"),
             (Some(_), _) if is_direct(self.format) => format!("q8/{isa}/{format}"),
             (Some(_), _) => format!("q8/{isa}/{format} by plain unpack"),
             (None, Format::F32 | Format::F16 | Format::BF16) => format!("f32/{isa}/{format}"),
             (None, _) => format!("f32/{isa}/{format} by plain decode"),
         }
+    }
+}
+
+/// What a thread needs to pack tiles.
+struct PackScratch {
+    /// `[TILE][stride]`, four columns to a word.
+    integers: Vec<i32>,
+    stride: usize,
+    scales: Vec<f32>,
+    mins: Vec<f32>,
+    /// `[stride][TILE]`.
+    words: Vec<[i32; TILE]>,
+}
+
+impl PackScratch {
+    fn new(columns: usize) -> PackScratch {
+        let stride = columns.next_multiple_of(PACK_COLUMNS) / 4;
+        PackScratch {
+            integers: vec![0; TILE * stride],
+            stride,
+            scales: vec![0.0; columns / 16],
+            mins: vec![0.0; columns / 16],
+            words: vec![[0; TILE]; stride],
+        }
+    }
+
+    /// Packs some rows (at most sixteen); the lanes of missing rows hold what was there before.
+    fn pack(&mut self, kernels: Kernels, weight: &Weight, packing: Packing, rows: &[u8], tile: &mut [Line]) {
+        let PackScratch { integers, stride, scales, mins, words } = self;
+        let Some(groups) = weight.groups else { return };
+        let count = weight.columns / groups.len;
+        for (lane, bytes) in rows.chunks_exact(weight.row_bytes).enumerate() {
+            let row = &mut bytemuck::cast_slice_mut(integers)[lane * *stride * 4..][..weight.columns];
+            let mins = &mut mins[..if groups.mins { count } else { 0 }];
+            let (format, scales) = (weight.format, &mut scales[..count]);
+            kernels.run(Unpack { format, bytes, integers: row, scales, mins });
+            pack_scales(packing, lane, bytes, tile);
+        }
+        kernels.run(Pack { rows: integers, stride: *stride, out: words });
+        pack_integers(packing, &words[..weight.columns / 4], tile);
     }
 }
 

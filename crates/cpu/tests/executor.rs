@@ -160,7 +160,7 @@ fn counters_prove_which_kernel_ran() {
         assert_eq!(cpu.isa(), isa);
         assert!(cpu.counters().all(|(_, count)| count == 0));
         let names: Vec<String> = cpu.kernels().into_iter().map(|k| k.kernel).collect();
-        for expected in ["q8/ISA/q4_k", "q8/ISA/q3_k by plain unpack", "f32/ISA/f16"] {
+        for expected in ["q8/ISA/q4_k packed", "q8/ISA/q3_k by plain unpack", "f32/ISA/f16"] {
             let expected = expected.replace("ISA", isa.name());
             assert!(names.contains(&expected), "{expected} in {names:?}");
         }

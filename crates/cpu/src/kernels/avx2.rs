@@ -229,6 +229,65 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_u8(self, x: &[u8; LANES]) -> Pair {
+        proven!({
+            let bytes = _mm_loadu_si128(x.as_ptr().cast());
+            let (low, high) = (_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(bytes)));
+            [_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)]
+        })
+    }
+
+    #[inline(always)]
+    fn to_i32(self, x: i32) -> PairI32 {
+        proven!([_mm256_set1_epi32(x); 2])
+    }
+
+    #[inline(always)]
+    fn load_i32(self, x: &[i32; LANES]) -> PairI32 {
+        proven!([_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x.as_ptr().add(8).cast())])
+    }
+
+    #[inline(always)]
+    fn shift_right<const N: u32>(self, x: PairI32) -> PairI32 {
+        proven!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_srl_epi32(x[0], count), _mm256_srl_epi32(x[1], count)]
+        })
+    }
+
+    #[inline(always)]
+    fn shift_left<const N: u32>(self, x: PairI32) -> PairI32 {
+        proven!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_sll_epi32(x[0], count), _mm256_sll_epi32(x[1], count)]
+        })
+    }
+
+    #[inline(always)]
+    fn and_bytes(self, x: PairI32, mask: u8) -> PairI32 {
+        proven!({
+            let mask = _mm256_set1_epi8(mask as i8);
+            [_mm256_and_si256(x[0], mask), _mm256_and_si256(x[1], mask)]
+        })
+    }
+
+    #[inline(always)]
+    fn or(self, a: PairI32, b: PairI32) -> PairI32 {
+        both!(_mm256_or_si256, a, b)
+    }
+
+    #[inline(always)]
+    fn dot4_unsigned(self, acc: PairI32, weights: PairI32, activations: i32) -> PairI32 {
+        proven!({
+            // A pair is at most 2 · 127 · 127, which fits 16 bits.
+            let (x, ones) = (_mm256_set1_epi32(activations), _mm256_set1_epi16(1));
+            let low = _mm256_madd_epi16(_mm256_maddubs_epi16(weights[0], x), ones);
+            let high = _mm256_madd_epi16(_mm256_maddubs_epi16(weights[1], x), ones);
+            [_mm256_add_epi32(acc[0], low), _mm256_add_epi32(acc[1], high)]
+        })
+    }
+
+    #[inline(always)]
     fn to_f32(self, x: PairI32) -> Pair {
         both!(_mm256_cvtepi32_ps, x)
     }

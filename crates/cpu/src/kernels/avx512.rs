@@ -208,6 +208,46 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_u8(self, x: &[u8; LANES]) -> __m512 {
+        proven!(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast()))))
+    }
+
+    #[inline(always)]
+    fn to_i32(self, x: i32) -> __m512i {
+        proven!(_mm512_set1_epi32(x))
+    }
+
+    #[inline(always)]
+    fn load_i32(self, x: &[i32; LANES]) -> __m512i {
+        proven!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+
+    #[inline(always)]
+    fn shift_right<const N: u32>(self, x: __m512i) -> __m512i {
+        proven!(_mm512_srli_epi32::<N>(x))
+    }
+
+    #[inline(always)]
+    fn shift_left<const N: u32>(self, x: __m512i) -> __m512i {
+        proven!(_mm512_slli_epi32::<N>(x))
+    }
+
+    #[inline(always)]
+    fn and_bytes(self, x: __m512i, mask: u8) -> __m512i {
+        proven!(_mm512_and_si512(x, _mm512_set1_epi8(mask as i8)))
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn dot4_unsigned(self, acc: __m512i, weights: __m512i, activations: i32) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(activations)))
+    }
+
+    #[inline(always)]
     fn to_f32(self, x: __m512i) -> __m512 {
         proven!(_mm512_cvtepi32_ps(x))
     }

@@ -17,6 +17,7 @@ pub mod integer;
 mod isa;
 mod math;
 pub mod norm;
+pub mod packed;
 pub(crate) mod pool;
 mod portable;
 pub mod quantize;

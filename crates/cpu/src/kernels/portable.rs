@@ -160,6 +160,47 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn load_u8(self, x: &[u8; LANES]) -> Self::F32 {
+        x.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn to_i32(self, x: i32) -> Self::I32 {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn load_i32(self, x: &[i32; LANES]) -> Self::I32 {
+        *x
+    }
+
+    #[inline(always)]
+    fn shift_right<const N: u32>(self, x: Self::I32) -> Self::I32 {
+        x.map(|x| (x as u32 >> N) as i32)
+    }
+
+    #[inline(always)]
+    fn shift_left<const N: u32>(self, x: Self::I32) -> Self::I32 {
+        x.map(|x| x << N)
+    }
+
+    #[inline(always)]
+    fn and_bytes(self, x: Self::I32, mask: u8) -> Self::I32 {
+        x.map(|x| x & i32::from_ne_bytes([mask; 4]))
+    }
+
+    #[inline(always)]
+    fn or(self, mut a: Self::I32, b: Self::I32) -> Self::I32 {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
+        a
+    }
+
+    #[inline(always)]
+    fn dot4_unsigned(self, acc: Self::I32, weights: Self::I32, activations: i32) -> Self::I32 {
+        self.dot4(acc, self.weights(&weights), activations)
+    }
+
+    #[inline(always)]
     fn to_f32(self, x: Self::I32) -> Self::F32 {
         x.map(|x| x as f32)
     }

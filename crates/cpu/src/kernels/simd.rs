@@ -89,6 +89,24 @@ pub trait Simd: Copy {
     /// Whole numbers from -127 to 127 as bytes; 0 where not a number.
     fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]);
 
+    /// Sixteen unsigned bytes.
+    fn load_u8(self, x: &[u8; LANES]) -> Self::F32;
+
+    /// All lanes the same.
+    fn to_i32(self, x: i32) -> Self::I32;
+    /// All lanes from memory.
+    fn load_i32(self, x: &[i32; LANES]) -> Self::I32;
+    /// Each lane's bits moved down.
+    fn shift_right<const N: u32>(self, x: Self::I32) -> Self::I32;
+    /// Each lane's bits moved up.
+    fn shift_left<const N: u32>(self, x: Self::I32) -> Self::I32;
+    /// The bits of a mask in each byte.
+    fn and_bytes(self, x: Self::I32, mask: u8) -> Self::I32;
+    /// The bits of both.
+    fn or(self, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// Adds each lane's four weights (0 to 127) times the same four packed activations (-127 to 127).
+    fn dot4_unsigned(self, acc: Self::I32, weights: Self::I32, activations: i32) -> Self::I32;
+
     /// Sixteen f32 of sixteen i32.
     fn to_f32(self, x: Self::I32) -> Self::F32;
     /// Sixteen packed quadruples of weights (any i8).

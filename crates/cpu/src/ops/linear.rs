@@ -12,6 +12,7 @@ use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Running, TILE};
+use crate::kernels::packed::MultiplyPacked;
 use crate::kernels::quantize::{Quantize, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::{Prefetch, Unpack};
@@ -105,6 +106,9 @@ impl Inputs<'_> {
         results: &mut [[f32; TILE]],
     ) {
         match self.weights.get(part.weight).groups {
+            Some(_) if let Some((packing, tile)) = self.weights.tile(part.weight, range.start) => {
+                self.kernels.run(MultiplyPacked { packing, tile, x: self.quantized, out: results });
+            }
             Some(groups) => self.integers(part, groups, range.clone(), scratch, results),
             None => self.floats(part, range.clone(), scratch, results),
         }
