@@ -37,7 +37,8 @@ impl Packing {
     /// The packing of a weight; `None` when its format is not packed.
     pub fn new(format: Format, columns: usize) -> Option<Packing> {
         use Format::*;
-        matches!(format, Q4_0 | Q4_1 | Q8_0 | Q4_K | Q6_K).then_some(Packing { format, columns })
+        matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4_K | Q5_K | Q6_K)
+            .then_some(Packing { format, columns })
     }
 
     /// Lines of integers per cell, bytes of scales per super-block, cells per super-block.
@@ -45,7 +46,10 @@ impl Packing {
         match self.format {
             Format::Q4_0 => (Q4_0::LINES, Q4_0::SCALES, Q4_0::CELLS),
             Format::Q4_1 => (Q4_1::LINES, Q4_1::SCALES, Q4_1::CELLS),
+            Format::Q5_0 => (Q5_0::LINES, Q5_0::SCALES, Q5_0::CELLS),
+            Format::Q5_1 => (Q5_1::LINES, Q5_1::SCALES, Q5_1::CELLS),
             Format::Q4_K => (Q4K::LINES, Q4K::SCALES, Q4K::CELLS),
+            Format::Q5_K => (Q5K::LINES, Q5K::SCALES, Q5K::CELLS),
             Format::Q6_K => (Q6K::LINES, Q6K::SCALES, Q6K::CELLS),
             _ => (Q8_0::LINES, Q8_0::SCALES, Q8_0::CELLS),
         }
@@ -85,7 +89,10 @@ impl Kernel for MultiplyPacked<'_> {
         match self.packing.format {
             Format::Q4_0 => self.rows::<S, Q4_0>(s),
             Format::Q4_1 => self.rows::<S, Q4_1>(s),
+            Format::Q5_0 => self.rows::<S, Q5_0>(s),
+            Format::Q5_1 => self.rows::<S, Q5_1>(s),
             Format::Q4_K => self.rows::<S, Q4K>(s),
+            Format::Q5_K => self.rows::<S, Q5K>(s),
             Format::Q6_K => self.rows::<S, Q6K>(s),
             _ => self.rows::<S, Q8_0>(s),
         }
@@ -232,14 +239,39 @@ fn nibbles<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
     }
 }
 
-/// A layout of nibbles with one scale per cell: an offset below zero, and halves at the given places.
-macro_rules! nibble_layout {
-    ($name:ident, $scales:expr, $mins:expr, $offset:expr, $doc:literal) => {
+/// Four lines of nibbles, and one whose bit k is the fifth bit of word k.
+#[inline(always)]
+fn five_bits<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
+    let bits = s.load_i32(&lines[4].0);
+    nibbles(
+        s,
+        lines,
+        #[inline(always)]
+        |k, low| {
+            let fifth = match k {
+                0 => s.shift_left::<4>(bits),
+                1 => s.shift_left::<3>(bits),
+                2 => s.shift_left::<2>(bits),
+                3 => s.shift_left::<1>(bits),
+                4 => bits,
+                5 => s.shift_right::<1>(bits),
+                6 => s.shift_right::<2>(bits),
+                _ => s.shift_right::<3>(bits),
+            };
+            f(k, s.or(low, s.and_bytes(fifth, 0x10)));
+        },
+    );
+}
+
+/// A layout of one scale per cell: how its words are read, from how many lines, its bytes of scales,
+/// whether it has mins, and how much too high its integers are.
+macro_rules! single_scale {
+    ($name:ident, $words:ident, $lines:expr, $scales:expr, $mins:expr, $offset:expr, $doc:literal) => {
         #[doc = $doc]
         struct $name;
 
         impl Layout for $name {
-            const LINES: usize = 4;
+            const LINES: usize = $lines;
             const SCALES: usize = $scales;
             const CELLS: usize = 1;
             const GROUPS: usize = 1;
@@ -249,7 +281,7 @@ macro_rules! nibble_layout {
 
             #[inline(always)]
             fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, S::I32)) {
-                nibbles(s, lines, f);
+                $words(s, lines, f);
             }
 
             #[inline(always)]
@@ -278,8 +310,10 @@ macro_rules! nibble_layout {
     };
 }
 
-nibble_layout!(Q4_0, 2 * LANES, false, 8, "Per cell sixteen scales.");
-nibble_layout!(Q4_1, 4 * LANES, true, 0, "Per cell sixteen scales and sixteen mins.");
+single_scale!(Q4_0, nibbles, 4, 2 * LANES, false, 8, "Per cell sixteen scales.");
+single_scale!(Q4_1, nibbles, 4, 4 * LANES, true, 0, "Per cell sixteen scales and sixteen mins.");
+single_scale!(Q5_0, five_bits, 5, 2 * LANES, false, 16, "Per cell sixteen scales.");
+single_scale!(Q5_1, five_bits, 5, 4 * LANES, true, 0, "Per cell sixteen scales and sixteen mins.");
 
 /// Signed bytes, and per cell sixteen scales.
 struct Q8_0;
@@ -324,48 +358,63 @@ impl Layout for Q8_0 {
     }
 }
 
-/// Per super-block sixteen `d`, sixteen `-dmin`, then per cell sixteen scale codes and sixteen min codes.
-struct Q4K;
+/// A layout with per super-block sixteen `d`, sixteen `-dmin`, then per cell sixteen scale codes and
+/// sixteen min codes.
+macro_rules! two_levels {
+    ($name:ident, $words:ident, $lines:expr, $doc:literal) => {
+        #[doc = $doc]
+        struct $name;
 
-impl Layout for Q4K {
-    const LINES: usize = 4;
-    const SCALES: usize = 4 * LANES + 8 * 2 * LANES;
-    const CELLS: usize = 8;
-    const GROUPS: usize = 1;
-    const MINS: bool = true;
-    type Word<S: Simd> = S::I32;
-    type Head<S: Simd> = (S::F32, S::F32);
+        impl Layout for $name {
+            const LINES: usize = $lines;
+            const SCALES: usize = 4 * LANES + 8 * 2 * LANES;
+            const CELLS: usize = 8;
+            const GROUPS: usize = 1;
+            const MINS: bool = true;
+            type Word<S: Simd> = S::I32;
+            type Head<S: Simd> = (S::F32, S::F32);
 
-    #[inline(always)]
-    fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, S::I32)) {
-        nibbles(s, lines, f);
-    }
+            #[inline(always)]
+            fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, S::I32)) {
+                $words(s, lines, f);
+            }
 
-    #[inline(always)]
-    fn start<S: Simd>(s: S, _activation_sum: i32) -> S::I32 {
-        s.to_i32(0)
-    }
+            #[inline(always)]
+            fn start<S: Simd>(s: S, _activation_sum: i32) -> S::I32 {
+                s.to_i32(0)
+            }
 
-    #[inline(always)]
-    fn dot<S: Simd>(s: S, acc: S::I32, word: S::I32, activations: i32) -> S::I32 {
-        s.dot4_unsigned(acc, word, activations)
-    }
+            #[inline(always)]
+            fn dot<S: Simd>(s: S, acc: S::I32, word: S::I32, activations: i32) -> S::I32 {
+                s.dot4_unsigned(acc, word, activations)
+            }
 
-    #[inline(always)]
-    fn head<S: Simd>(s: S, scales: &[u8]) -> (S::F32, S::F32) {
-        (halves(s, scales, 0), halves(s, scales, 2 * LANES))
-    }
+            #[inline(always)]
+            fn head<S: Simd>(s: S, scales: &[u8]) -> (S::F32, S::F32) {
+                (halves(s, scales, 0), halves(s, scales, 2 * LANES))
+            }
 
-    #[inline(always)]
-    fn scale<S: Simd>(s: S, head: (S::F32, S::F32), scales: &[u8], cell: usize, _group: usize) -> S::F32 {
-        s.mul(head.0, codes(s, scales, 4 * LANES + cell * 2 * LANES))
-    }
+            #[inline(always)]
+            fn scale<S: Simd>(
+                s: S,
+                head: (S::F32, S::F32),
+                scales: &[u8],
+                cell: usize,
+                _group: usize,
+            ) -> S::F32 {
+                s.mul(head.0, codes(s, scales, 4 * LANES + cell * 2 * LANES))
+            }
 
-    #[inline(always)]
-    fn min<S: Simd>(s: S, head: (S::F32, S::F32), scales: &[u8], cell: usize) -> S::F32 {
-        s.mul(head.1, codes(s, scales, 5 * LANES + cell * 2 * LANES))
-    }
+            #[inline(always)]
+            fn min<S: Simd>(s: S, head: (S::F32, S::F32), scales: &[u8], cell: usize) -> S::F32 {
+                s.mul(head.1, codes(s, scales, 5 * LANES + cell * 2 * LANES))
+            }
+        }
+    };
 }
+
+two_levels!(Q4K, nibbles, 4, "Nibbles.");
+two_levels!(Q5K, five_bits, 5, "Five bits.");
 
 /// Four lines of nibbles and two of bit pairs, 32 too high; per super-block sixteen `d`, then per cell
 /// twice sixteen signed scale codes.
@@ -433,6 +482,7 @@ pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line])
     let (lines, _, _) = packing.sizes();
     let raised_by = match packing.format {
         Format::Q4_0 => 8,
+        Format::Q5_0 => 16,
         Format::Q6_K => 32,
         _ => 0,
     };
@@ -442,13 +492,18 @@ pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line])
             lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word);
             continue;
         }
-        // Six bits at most: the low four make nibbles, the others pairs.
-        let (nibble_lines, pair_lines) = lines.split_at_mut(4);
+        // Six bits at most: the low four make nibbles, the others single bits or pairs.
+        let (nibble_lines, more_lines) = lines.split_at_mut(4);
         for (i, line) in nibble_lines.iter_mut().enumerate() {
             let nibble = |k: usize, lane: usize| words[k][lane] & 0x0f0f_0f0f;
             line.0 = std::array::from_fn(|lane| nibble(i, lane) | nibble(i + 4, lane) << 4);
         }
-        for (line, words) in pair_lines.iter_mut().zip(words.as_chunks::<4>().0) {
+        if let [line] = more_lines {
+            let bit = |k: usize, lane: usize| (words[k][lane] >> 4 & 0x0101_0101) << k;
+            line.0 = std::array::from_fn(|lane| (0..8).fold(0, |bits, k| bits | bit(k, lane)));
+            continue;
+        }
+        for (line, words) in more_lines.iter_mut().zip(words.as_chunks::<4>().0) {
             let pair = |t: usize, lane: usize| (words[t][lane] >> 4 & 0x0303_0303) << (2 * t);
             line.0 =
                 std::array::from_fn(|lane| pair(0, lane) | pair(1, lane) | pair(2, lane) | pair(3, lane));
@@ -472,11 +527,11 @@ pub fn pack_scales(packing: Packing, lane: usize, bytes: &[u8], tile: &mut [Line
             scales[at + 2 * lane..][..2].copy_from_slice(&block[from..from + 2]);
         };
         match packing.format {
-            Format::Q4_1 => {
+            Format::Q4_1 | Format::Q5_1 => {
                 half(0, 0);
                 half(2 * LANES, 2);
             }
-            Format::Q4_K => {
+            Format::Q4_K | Format::Q5_K => {
                 half(0, 0);
                 half(2 * LANES, 2);
                 // The mins are subtracted: the sign goes with `dmin`.
@@ -498,7 +553,7 @@ pub fn pack_scales(packing: Packing, lane: usize, bytes: &[u8], tile: &mut [Line
     }
 }
 
-/// The eight scales and mins of six bits that Q4_K keeps in twelve bytes.
+/// The eight scales and mins of six bits that Q4_K and Q5_K keep in twelve bytes.
 fn six_bits(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
     let scale = |i: usize| match i {
         0..4 => bytes[i] & 63,

@@ -111,8 +111,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Some(path) => Some(peer::Peer::new(path, &loaded.file, &arguments.options)?),
         None => None,
     };
-    let memory_limit = limits::memory_read(arguments.options.threads);
-
     let per_round = tests.len() * if peer.is_some() { 2 } else { 1 };
     let progress = Progress::new("bench", (per_round * (arguments.repetitions + 1)) as u64);
     let mut ours = vec![Vec::new(); tests.len()];
@@ -135,6 +133,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
         }
     }
     progress.finish();
+    // Before the memory limit is measured, which takes memory of its own.
+    let peak = limits::peak_memory();
+    let memory_limit = limits::memory_read(arguments.options.threads);
 
     let mut results = Vec::new();
     for (index, test) in tests.iter().enumerate() {
@@ -163,7 +164,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
         true => Some(ops::run(&mut executor, &tests)?),
         false => None,
     };
-    let peak = limits::peak_memory();
     if arguments.json {
         return output::print_json(&json!({
             "model": loaded.name,
