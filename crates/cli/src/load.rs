@@ -29,7 +29,7 @@ pub struct Options {
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
 
-    /// Use this instruction set instead of the best one: portable, avx2 or avx512
+    /// Use this instruction set instead of the best one: portable, avx2, avx512 or amx
     #[arg(long)]
     pub isa: Option<Isa>,
 }

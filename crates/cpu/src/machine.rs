@@ -11,6 +11,7 @@ use crate::Error;
 use crate::kernels::Kernels;
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::{Running, TILE};
+use crate::kernels::packed::Line;
 use crate::kernels::pool::Pool;
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
@@ -230,6 +231,12 @@ pub(crate) struct TileScratch {
     pub packed_scales: Box<[[f32; TILE]]>,
     /// `[PANEL / 16][TILE]`.
     pub packed_mins: Box<[[f32; TILE]]>,
+    /// A whole tile for the tile unit: `[columns / 4][TILE]`.
+    pub tile_integers: Box<[Line]>,
+    /// `[columns / 16][TILE]`.
+    pub tile_scales: Box<[[f32; TILE]]>,
+    /// `[columns / 32][TILE]`.
+    pub tile_mins: Box<[[f32; TILE]]>,
     /// One per row of the batch.
     pub sums: Vec<Running>,
     /// `[DOT_ROWS][columns]`.
@@ -261,6 +268,9 @@ impl Scratch {
                 packed: zeros(PANEL / 4)?,
                 packed_scales: zeros(PANEL / 16)?,
                 packed_mins: zeros(PANEL / 16)?,
+                tile_integers: zeros(sizes.quantized_columns / 4)?,
+                tile_scales: zeros(sizes.quantized_columns / 16)?,
+                tile_mins: zeros(sizes.quantized_columns / 32)?,
                 sums: vec![Running::default(); max_rows],
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },
@@ -282,6 +292,9 @@ impl Scratch {
             + size_of_val(&tile.packed[..])
             + size_of_val(&tile.packed_scales[..])
             + size_of_val(&tile.packed_mins[..])
+            + size_of_val(&tile.tile_integers[..])
+            + size_of_val(&tile.tile_scales[..])
+            + size_of_val(&tile.tile_mins[..])
             + size_of_val(&tile.sums[..])
             + size_of_val(&tile.floats[..])
             + 2 * size_of_val(&scratch.results[0][..])

@@ -248,6 +248,22 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn store_i32(self, x: PairI32, out: &mut [i32; LANES]) {
+        proven!({
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), x[0]);
+            _mm256_storeu_si256(out.as_mut_ptr().add(8).cast(), x[1]);
+        })
+    }
+
+    #[inline(always)]
+    fn sub_bytes(self, x: PairI32, number: u8) -> PairI32 {
+        proven!({
+            let number = _mm256_set1_epi8(number as i8);
+            [_mm256_sub_epi8(x[0], number), _mm256_sub_epi8(x[1], number)]
+        })
+    }
+
+    #[inline(always)]
     fn shift_right<const N: u32>(self, x: PairI32) -> PairI32 {
         proven!({
             let count = _mm_cvtsi32_si128(N as i32);
@@ -299,6 +315,11 @@ impl Simd for Avx2 {
             let high = _mm256_loadu_si256(x.as_ptr().add(8).cast());
             [[low, high], [_mm256_abs_epi8(low), _mm256_abs_epi8(high)]]
         })
+    }
+
+    #[inline(always)]
+    fn store_weights(self, weights: [PairI32; 2], out: &mut [i32; LANES]) {
+        self.store_i32(weights[0], out);
     }
 
     #[inline(always)]

@@ -223,6 +223,16 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn store_i32(self, x: __m512i, out: &mut [i32; LANES]) {
+        proven!(_mm512_storeu_si512(out.as_mut_ptr().cast(), x))
+    }
+
+    #[inline(always)]
+    fn sub_bytes(self, x: __m512i, number: u8) -> __m512i {
+        proven!(_mm512_sub_epi8(x, _mm512_set1_epi8(number as i8)))
+    }
+
+    #[inline(always)]
     fn shift_right<const N: u32>(self, x: __m512i) -> __m512i {
         proven!(_mm512_srli_epi32::<N>(x))
     }
@@ -256,6 +266,12 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn weights(self, x: &[i32; LANES]) -> __m512i {
         proven!(_mm512_xor_si512(_mm512_loadu_si512(x.as_ptr().cast()), _mm512_set1_epi8(-128)))
+    }
+
+    #[inline(always)]
+    fn store_weights(self, weights: __m512i, out: &mut [i32; LANES]) {
+        let plain = proven!(_mm512_xor_si512(weights, _mm512_set1_epi8(-128)));
+        self.store_i32(plain, out);
     }
 
     /// Σ (w + 128) x = Σ w x + 128 Σ x, so the sums start that much below zero.

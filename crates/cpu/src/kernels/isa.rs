@@ -12,11 +12,13 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
+    /// The same with AMX for many rows.
+    Amx,
 }
 
 impl Isa {
     /// Every instruction set there are kernels for, slowest first.
-    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
 
     /// The fastest one that this machine has.
     pub fn detect() -> Isa {
@@ -36,8 +38,10 @@ impl Isa {
             Isa::Avx2 => super::avx2::Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => super::avx512::Avx512::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx => super::amx::Amx::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => false,
+            Isa::Avx2 | Isa::Avx512 | Isa::Amx => false,
         }
     }
 
@@ -47,6 +51,7 @@ impl Isa {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Amx => "amx",
         }
     }
 }
@@ -76,7 +81,7 @@ mod tests {
         for isa in Isa::ALL {
             assert_eq!(isa.to_string().parse::<Isa>(), Ok(isa));
         }
-        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2, avx512"));
+        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2, avx512, amx"));
     }
 
     #[test]

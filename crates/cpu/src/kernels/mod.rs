@@ -6,6 +6,8 @@
 
 pub mod activate;
 pub mod add;
+#[cfg(target_arch = "x86_64")]
+pub mod amx;
 pub mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,6 +28,7 @@ pub(crate) mod shared;
 pub mod simd;
 pub mod unpack;
 
+use integer::{Panel, Quantized, TILE};
 pub use isa::Isa;
 use simd::{Kernel, Simd};
 
@@ -42,6 +45,8 @@ enum Unit {
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Amx(avx512::Avx512, amx::Amx),
 }
 
 impl Kernels {
@@ -53,8 +58,12 @@ impl Kernels {
             Isa::Avx2 => avx2::Avx2::detect().map(Unit::Avx2),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::Avx512::detect().map(Unit::Avx512),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx => {
+                avx512::Avx512::detect().zip(amx::Amx::detect()).map(|(unit, amx)| Unit::Amx(unit, amx))
+            }
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => None,
+            Isa::Avx2 | Isa::Avx512 | Isa::Amx => None,
         };
         unit.map(|unit| Kernels { unit })
     }
@@ -67,6 +76,32 @@ impl Kernels {
             Unit::Avx2(_) => Isa::Avx2,
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512(_) => Isa::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(..) => Isa::Amx,
+        }
+    }
+
+    /// Multiplies a panel with as many of the first rows as the machine's tile unit takes, and returns how
+    /// many that were: none where there is no such unit.
+    pub fn multiply_tiles(self, panel: Panel, x: Quantized, out: &mut [[f32; TILE]]) -> usize {
+        match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(unit, amx) => {
+                let rows = self.tile_rows(x.rows);
+                let x = Quantized { rows, ..x };
+                unit.vectorize(amx::MultiplyAmx { amx, panel, x, out: &mut out[..rows] });
+                rows
+            }
+            _ => 0,
+        }
+    }
+
+    /// How many of so many rows the machine's tile unit takes.
+    pub fn tile_rows(self, rows: usize) -> usize {
+        match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(..) => rows / amx::AMX_ROWS * amx::AMX_ROWS,
+            _ => 0,
         }
     }
 
@@ -77,7 +112,7 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(unit) => unit.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx512(unit) => unit.vectorize(kernel),
+            Unit::Avx512(unit) | Unit::Amx(unit, _) => unit.vectorize(kernel),
         }
     }
 }

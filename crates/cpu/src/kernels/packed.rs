@@ -9,7 +9,7 @@
 use gleed_gguf::Format;
 use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
 
-use super::integer::{Quantized, TILE};
+use super::integer::{Panel, Quantized, TILE};
 use super::quantize::{QuantizedRow, row_words};
 use super::simd::{Kernel, Simd};
 
@@ -99,6 +99,74 @@ impl Kernel for MultiplyPacked<'_> {
     }
 }
 
+/// Unpacks a tile to a panel: plain signed integers, and a scale (and min) for every group.
+#[derive(Debug)]
+pub struct UnpackTile<'a> {
+    /// How the tile is laid out.
+    pub packing: Packing,
+    /// The tile.
+    pub tile: &'a [Line],
+    /// Room for `[columns / 4][TILE]`.
+    pub integers: &'a mut [[i32; TILE]],
+    /// Room for `[columns / 16][TILE]`.
+    pub scales: &'a mut [[f32; TILE]],
+    /// Room for `[columns / 32][TILE]`.
+    pub mins: &'a mut [[f32; TILE]],
+}
+
+impl<'a> Kernel for UnpackTile<'a> {
+    type Output = Panel<'a>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Panel<'a> {
+        match self.packing.format {
+            Format::Q4_0 => self.unpack::<S, Q4_0>(s),
+            Format::Q4_1 => self.unpack::<S, Q4_1>(s),
+            Format::Q5_0 => self.unpack::<S, Q5_0>(s),
+            Format::Q5_1 => self.unpack::<S, Q5_1>(s),
+            Format::Q4_K => self.unpack::<S, Q4K>(s),
+            Format::Q5_K => self.unpack::<S, Q5K>(s),
+            Format::Q6_K => self.unpack::<S, Q6K>(s),
+            _ => self.unpack::<S, Q8_0>(s),
+        }
+    }
+}
+
+impl<'a> UnpackTile<'a> {
+    #[inline(always)]
+    fn unpack<S: Simd, L: Layout>(self, s: S) -> Panel<'a> {
+        let UnpackTile { packing, tile, integers, scales, mins } = self;
+        let cells = packing.cells();
+        let (lines, packed_scales) = tile[..packing.lines()].split_at(cells * L::LINES);
+        let packed_scales: &[u8] = bytemuck::cast_slice(packed_scales);
+        let integers = &mut integers[..8 * cells];
+        let scales = &mut scales[..L::GROUPS * cells];
+        let mins = &mut mins[..if L::MINS { cells } else { 0 }];
+        for (lines, out) in lines.chunks_exact(L::LINES).zip(integers.as_chunks_mut::<8>().0) {
+            L::words(
+                s,
+                lines,
+                #[inline(always)]
+                |k, word| L::store(s, word, &mut out[k]),
+            );
+        }
+        for (super_block, packed) in packed_scales.chunks_exact(L::SCALES).take(cells / L::CELLS).enumerate()
+        {
+            let head = L::head(s, packed);
+            for c in 0..L::CELLS {
+                let cell = super_block * L::CELLS + c;
+                for g in 0..L::GROUPS {
+                    s.store(L::scale(s, head, packed, c, g), &mut scales[cell * L::GROUPS + g]);
+                }
+                if L::MINS {
+                    s.store(L::min(s, head, packed, c), &mut mins[cell]);
+                }
+            }
+        }
+        Panel { integers, scales, mins, group: ACTIVATION_BLOCK / L::GROUPS }
+    }
+}
+
 /// What a format needs: where its integers and scales are in a tile.
 trait Layout {
     /// Lines of integers per cell.
@@ -118,6 +186,8 @@ trait Layout {
 
     /// Calls `f` with each word of a cell and its number.
     fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, Self::Word<S>));
+    /// Stores a word as plain signed integers.
+    fn store<S: Simd>(s: S, word: Self::Word<S>, out: &mut [i32; TILE]);
     /// Where a group's sum starts, given the sum of its activations.
     fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32;
     /// Adds four columns.
@@ -285,6 +355,11 @@ macro_rules! single_scale {
             }
 
             #[inline(always)]
+            fn store<S: Simd>(s: S, word: S::I32, out: &mut [i32; TILE]) {
+                s.store_i32(s.sub_bytes(word, $offset), out);
+            }
+
+            #[inline(always)]
             fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32 {
                 s.to_i32(-$offset * activation_sum)
             }
@@ -335,6 +410,11 @@ impl Layout for Q8_0 {
     }
 
     #[inline(always)]
+    fn store<S: Simd>(s: S, word: S::Weights, out: &mut [i32; TILE]) {
+        s.store_weights(word, out);
+    }
+
+    #[inline(always)]
     fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32 {
         s.dot_start(activation_sum)
     }
@@ -377,6 +457,11 @@ macro_rules! two_levels {
             #[inline(always)]
             fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, S::I32)) {
                 $words(s, lines, f);
+            }
+
+            #[inline(always)]
+            fn store<S: Simd>(s: S, word: S::I32, out: &mut [i32; TILE]) {
+                s.store_i32(word, out);
             }
 
             #[inline(always)]
@@ -448,6 +533,11 @@ impl Layout for Q6K {
                 f(k, s.or(low, s.and_bytes(high, 0x30)));
             },
         );
+    }
+
+    #[inline(always)]
+    fn store<S: Simd>(s: S, word: S::I32, out: &mut [i32; TILE]) {
+        s.store_i32(s.sub_bytes(word, 32), out);
     }
 
     #[inline(always)]

@@ -175,6 +175,16 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn store_i32(self, x: Self::I32, out: &mut [i32; LANES]) {
+        *out = x;
+    }
+
+    #[inline(always)]
+    fn sub_bytes(self, x: Self::I32, number: u8) -> Self::I32 {
+        x.map(|x| i32::from_ne_bytes(x.to_ne_bytes().map(|byte| byte.wrapping_sub(number))))
+    }
+
+    #[inline(always)]
     fn shift_right<const N: u32>(self, x: Self::I32) -> Self::I32 {
         x.map(|x| (x as u32 >> N) as i32)
     }
@@ -208,6 +218,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn weights(self, x: &[i32; LANES]) -> Self::Weights {
         x.map(|x| x.to_ne_bytes().map(|b| b as i8))
+    }
+
+    #[inline(always)]
+    fn store_weights(self, weights: Self::Weights, out: &mut [i32; LANES]) {
+        *out = weights.map(|w| i32::from_ne_bytes(w.map(|b| b as u8)));
     }
 
     #[inline(always)]

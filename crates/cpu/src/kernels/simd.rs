@@ -96,6 +96,10 @@ pub trait Simd: Copy {
     fn to_i32(self, x: i32) -> Self::I32;
     /// All lanes from memory.
     fn load_i32(self, x: &[i32; LANES]) -> Self::I32;
+    /// All lanes to memory.
+    fn store_i32(self, x: Self::I32, out: &mut [i32; LANES]);
+    /// Each byte less a number.
+    fn sub_bytes(self, x: Self::I32, number: u8) -> Self::I32;
     /// Each lane's bits moved down.
     fn shift_right<const N: u32>(self, x: Self::I32) -> Self::I32;
     /// Each lane's bits moved up.
@@ -111,6 +115,8 @@ pub trait Simd: Copy {
     fn to_f32(self, x: Self::I32) -> Self::F32;
     /// Sixteen packed quadruples of weights (any i8).
     fn weights(self, x: &[i32; LANES]) -> Self::Weights;
+    /// The quadruples as they were.
+    fn store_weights(self, weights: Self::Weights, out: &mut [i32; LANES]);
     /// Where [`Simd::dot4`] starts, given the sum of all the activations that will follow.
     fn dot_start(self, activation_sum: i32) -> Self::I32;
     /// Adds each lane's four weights times the same four packed activations (-127 to 127).

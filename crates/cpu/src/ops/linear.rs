@@ -12,7 +12,7 @@ use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Running, TILE};
-use crate::kernels::packed::MultiplyPacked;
+use crate::kernels::packed::{Line, MultiplyPacked, Packing, UnpackTile};
 use crate::kernels::quantize::{Quantize, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::{Prefetch, Unpack};
@@ -107,7 +107,7 @@ impl Inputs<'_> {
     ) {
         match self.weights.get(part.weight).groups {
             Some(_) if let Some((packing, tile)) = self.weights.tile(part.weight, range.start) => {
-                self.kernels.run(MultiplyPacked { packing, tile, x: self.quantized, out: results });
+                self.packed(packing, tile, scratch, results);
             }
             Some(groups) => self.integers(part, groups, range.clone(), scratch, results),
             None => self.floats(part, range.clone(), scratch, results),
@@ -120,6 +120,31 @@ impl Inputs<'_> {
                 }
             }
         }
+    }
+
+    /// In `q8` arithmetic on a repacked tile: most rows on the tile unit where there is one and there are
+    /// enough of them, the rest on the vector unit.
+    fn packed(
+        &self,
+        packing: Packing,
+        tile: &[Line],
+        scratch: &mut TileScratch,
+        results: &mut [[f32; TILE]],
+    ) {
+        let x = self.quantized;
+        let mut done = 0;
+        if self.kernels.tile_rows(x.rows) > 0 {
+            let TileScratch { tile_integers, tile_scales: scales, tile_mins: mins, .. } = scratch;
+            let integers = bytemuck::cast_slice_mut(tile_integers);
+            let panel = self.kernels.run(UnpackTile { packing, tile, integers, scales, mins });
+            done = self.kernels.multiply_tiles(panel, x, results);
+        }
+        let rest = Quantized {
+            words: &x.words[done * row_words(x.columns)..],
+            columns: x.columns,
+            rows: x.rows - done,
+        };
+        self.kernels.run(MultiplyPacked { packing, tile, x: rest, out: &mut results[done..] });
     }
 
     /// In `q8` arithmetic: unpack a panel of each row, pack the sixteen of them, multiply.
