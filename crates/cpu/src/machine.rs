@@ -9,6 +9,7 @@ use gleed_model::program::{Op, Program};
 
 use crate::Error;
 use crate::kernels::Kernels;
+use crate::kernels::blocked::{BLOCK_ROWS, block_lines};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::{Running, TILE};
 use crate::kernels::packed::Line;
@@ -43,6 +44,8 @@ pub(crate) struct Machine {
     pub angles: Vec<Angles>,
     /// Quantised inputs of the linear op that is running, one row after the other.
     pub quantized: Box<[i32]>,
+    /// The same in blocks of rows, where the machine has a tile unit.
+    pub blocked: Box<[Line]>,
     /// One for each thread.
     pub scratch: Vec<Mutex<Scratch>>,
     /// The live rows as one part.
@@ -74,6 +77,8 @@ impl Machine {
         let buffers = "the activations";
         let activations = Activations::new(program.buffers.iter().map(|b| b.width), max_rows);
         let words = row_words(sizes.quantized_columns).checked_mul(max_rows);
+        let blocks = kernels.tile_rows(max_rows) / BLOCK_ROWS;
+        let blocked = blocks.checked_mul(block_lines(sizes.quantized_columns)).and_then(zeros);
         let angles = program.ropes.iter().map(|rope| Angles::new(rope.dimensions / 2, max_rows));
         let scratch = (0..pool.threads()).map(|_| Some(Mutex::new(Scratch::new(&sizes, max_rows)?)));
         Ok(Machine {
@@ -82,6 +87,7 @@ impl Machine {
             rows: Vec::with_capacity(max_rows),
             angles: angles.collect::<Option<_>>().ok_or(Error::Memory { what: buffers })?,
             quantized: words.and_then(zeros).ok_or(Error::Memory { what: buffers })?,
+            blocked: blocked.ok_or(Error::Memory { what: buffers })?,
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),
@@ -132,7 +138,8 @@ impl Machine {
     pub fn bytes(&self) -> usize {
         let angles: usize = self.angles.iter().map(|a| size_of_val(&a.values[..])).sum();
         let scratch: usize = self.scratch.iter().map(|s| lock(s).bytes).sum();
-        self.activations.bytes() + size_of_val(&self.quantized[..]) + angles + scratch
+        let quantized = size_of_val(&self.quantized[..]) + size_of_val(&self.blocked[..]);
+        self.activations.bytes() + quantized + angles + scratch
     }
 }
 

@@ -7,13 +7,10 @@ use std::sync::OnceLock;
 
 use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
 
-use super::integer::{Panel, Quantized, TILE};
+use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, block_lines};
+use super::integer::{Panel, TILE};
 use super::packed::Line;
-use super::quantize::{QuantizedRow, row_words};
 use super::simd::{Kernel, Simd};
-
-/// Rows of activations that the tile unit takes at once.
-pub const AMX_ROWS: usize = 16;
 
 /// Proof that this machine has AMX for bytes, and that this process may use it.
 #[derive(Debug, Clone, Copy)]
@@ -73,19 +70,21 @@ struct Shapes {
 }
 
 impl Shapes {
-    /// Results in tiles 0 and 1, activations in 2 and 3, weights in 4 and 5; `group` columns at a time.
+    /// Results in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7; `group` columns at a time.
     fn new(group: usize) -> Shapes {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
-        for i in 0..2 {
+        for i in 0..4 {
             (row_bytes[i], rows[i]) = (64, 16);
-            (row_bytes[2 + i], rows[2 + i]) = (group as u16, 16);
-            (row_bytes[4 + i], rows[4 + i]) = (64, (group / 4) as u8);
+        }
+        for i in 4..6 {
+            (row_bytes[i], rows[i]) = (group as u16, 16);
+            (row_bytes[2 + i], rows[2 + i]) = (64, (group / 4) as u8);
         }
         Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
     }
 }
 
-/// Multiplies a panel with rows of activations, a multiple of [`AMX_ROWS`].
+/// Multiplies a panel with blocks of activations.
 #[derive(Debug)]
 pub struct MultiplyAmx<'a> {
     /// Proof that the instructions are there.
@@ -93,13 +92,13 @@ pub struct MultiplyAmx<'a> {
     /// All columns of sixteen rows of weights.
     pub panel: Panel<'a>,
     /// The activations.
-    pub x: Quantized<'a>,
-    /// One result per row of activations and row of weights.
+    pub x: Blocked<'a>,
+    /// One result per row of activations and row of weights; whole blocks of rows.
     pub out: &'a mut [[f32; TILE]],
 }
 
 /// The integers of one group: a line per row of activations.
-type Products = [Line; AMX_ROWS];
+type Products = [Line; BLOCK_ROWS];
 
 impl Kernel for MultiplyAmx<'_> {
     type Output = ();
@@ -107,23 +106,27 @@ impl Kernel for MultiplyAmx<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let MultiplyAmx { amx: Amx(()), panel, x, out } = self;
-        let (groups, words) = (x.columns / panel.group, row_words(x.columns));
-        assert!(x.rows.is_multiple_of(AMX_ROWS) && out.len() == x.rows);
+        let (groups, lines) = (x.columns / panel.group, block_lines(x.columns));
+        let (blocks, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
+        assert!(rest.is_empty() && x.lines.len() >= blocks.len() * lines);
         assert!(panel.integers.len() == x.columns / 4 && panel.scales.len() == groups);
-        assert!(matches!(panel.group, 16 | 32) && x.words.len() >= x.rows * words);
+        // Mins go with groups of 32, for which the blocks have sums.
+        assert!(panel.group == 32 || panel.group == 16 && panel.mins.is_empty());
         assert!(panel.mins.is_empty() || panel.mins.len() == groups);
         let shapes = Shapes::new(panel.group);
         // SAFETY: a value of `Amx` proves that the instruction is there; the shapes are within its limits.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly)) };
-        for (block, out) in out.as_chunks_mut::<AMX_ROWS>().0.iter_mut().enumerate() {
-            let rows = &x.words[block * AMX_ROWS * words..][..AMX_ROWS * words];
-            let rows = Rows { words: rows, columns: x.columns, group: panel.group };
-            match panel.mins.is_empty() {
-                true => products::<S>(s, panel, rows, out),
-                false => {
-                    products::<S>(s, panel, rows, out);
-                    add_mins::<S>(s, panel, rows, out);
-                }
+        for (block, out) in x.lines.chunks_exact(lines).zip(blocks) {
+            let cells = x.columns / ACTIVATION_BLOCK;
+            let (integers, rest) = block.split_at(cells * CELL_LINES);
+            let (scales, sums) = rest.split_at(cells);
+            let sums = bytemuck::cast_slice(sums);
+            match panel.group {
+                16 => products::<S, 16>(s, panel, integers, bytemuck::cast_slice(scales), out),
+                _ => products::<S, 32>(s, panel, integers, bytemuck::cast_slice(scales), out),
+            }
+            if !panel.mins.is_empty() {
+                add_mins(s, panel.mins, sums, out);
             }
         }
         // SAFETY: as above; nothing uses the tiles after this.
@@ -131,67 +134,77 @@ impl Kernel for MultiplyAmx<'_> {
     }
 }
 
-/// Sixteen quantised rows.
-#[derive(Clone, Copy)]
-struct Rows<'a> {
-    words: &'a [i32],
-    columns: usize,
-    group: usize,
-}
-
-impl<'a> Rows<'a> {
-    /// The parts of each row.
-    #[inline(always)]
-    fn each(self) -> [QuantizedRow<'a>; AMX_ROWS] {
-        let words = row_words(self.columns);
-        std::array::from_fn(|r| {
-            QuantizedRow::new(&self.words[r * words..][..words], self.columns, self.group)
-        })
-    }
-}
+/// Groups that the tile unit computes ahead of the vector unit. What it stores cannot be loaded before it
+/// has reached the cache, which takes longer than scaling one group.
+const AHEAD: usize = 4;
 
 /// out = Σ (weight scale · activation scale) · integers + 0, group by group.
 #[inline(always)]
-fn products<S: Simd>(s: S, panel: Panel, rows: Rows, out: &mut [[f32; TILE]; AMX_ROWS]) {
-    let each = rows.each();
-    let groups = panel.scales.len();
-    let per_block = ACTIVATION_BLOCK / panel.group;
-    let mut integers: [Products; 2] = [[Line([0; LANES]); AMX_ROWS]; 2];
-    let mut sums = [s.splat(0.0); AMX_ROWS];
-    if groups > 0 {
-        multiply_group(panel, rows, 0, &mut integers[0]);
+fn products<S: Simd, const GROUP: usize>(
+    s: S,
+    panel: Panel,
+    x: &[Line],
+    x_scales: &[[f32; BLOCK_ROWS]],
+    out: &mut [[f32; TILE]; BLOCK_ROWS],
+) {
+    let stages = panel.scales.len() / AHEAD;
+    let mut sums = [s.splat(0.0); BLOCK_ROWS];
+    let mut integers: [[Products; AHEAD]; 2] = [[[Line([0; LANES]); BLOCK_ROWS]; AHEAD]; 2];
+    if stages > 0 {
+        multiply_groups::<GROUP>(panel, x, 0, &mut integers[0]);
     }
-    for g in 0..groups {
-        // The tile unit works on the next group while the vector unit scales this one.
+    for stage in 0..stages {
         let [even, odd] = &mut integers;
-        let (this, next) = if g % 2 == 0 { (even, odd) } else { (odd, even) };
-        if g + 1 < groups {
-            multiply_group(panel, rows, g + 1, next);
+        let (this, next) = if stage % 2 == 0 { (even, odd) } else { (odd, even) };
+        if stage + 1 < stages {
+            multiply_groups::<GROUP>(panel, x, (stage + 1) * AHEAD, next);
         }
-        let scale = s.load(&panel.scales[g]);
-        for r in 0..AMX_ROWS {
-            // SAFETY: a row has a scale for every block of columns, and g / per_block is one of them.
-            let x_scale = unsafe { *each[r].scales.get_unchecked(g / per_block) };
-            let factor = s.mul(scale, s.splat(x_scale));
-            sums[r] = s.mul_add(factor, s.to_f32(s.load_i32(&this[r].0)), sums[r]);
+        for (i, integers) in this.iter().enumerate() {
+            let group = stage * AHEAD + i;
+            let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
+            add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
         }
+    }
+    for group in stages * AHEAD..panel.scales.len() {
+        let integers = &mut integers[0][0];
+        multiply_group::<GROUP>(panel, x, group, integers);
+        let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
+        add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
     }
     for (sum, out) in sums.into_iter().zip(out) {
         s.store(s.add(sum, s.splat(0.0)), out);
     }
 }
 
+/// sums += (weight scale · activation scale) · integers, for one group.
+#[inline(always)]
+fn add_group<S: Simd>(
+    s: S,
+    scales: &[f32; TILE],
+    x_scales: &[f32; BLOCK_ROWS],
+    integers: &Products,
+    sums: &mut [S::F32; BLOCK_ROWS],
+) {
+    let scale = s.load(scales);
+    for r in 0..BLOCK_ROWS {
+        let factor = s.mul(scale, s.splat(x_scales[r]));
+        sums[r] = s.mul_add(factor, s.to_f32(s.load_i32(&integers[r].0)), sums[r]);
+    }
+}
+
 /// out += Σ min · (activation scale · Σ activations), group by group.
 #[inline(always)]
-fn add_mins<S: Simd>(s: S, panel: Panel, rows: Rows, out: &mut [[f32; TILE]; AMX_ROWS]) {
-    let each = rows.each();
-    let mut sums = [s.splat(0.0); AMX_ROWS];
-    for (g, min) in panel.mins.iter().enumerate() {
+fn add_mins<S: Simd>(
+    s: S,
+    mins: &[[f32; TILE]],
+    x_sums: &[[f32; BLOCK_ROWS]],
+    out: &mut [[f32; TILE]; BLOCK_ROWS],
+) {
+    let mut sums = [s.splat(0.0); BLOCK_ROWS];
+    for (min, x_sums) in mins.iter().zip(x_sums) {
         let min = s.load(min);
-        for r in 0..AMX_ROWS {
-            // SAFETY: a row has a sum for every group, and there are as many mins as groups.
-            let x_sum = unsafe { *each[r].scaled_sums.get_unchecked(g) };
-            sums[r] = s.mul_add(min, s.splat(x_sum), sums[r]);
+        for r in 0..BLOCK_ROWS {
+            sums[r] = s.mul_add(min, s.splat(x_sums[r]), sums[r]);
         }
     }
     for (sum, out) in sums.into_iter().zip(out) {
@@ -199,32 +212,99 @@ fn add_mins<S: Simd>(s: S, panel: Panel, rows: Rows, out: &mut [[f32; TILE]; AMX
     }
 }
 
+/// Where the activations of a group are, in bytes from those of a group that starts a cell.
+const fn offset(group: usize, columns: usize) -> usize {
+    let cell = group * columns / ACTIVATION_BLOCK;
+    cell * CELL_LINES * size_of::<Line>() + group * columns % ACTIVATION_BLOCK
+}
+
+/// The operands of the tile unit for some groups, checked: activations and weights.
+#[inline(always)]
+fn operands<const GROUP: usize>(
+    panel: Panel,
+    x: &[Line],
+    first: usize,
+    count: usize,
+) -> (*const u8, *const u8) {
+    let words = GROUP / 4;
+    let weights = &panel.integers[first * words..][..count * words];
+    let cells = (first * GROUP / ACTIVATION_BLOCK)..((first + count) * GROUP).div_ceil(ACTIVATION_BLOCK);
+    let activations = &x[cells.start * CELL_LINES..cells.end * CELL_LINES];
+    let inside = first * GROUP % ACTIVATION_BLOCK;
+    (activations.as_ptr().cast::<u8>().wrapping_add(inside), weights.as_ptr().cast())
+}
+
 /// Sixteen rows of activations times sixteen rows of weights, over the columns of one group.
 #[inline(always)]
-fn multiply_group(panel: Panel, rows: Rows, group: usize, out: &mut Products) {
-    let words = panel.group / 4;
-    let weights = &panel.integers[group * words..][..words];
-    let activations = &rows.words[group * words..];
-    let stride = row_words(rows.columns) * size_of::<i32>();
-    assert!(size_of_val(activations) >= (AMX_ROWS - 1) * stride + panel.group);
+fn multiply_group<const GROUP: usize>(panel: Panel, x: &[Line], group: usize, out: &mut Products) {
+    let (activations, weights) = operands::<GROUP>(panel, x, group, 1);
     // SAFETY: the caller has a proof that the instructions are there and has loaded the shapes: sixteen
-    // rows of a group's bytes at a distance of `stride`, which the assertion above keeps inside
-    // `activations`; a row of 64 bytes for each word of `weights`; and sixteen rows of 64 bytes in `out`.
+    // rows of a group's bytes at a distance of a cell's 32, a row of 64 bytes for each word of weights,
+    // both inside what `operands` checked; and sixteen rows of 64 bytes in `out`.
     unsafe {
         asm!(
             "tilezero tmm0",
-            "tileloadd tmm2, [{activations} + {stride}]",
-            "tileloadd tmm4, [{weights} + {line}]",
-            "tdpbssd tmm0, tmm2, tmm4",
+            "tileloadd tmm4, [{activations} + {row}]",
+            "tileloadd tmm6, [{weights} + {line}]",
+            "tdpbssd tmm0, tmm4, tmm6",
             "tilestored [{out} + {line}], tmm0",
-            activations = in(reg) activations.as_ptr(),
-            stride = in(reg) stride,
-            weights = in(reg) weights.as_ptr(),
+            activations = in(reg) activations,
+            row = in(reg) ACTIVATION_BLOCK,
+            weights = in(reg) weights,
             line = in(reg) size_of::<Line>(),
             out = in(reg) out.as_mut_ptr(),
             out("tmm0") _,
-            out("tmm2") _,
             out("tmm4") _,
+            out("tmm6") _,
+            options(nostack),
+        );
+    }
+}
+
+/// The same for [`AHEAD`] groups, each into its own result; the first one starts a cell.
+#[inline(always)]
+fn multiply_groups<const GROUP: usize>(panel: Panel, x: &[Line], first: usize, out: &mut [Products; AHEAD]) {
+    let (activations, weights) = operands::<GROUP>(panel, x, first, AHEAD);
+    // SAFETY: as for one group; the groups follow each other in activations, weights and `out`.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tileloadd tmm4, [{activations} + {row}]",
+            "tileloadd tmm6, [{weights} + {line}]",
+            "tilezero tmm1",
+            "tileloadd tmm5, [{activations} + {row} + {second}]",
+            "tileloadd tmm7, [{weights} + {line} + 16 * {group}]",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tilezero tmm2",
+            "tileloadd tmm4, [{activations} + {row} + {third}]",
+            "tileloadd tmm6, [{weights} + {line} + 32 * {group}]",
+            "tdpbssd tmm1, tmm5, tmm7",
+            "tilezero tmm3",
+            "tileloadd tmm5, [{activations} + {row} + {fourth}]",
+            "tileloadd tmm7, [{weights} + {line} + 48 * {group}]",
+            "tdpbssd tmm2, tmm4, tmm6",
+            "tdpbssd tmm3, tmm5, tmm7",
+            "tilestored [{out} + {line}], tmm0",
+            "tilestored [{out} + {line} + 1024], tmm1",
+            "tilestored [{out} + {line} + 2048], tmm2",
+            "tilestored [{out} + {line} + 3072], tmm3",
+            activations = in(reg) activations,
+            row = in(reg) ACTIVATION_BLOCK,
+            weights = in(reg) weights,
+            line = in(reg) size_of::<Line>(),
+            out = in(reg) out.as_mut_ptr(),
+            group = const GROUP,
+            second = const offset(1, GROUP),
+            third = const offset(2, GROUP),
+            fourth = const offset(3, GROUP),
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm2") _,
+            out("tmm3") _,
+            out("tmm4") _,
+            out("tmm5") _,
+            out("tmm6") _,
+            out("tmm7") _,
             options(nostack),
         );
     }

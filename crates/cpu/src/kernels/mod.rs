@@ -13,6 +13,7 @@ pub mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod blocked;
 pub mod convert;
 pub mod dot;
 pub mod integer;
@@ -28,7 +29,8 @@ pub(crate) mod shared;
 pub mod simd;
 pub mod unpack;
 
-use integer::{Panel, Quantized, TILE};
+use blocked::Blocked;
+use integer::{Panel, TILE};
 pub use isa::Isa;
 use simd::{Kernel, Simd};
 
@@ -81,18 +83,12 @@ impl Kernels {
         }
     }
 
-    /// Multiplies a panel with as many of the first rows as the machine's tile unit takes, and returns how
-    /// many that were: none where there is no such unit.
-    pub fn multiply_tiles(self, panel: Panel, x: Quantized, out: &mut [[f32; TILE]]) -> usize {
+    /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there.
+    pub fn multiply_blocks(self, panel: Panel, x: Blocked, out: &mut [[f32; TILE]]) {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => {
-                let rows = self.tile_rows(x.rows);
-                let x = Quantized { rows, ..x };
-                unit.vectorize(amx::MultiplyAmx { amx, panel, x, out: &mut out[..rows] });
-                rows
-            }
-            _ => 0,
+            Unit::Amx(unit, amx) => unit.vectorize(amx::MultiplyAmx { amx, panel, x, out }),
+            _ => panic!("there is no tile unit"),
         }
     }
 
@@ -100,7 +96,7 @@ impl Kernels {
     pub fn tile_rows(self, rows: usize) -> usize {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(..) => rows / amx::AMX_ROWS * amx::AMX_ROWS,
+            Unit::Amx(..) => rows / blocked::BLOCK_ROWS * blocked::BLOCK_ROWS,
             _ => 0,
         }
     }

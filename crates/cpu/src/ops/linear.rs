@@ -10,6 +10,7 @@ use gleed_model::program::{Activation, Part, View};
 use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, fill_block};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Running, TILE};
 use crate::kernels::packed::{Line, MultiplyPacked, Packing, UnpackTile};
@@ -38,10 +39,11 @@ pub(super) fn linear(
     if parts.iter().any(|part| weights.get(part.weight).groups.is_some()) {
         quantize(machine, input);
     }
-    let Machine { kernels, pool, activations, rows, quantized, scratch, whole, .. } = machine;
+    let Machine { kernels, pool, activations, rows, quantized, blocked, scratch, whole, .. } = machine;
     let ([source], tiles) = activations.split_view([input], out, whole, &plan.columns);
     let quantized = Quantized { words: quantized, columns: input.width, rows: rows.len() };
-    let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
+    let blocked = Blocked { lines: blocked, columns: input.width };
+    let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized, blocked };
     let chunk = tiles.len().div_ceil(CHUNKS * pool.threads());
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
@@ -76,7 +78,7 @@ pub(super) fn linear(
 
 /// Quantises the input of an op, all rows once.
 fn quantize(machine: &mut Machine, input: View) {
-    let Machine { kernels, pool, activations, rows, quantized, .. } = machine;
+    let Machine { kernels, pool, activations, rows, quantized, blocked, .. } = machine;
     let (count, words) = (rows.len(), row_words(input.width));
     let queue = BlockQueue::new(&mut quantized[..count * words], count, words);
     let activations = &*activations;
@@ -84,6 +86,15 @@ fn quantize(machine: &mut Machine, input: View) {
         while let Some(mut row) = queue.next() {
             let x = activations.row(input, row.index());
             kernels.run(Quantize { x, words: row.of(0) });
+        }
+    });
+    let (blocks, lines) = (kernels.tile_rows(count) / BLOCK_ROWS, block_lines(input.width));
+    let queue = BlockQueue::new(&mut blocked[..blocks * lines], blocks, lines);
+    let quantized = &*quantized;
+    fork(pool, blocks * BLOCK_ROWS * input.width, |_| {
+        while let Some(mut block) = queue.next() {
+            let words = &quantized[block.index() * BLOCK_ROWS * words..][..BLOCK_ROWS * words];
+            fill_block(Quantized { words, columns: input.width, rows: BLOCK_ROWS }, block.of(0));
         }
     });
 }
@@ -94,6 +105,7 @@ struct Inputs<'a> {
     weights: &'a Weights,
     floats: Rows<'a>,
     quantized: Quantized<'a>,
+    blocked: Blocked<'a>,
 }
 
 impl Inputs<'_> {
@@ -132,12 +144,12 @@ impl Inputs<'_> {
         results: &mut [[f32; TILE]],
     ) {
         let x = self.quantized;
-        let mut done = 0;
-        if self.kernels.tile_rows(x.rows) > 0 {
+        let done = self.kernels.tile_rows(x.rows);
+        if done > 0 {
             let TileScratch { tile_integers, tile_scales: scales, tile_mins: mins, .. } = scratch;
             let integers = bytemuck::cast_slice_mut(tile_integers);
             let panel = self.kernels.run(UnpackTile { packing, tile, integers, scales, mins });
-            done = self.kernels.multiply_tiles(panel, x, results);
+            self.kernels.multiply_blocks(panel, self.blocked, &mut results[..done]);
         }
         let rest = Quantized {
             words: &x.words[done * row_words(x.columns)..],
