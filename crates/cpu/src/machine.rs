@@ -9,7 +9,7 @@ use gleed_model::program::{Op, Program};
 
 use crate::Error;
 use crate::kernels::Kernels;
-use crate::kernels::blocked::{BLOCK_ROWS, block_lines};
+use crate::kernels::blocked::{BLOCK_ROWS, TILE_SCRATCH, block_lines};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::{Running, TILE};
 use crate::kernels::packed::Line;
@@ -244,6 +244,8 @@ pub(crate) struct TileScratch {
     pub tile_scales: Box<[[f32; TILE]]>,
     /// `[columns / 32][TILE]`.
     pub tile_mins: Box<[[f32; TILE]]>,
+    /// What the tile unit stores its products in.
+    pub tile_products: Box<[Line]>,
     /// One per row of the batch.
     pub sums: Vec<Running>,
     /// `[DOT_ROWS][columns]`.
@@ -278,6 +280,7 @@ impl Scratch {
                 tile_integers: zeros(sizes.quantized_columns / 4)?,
                 tile_scales: zeros(sizes.quantized_columns / 16)?,
                 tile_mins: zeros(sizes.quantized_columns / 32)?,
+                tile_products: zeros(TILE_SCRATCH)?,
                 sums: vec![Running::default(); max_rows],
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },
@@ -302,6 +305,7 @@ impl Scratch {
             + size_of_val(&tile.tile_integers[..])
             + size_of_val(&tile.tile_scales[..])
             + size_of_val(&tile.tile_mins[..])
+            + size_of_val(&tile.tile_products[..])
             + size_of_val(&tile.sums[..])
             + size_of_val(&tile.floats[..])
             + 2 * size_of_val(&scratch.results[0][..])

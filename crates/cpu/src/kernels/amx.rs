@@ -5,7 +5,7 @@
 use std::arch::asm;
 use std::sync::OnceLock;
 
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
+use gleed_model::arithmetic::ACTIVATION_BLOCK;
 
 use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, block_lines};
 use super::integer::{Panel, TILE};
@@ -95,6 +95,8 @@ pub struct MultiplyAmx<'a> {
     pub x: Blocked<'a>,
     /// One result per row of activations and row of weights; whole blocks of rows.
     pub out: &'a mut [[f32; TILE]],
+    /// Room for [`TILE_SCRATCH`](super::blocked::TILE_SCRATCH) lines.
+    pub scratch: &'a mut [Line],
 }
 
 /// The integers of one group: a line per row of activations.
@@ -105,7 +107,9 @@ impl Kernel for MultiplyAmx<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let MultiplyAmx { amx: Amx(()), panel, x, out } = self;
+        let MultiplyAmx { amx: Amx(()), panel, x, out, scratch } = self;
+        let (stages, _) = scratch.as_chunks_mut::<BLOCK_ROWS>().0.as_chunks_mut::<AHEAD>();
+        let integers: &mut Stages = stages.first_chunk_mut().expect("room for two stages");
         let (groups, lines) = (x.columns / panel.group, block_lines(x.columns));
         let (blocks, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
         assert!(rest.is_empty() && x.lines.len() >= blocks.len() * lines);
@@ -118,12 +122,12 @@ impl Kernel for MultiplyAmx<'_> {
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly)) };
         for (block, out) in x.lines.chunks_exact(lines).zip(blocks) {
             let cells = x.columns / ACTIVATION_BLOCK;
-            let (integers, rest) = block.split_at(cells * CELL_LINES);
+            let (q, rest) = block.split_at(cells * CELL_LINES);
             let (scales, sums) = rest.split_at(cells);
             let sums = bytemuck::cast_slice(sums);
             match panel.group {
-                16 => products::<S, 16>(s, panel, integers, bytemuck::cast_slice(scales), out),
-                _ => products::<S, 32>(s, panel, integers, bytemuck::cast_slice(scales), out),
+                16 => products::<S, 16>(s, panel, q, bytemuck::cast_slice(scales), integers, out),
+                _ => products::<S, 32>(s, panel, q, bytemuck::cast_slice(scales), integers, out),
             }
             if !panel.mins.is_empty() {
                 add_mins(s, panel.mins, sums, out);
@@ -138,6 +142,9 @@ impl Kernel for MultiplyAmx<'_> {
 /// has reached the cache, which takes longer than scaling one group.
 const AHEAD: usize = 4;
 
+/// The products of two stages: one that is being scaled, one that is being computed.
+type Stages = [[Products; AHEAD]; 2];
+
 /// out = Σ (weight scale · activation scale) · integers + 0, group by group.
 #[inline(always)]
 fn products<S: Simd, const GROUP: usize>(
@@ -145,17 +152,22 @@ fn products<S: Simd, const GROUP: usize>(
     panel: Panel,
     x: &[Line],
     x_scales: &[[f32; BLOCK_ROWS]],
+    integers: &mut Stages,
     out: &mut [[f32; TILE]; BLOCK_ROWS],
 ) {
     let stages = panel.scales.len() / AHEAD;
     let mut sums = [s.splat(0.0); BLOCK_ROWS];
-    let mut integers: [[Products; AHEAD]; 2] = [[[Line([0; LANES]); BLOCK_ROWS]; AHEAD]; 2];
     if stages > 0 {
         multiply_groups::<GROUP>(panel, x, 0, &mut integers[0]);
     }
     for stage in 0..stages {
-        let [even, odd] = &mut integers;
+        let [even, odd] = &mut *integers;
         let (this, next) = if stage % 2 == 0 { (even, odd) } else { (odd, even) };
+        // What the stage after the next one will read.
+        let ahead = (stage + 2) * AHEAD * GROUP / ACTIVATION_BLOCK * CELL_LINES;
+        for line in x.iter().skip(ahead).take(AHEAD * GROUP / ACTIVATION_BLOCK * CELL_LINES) {
+            s.prefetch(bytemuck::bytes_of(line).first().expect("a line has bytes"));
+        }
         if stage + 1 < stages {
             multiply_groups::<GROUP>(panel, x, (stage + 1) * AHEAD, next);
         }

@@ -9,6 +9,9 @@ use super::quantize::{QuantizedRow, row_words};
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;
 
+/// Lines of scratch that a tile unit stores its products in.
+pub const TILE_SCRATCH: usize = 8 * BLOCK_ROWS;
+
 /// Quantised activations in blocks of [`BLOCK_ROWS`] rows, as the tile unit reads them best: for each block
 /// and each 32 columns the integers of all rows together, then the scales, then the scaled sums.
 #[derive(Debug, Clone, Copy)]

@@ -32,6 +32,7 @@ pub mod unpack;
 use blocked::Blocked;
 use integer::{Panel, TILE};
 pub use isa::Isa;
+use packed::Line;
 use simd::{Kernel, Simd};
 
 /// The kernels of one instruction set, chosen once.
@@ -84,10 +85,11 @@ impl Kernels {
     }
 
     /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there.
-    pub fn multiply_blocks(self, panel: Panel, x: Blocked, out: &mut [[f32; TILE]]) {
+    /// `scratch` is room for [`blocked::TILE_SCRATCH`] lines.
+    pub fn multiply_blocks(self, panel: Panel, x: Blocked, out: &mut [[f32; TILE]], scratch: &mut [Line]) {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => unit.vectorize(amx::MultiplyAmx { amx, panel, x, out }),
+            Unit::Amx(unit, amx) => unit.vectorize(amx::MultiplyAmx { amx, panel, x, out, scratch }),
             _ => panic!("there is no tile unit"),
         }
     }

@@ -146,10 +146,11 @@ impl Inputs<'_> {
         let x = self.quantized;
         let done = self.kernels.tile_rows(x.rows);
         if done > 0 {
-            let TileScratch { tile_integers, tile_scales: scales, tile_mins: mins, .. } = scratch;
+            let TileScratch { tile_integers, tile_scales: scales, tile_mins: mins, tile_products, .. } =
+                scratch;
             let integers = bytemuck::cast_slice_mut(tile_integers);
             let panel = self.kernels.run(UnpackTile { packing, tile, integers, scales, mins });
-            self.kernels.multiply_blocks(panel, self.blocked, &mut results[..done]);
+            self.kernels.multiply_blocks(panel, self.blocked, &mut results[..done], tile_products);
         }
         let rest = Quantized {
             words: &x.words[done * row_words(x.columns)..],
