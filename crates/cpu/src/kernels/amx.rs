@@ -108,7 +108,7 @@ impl Kernel for MultiplyAmx<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let MultiplyAmx { amx: Amx(()), panel, x, out, scratch } = self;
-        let (stages, _) = scratch.as_chunks_mut::<BLOCK_ROWS>().0.as_chunks_mut::<AHEAD>();
+        let (stages, _) = scratch.as_chunks_mut::<BLOCK_ROWS>().0.as_chunks_mut::<STAGE>();
         let integers: &mut Stages = stages.first_chunk_mut().expect("room for two stages");
         let (groups, lines) = (x.columns / panel.group, block_lines(x.columns));
         let (blocks, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
@@ -138,12 +138,14 @@ impl Kernel for MultiplyAmx<'_> {
     }
 }
 
-/// Groups that the tile unit computes ahead of the vector unit. What it stores cannot be loaded before it
-/// has reached the cache, which takes longer than scaling one group.
-const AHEAD: usize = 4;
+/// Groups per stage. A stage passes through three steps, one after the other: the tile unit multiplies,
+/// then its results are stored, then the vector unit scales them. Each step has time for what it waits
+/// for (a product takes dozens of cycles, and a stored tile cannot be loaded before it reaches the cache)
+/// while the other two work on the stages before and after.
+const STAGE: usize = 2;
 
-/// The products of two stages: one that is being scaled, one that is being computed.
-type Stages = [[Products; AHEAD]; 2];
+/// The products of two stages: one that is being stored, one that is being scaled.
+type Stages = [[Products; STAGE]; 2];
 
 /// out = Σ (weight scale · activation scale) · integers + 0, group by group.
 #[inline(always)]
@@ -155,29 +157,25 @@ fn products<S: Simd, const GROUP: usize>(
     integers: &mut Stages,
     out: &mut [[f32; TILE]; BLOCK_ROWS],
 ) {
-    let stages = panel.scales.len() / AHEAD;
+    let groups = panel.scales.len();
+    let stages = groups / STAGE;
     let mut sums = [s.splat(0.0); BLOCK_ROWS];
-    if stages > 0 {
-        multiply_groups::<GROUP>(panel, x, 0, &mut integers[0]);
-    }
-    for stage in 0..stages {
-        let [even, odd] = &mut *integers;
-        let (this, next) = if stage % 2 == 0 { (even, odd) } else { (odd, even) };
-        // What the stage after the next one will read.
-        let ahead = (stage + 2) * AHEAD * GROUP / ACTIVATION_BLOCK * CELL_LINES;
-        for line in x.iter().skip(ahead).take(AHEAD * GROUP / ACTIVATION_BLOCK * CELL_LINES) {
-            s.prefetch(bytemuck::bytes_of(line).first().expect("a line has bytes"));
+    for step in 0..stages + 2 {
+        if step < stages {
+            multiply_stage::<GROUP>(panel, x, step);
         }
-        if stage + 1 < stages {
-            multiply_groups::<GROUP>(panel, x, (stage + 1) * AHEAD, next);
+        if (1..=stages).contains(&step) {
+            store_stage(step - 1, &mut integers[(step - 1) % 2]);
         }
-        for (i, integers) in this.iter().enumerate() {
-            let group = stage * AHEAD + i;
-            let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
-            add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
+        if step >= 2 {
+            for (i, integers) in integers[step % 2].iter().enumerate() {
+                let group = (step - 2) * STAGE + i;
+                let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
+                add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
+            }
         }
     }
-    for group in stages * AHEAD..panel.scales.len() {
+    for group in stages * STAGE..groups {
         let integers = &mut integers[0][0];
         multiply_group::<GROUP>(panel, x, group, integers);
         let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
@@ -273,51 +271,59 @@ fn multiply_group<const GROUP: usize>(panel: Panel, x: &[Line], group: usize, ou
     }
 }
 
-/// The same for [`AHEAD`] groups, each into its own result; the first one starts a cell.
+/// The products of a stage's groups, left in tiles 0 and 1 for even stages and 2 and 3 for odd ones.
 #[inline(always)]
-fn multiply_groups<const GROUP: usize>(panel: Panel, x: &[Line], first: usize, out: &mut [Products; AHEAD]) {
-    let (activations, weights) = operands::<GROUP>(panel, x, first, AHEAD);
-    // SAFETY: as for one group; the groups follow each other in activations, weights and `out`.
-    unsafe {
-        asm!(
-            "tilezero tmm0",
-            "tileloadd tmm4, [{activations} + {row}]",
-            "tileloadd tmm6, [{weights} + {line}]",
-            "tilezero tmm1",
-            "tileloadd tmm5, [{activations} + {row} + {second}]",
-            "tileloadd tmm7, [{weights} + {line} + 16 * {group}]",
-            "tdpbssd tmm0, tmm4, tmm6",
-            "tilezero tmm2",
-            "tileloadd tmm4, [{activations} + {row} + {third}]",
-            "tileloadd tmm6, [{weights} + {line} + 32 * {group}]",
-            "tdpbssd tmm1, tmm5, tmm7",
-            "tilezero tmm3",
-            "tileloadd tmm5, [{activations} + {row} + {fourth}]",
-            "tileloadd tmm7, [{weights} + {line} + 48 * {group}]",
-            "tdpbssd tmm2, tmm4, tmm6",
-            "tdpbssd tmm3, tmm5, tmm7",
-            "tilestored [{out} + {line}], tmm0",
-            "tilestored [{out} + {line} + 1024], tmm1",
-            "tilestored [{out} + {line} + 2048], tmm2",
-            "tilestored [{out} + {line} + 3072], tmm3",
-            activations = in(reg) activations,
-            row = in(reg) ACTIVATION_BLOCK,
-            weights = in(reg) weights,
-            line = in(reg) size_of::<Line>(),
-            out = in(reg) out.as_mut_ptr(),
-            group = const GROUP,
-            second = const offset(1, GROUP),
-            third = const offset(2, GROUP),
-            fourth = const offset(3, GROUP),
-            out("tmm0") _,
-            out("tmm1") _,
-            out("tmm2") _,
-            out("tmm3") _,
-            out("tmm4") _,
-            out("tmm5") _,
-            out("tmm6") _,
-            out("tmm7") _,
-            options(nostack),
-        );
+fn multiply_stage<const GROUP: usize>(panel: Panel, x: &[Line], stage: usize) {
+    let (activations, weights) = operands::<GROUP>(panel, x, stage * STAGE, STAGE);
+    macro_rules! multiply {
+        ($first:tt, $second:tt) => {
+            // SAFETY: as for one group; the two follow each other in activations and weights.
+            unsafe {
+                asm!(
+                    concat!("tilezero ", $first),
+                    concat!("tilezero ", $second),
+                    "tileloadd tmm4, [{activations} + {row}]",
+                    "tileloadd tmm6, [{weights} + {line}]",
+                    "tileloadd tmm5, [{activations} + {row} + {second}]",
+                    "tileloadd tmm7, [{weights} + {line} + 16 * {group}]",
+                    concat!("tdpbssd ", $first, ", tmm4, tmm6"),
+                    concat!("tdpbssd ", $second, ", tmm5, tmm7"),
+                    activations = in(reg) activations,
+                    row = in(reg) ACTIVATION_BLOCK,
+                    weights = in(reg) weights,
+                    line = in(reg) size_of::<Line>(),
+                    group = const GROUP,
+                    second = const offset(1, GROUP),
+                    out($first) _,
+                    out($second) _,
+                    out("tmm4") _,
+                    out("tmm5") _,
+                    out("tmm6") _,
+                    out("tmm7") _,
+                    options(nostack, readonly),
+                );
+            }
+        };
     }
+    if stage.is_multiple_of(2) { multiply!("tmm0", "tmm1") } else { multiply!("tmm2", "tmm3") }
+}
+
+/// Stores what [`multiply_stage`] left in the tiles. Nothing but this file uses them, so they are still there.
+#[inline(always)]
+fn store_stage(stage: usize, out: &mut [Products; STAGE]) {
+    macro_rules! store {
+        ($first:tt, $second:tt) => {
+            // SAFETY: two results of sixteen rows of 64 bytes.
+            unsafe {
+                asm!(
+                    concat!("tilestored [{out} + {line}], ", $first),
+                    concat!("tilestored [{out} + {line} + 1024], ", $second),
+                    line = in(reg) size_of::<Line>(),
+                    out = in(reg) out.as_mut_ptr(),
+                    options(nostack),
+                );
+            }
+        };
+    }
+    if stage.is_multiple_of(2) { store!("tmm0", "tmm1") } else { store!("tmm2", "tmm3") }
 }

@@ -10,7 +10,7 @@ use super::quantize::{QuantizedRow, row_words};
 pub const BLOCK_ROWS: usize = 16;
 
 /// Lines of scratch that a tile unit stores its products in.
-pub const TILE_SCRATCH: usize = 8 * BLOCK_ROWS;
+pub const TILE_SCRATCH: usize = 4 * BLOCK_ROWS;
 
 /// Quantised activations in blocks of [`BLOCK_ROWS`] rows, as the tile unit reads them best: for each block
 /// and each 32 columns the integers of all rows together, then the scales, then the scaled sums.
