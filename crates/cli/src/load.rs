@@ -13,6 +13,7 @@ use gleed_tokenizer::Tokenizer;
 
 use crate::models::{self, Source};
 use crate::output;
+use crate::progress::Progress;
 
 /// How a model is run.
 #[derive(Args, Clone, Debug)]
@@ -92,7 +93,13 @@ impl Loaded {
             max_rows,
             pages: positions.div_ceil(PAGE).max(1),
         };
-        Cpu::new(self.file.clone(), program, settings).with_context(|| self.file.name().to_string())
+        let progress = Progress::new("loading", self.file.tensor_bytes()).bytes();
+        let cpu = Cpu::load(self.file.clone(), program, settings, &mut |done, total| {
+            progress.set_total(total as u64);
+            progress.set(done as u64);
+        });
+        progress.finish();
+        cpu.with_context(|| self.file.name().to_string())
     }
 
     /// The context to run with: what the user asked for, at most what the model was made for.

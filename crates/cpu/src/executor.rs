@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View, WeightId};
-use gleed_model::{Batch, Executor, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::cache::Layer;
 use crate::kernels::pool::Pool;
@@ -13,11 +13,12 @@ use crate::kernels::{Isa, Kernels};
 use crate::machine::Machine;
 use crate::ops::{self, Fixed};
 use crate::plan::{Plan, plan, vectors};
-use crate::weights::{WeightKernel, Weights};
+use crate::weights::{WeightKernel, Weights, kernel_name, kernels_of, linear_weights};
 use crate::{Error, Options};
 
 /// Runs programs on the CPU.
 pub struct Cpu {
+    arithmetic: Arithmetic,
     program: Program,
     plans: Vec<Plan>,
     weights: Weights,
@@ -42,6 +43,16 @@ pub struct Memory {
 impl Cpu {
     /// Makes an executor; all memory that steps need is allocated here.
     pub fn new(file: Arc<Gguf>, program: Program, options: Options) -> Result<Cpu, Error> {
+        Cpu::load(file, program, options, &mut |_, _| {})
+    }
+
+    /// The same, telling `progress` how many bytes of weights are ready, and of how many.
+    pub fn load(
+        file: Arc<Gguf>,
+        program: Program,
+        options: Options,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Cpu, Error> {
         let isa = options.isa.unwrap_or_else(Isa::detect);
         let kernels = Kernels::new(isa).ok_or_else(|| Error::Isa {
             isa,
@@ -54,13 +65,13 @@ impl Cpu {
             threads => threads,
         };
         let mut pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
-        weights.pack(kernels, &mut pool, linear_weights(&program).into_iter())?;
+        weights.pack(kernels, &mut pool, &linear_weights(&program), progress)?;
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
-        let counters = Counters::new(&program, &weights, isa);
-        let (max_rows, pages) = (options.max_rows, options.pages);
-        Ok(Cpu { program, plans, weights, machine, caches, max_rows, pages, counters })
+        let counters = Counters::new(&program, options.arithmetic, isa);
+        let Options { max_rows, pages, arithmetic, .. } = options;
+        Ok(Cpu { arithmetic, program, plans, weights, machine, caches, max_rows, pages, counters })
     }
 
     /// The instruction set of the kernels.
@@ -75,14 +86,7 @@ impl Cpu {
 
     /// Which kernel multiplies with each weight of the program's linear ops.
     pub fn kernels(&self) -> Vec<WeightKernel> {
-        linear_weights(&self.program)
-            .into_iter()
-            .map(|id| {
-                let weight = self.weights.get(id);
-                let (name, kernel) = (self.program.weights[id].name.clone(), weight.kernel(self.isa()));
-                WeightKernel { weight: name, format: weight.format, kernel }
-            })
-            .collect()
+        kernels_of(&self.program, self.arithmetic, self.isa())
     }
 
     /// How often each kernel has run: linear kernels once per weight and step, all others by op.
@@ -100,14 +104,6 @@ impl Cpu {
     }
 }
 
-/// The weights of linear ops, each once.
-fn linear_weights(program: &Program) -> Vec<WeightId> {
-    let mut ids: Vec<WeightId> = program.nodes.iter().flat_map(|node| node.op.matrices()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
-}
-
 /// Counts what ran, by name.
 struct Counters {
     all: Vec<(String, u64)>,
@@ -116,7 +112,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn new(program: &Program, weights: &Weights, isa: Isa) -> Counters {
+    fn new(program: &Program, arithmetic: Arithmetic, isa: Isa) -> Counters {
         let mut all: Vec<(String, u64)> = Vec::new();
         let mut index_of = |name: String| {
             all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
@@ -132,7 +128,11 @@ impl Counters {
                 if linear.is_empty() {
                     return vec![index_of(format!("{}/{isa}", node.op.kind()))];
                 }
-                linear.iter().map(|id| index_of(weights.get(*id).kernel(isa))).collect()
+                let name = |id: &WeightId| {
+                    let weight = &program.weights[*id];
+                    kernel_name(weight.format, weight.columns, arithmetic, isa)
+                };
+                linear.iter().map(|id| index_of(name(id))).collect()
             })
             .collect();
         Counters { all, of_node }

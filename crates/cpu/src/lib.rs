@@ -16,7 +16,7 @@ mod weights;
 pub use error::Error;
 pub use executor::{Cpu, Memory};
 pub use kernels::Isa;
-pub use weights::WeightKernel;
+pub use weights::{WeightKernel, kernels_of};
 
 use gleed_model::{Arithmetic, KvType};
 

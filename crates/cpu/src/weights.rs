@@ -75,15 +75,20 @@ impl Weights {
     }
 
     /// Repacks matrices that are multiplied as integers, where their format can be; the file's pages of
-    /// what was packed are given back as it goes.
+    /// what was packed are given back as it goes. `progress` is told the bytes that are done, and of how many.
     pub fn pack(
         &mut self,
         kernels: Kernels,
         pool: &mut Pool,
-        matrices: impl Iterator<Item = WeightId>,
+        matrices: &[WeightId],
+        progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(), Error> {
-        for id in matrices {
+        let bytes = |weight: &Weight| weight.rows * weight.row_bytes;
+        let total = matrices.iter().map(|id| bytes(&self.weights[*id])).sum();
+        let mut done = 0;
+        for &id in matrices {
             let weight = &self.weights[id];
+            done += bytes(weight);
             let Some(packing) = weight.groups.and_then(|_| Packing::new(weight.format, weight.columns))
             else {
                 continue;
@@ -102,6 +107,7 @@ impl Weights {
             });
             self.file.release(&self.file.tensors()[weight.tensor]);
             self.weights[id].packed = Some(Packed { packing, lines });
+            progress(done, total);
         }
         Ok(())
     }
@@ -165,17 +171,36 @@ fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmet
     Ok(Weight { tensor, format, rows, columns, row_bytes, groups, packed: None })
 }
 
-impl Weight {
-    /// The name of the kernel that multiplies with it.
-    pub fn kernel(&self, isa: Isa) -> String {
-        let format = self.format.name().to_ascii_lowercase();
-        match (self.groups, self.format) {
-            (Some(_), _) if self.packed.is_some() => format!("q8/{isa}/{format} packed"),
-            (Some(_), _) if is_direct(self.format) => format!("q8/{isa}/{format}"),
-            (Some(_), _) => format!("q8/{isa}/{format} by plain unpack"),
-            (None, Format::F32 | Format::F16 | Format::BF16) => format!("f32/{isa}/{format}"),
-            (None, _) => format!("f32/{isa}/{format} by plain decode"),
-        }
+/// Which kernel would multiply with each matrix of a program. Nothing is loaded for the answer.
+pub fn kernels_of(program: &Program, arithmetic: Arithmetic, isa: Isa) -> Vec<WeightKernel> {
+    linear_weights(program)
+        .into_iter()
+        .map(|id| {
+            let weight = &program.weights[id];
+            let kernel = kernel_name(weight.format, weight.columns, arithmetic, isa);
+            WeightKernel { weight: weight.name.clone(), format: weight.format, kernel }
+        })
+        .collect()
+}
+
+/// The weights of linear ops, each once.
+pub(crate) fn linear_weights(program: &Program) -> Vec<WeightId> {
+    let mut ids: Vec<WeightId> = program.nodes.iter().flat_map(|node| node.op.matrices()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The name of the kernel that multiplies with a weight.
+pub(crate) fn kernel_name(format: Format, columns: usize, arithmetic: Arithmetic, isa: Isa) -> String {
+    let name = format.name().to_ascii_lowercase();
+    let integers = arithmetic == Arithmetic::Q8 && format.groups().is_some();
+    match format {
+        _ if integers && Packing::new(format, columns).is_some() => format!("q8/{isa}/{name} packed"),
+        _ if integers && is_direct(format) => format!("q8/{isa}/{name}"),
+        _ if integers => format!("q8/{isa}/{name} by plain unpack"),
+        Format::F32 | Format::F16 | Format::BF16 => format!("f32/{isa}/{name}"),
+        _ => format!("f32/{isa}/{name} by plain decode"),
     }
 }
 

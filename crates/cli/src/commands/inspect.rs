@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use gleed_cpu::Isa;
 use gleed_gguf::{Array, Gguf, Value};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Model, Program};
@@ -56,12 +57,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let kernels = match &loaded {
         Some(loaded) if arguments.tensors => {
-            let executor = loaded.executor(&arguments.options, 1, 1)?;
-            executor.kernels().iter().map(|k| (k.weight.clone(), k.kernel.to_string())).collect()
+            let isa = arguments.options.isa.unwrap_or_else(Isa::detect);
+            gleed_cpu::kernels_of(&loaded.model.program, arguments.options.arithmetic, isa)
         }
         _ => Vec::new(),
     };
-    let kernel = |name: &str| kernels.iter().find(|(n, _)| n == name).map(|(_, k)| k.clone());
+    let kernel = |name: &str| kernels.iter().find(|k| k.weight == name).map(|k| k.kernel.clone());
     if arguments.json {
         let program = (arguments.program || arguments.plain).then(|| program(arguments.plain)).flatten();
         return print_json(&file, loaded.as_ref(), program, kernel);

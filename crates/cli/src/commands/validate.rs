@@ -245,15 +245,19 @@ fn against_rows(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Resul
     let options = &arguments.options;
     let one_thread = Options { threads: Some(1), ..options.clone() };
     let n = tokens.len();
-    let truth = chunked(loaded, options, tokens, n)?;
+    let mut executor = loaded.executor(options, n, n)?;
+    let truth = chunked(&mut executor, tokens, n)?;
     let mut checks: Vec<(String, Vec<Vec<u32>>)> = Vec::new();
     let chunks = [1, 2, 3, 7, 16, 64].into_iter().filter(|c| *c < n);
     let progress = Progress::new("rows", chunks.clone().count() as u64 + 2);
     for chunk in chunks {
-        checks.push((format!("chunks of {chunk}"), chunked(loaded, options, tokens, chunk)?));
+        checks.push((format!("chunks of {chunk}"), chunked(&mut executor, tokens, chunk)?));
         progress.advance(1);
     }
-    checks.push(("one thread".to_string(), chunked(loaded, &one_thread, tokens, n)?));
+    drop(executor);
+    let mut executor = loaded.executor(&one_thread, n, n)?;
+    checks.push(("one thread".to_string(), chunked(&mut executor, tokens, n)?));
+    drop(executor);
     progress.advance(1);
     checks.push(("in company of two other sequences".to_string(), in_company(loaded, options, tokens)?));
     progress.finish();
@@ -279,8 +283,7 @@ fn against_rows(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Resul
 }
 
 /// The bits of all logits, `chunk` rows a step.
-fn chunked(loaded: &Loaded, options: &Options, tokens: &[u32], chunk: usize) -> Result<Vec<Vec<u32>>> {
-    let mut executor = loaded.executor(options, tokens.len(), chunk)?;
+fn chunked(executor: &mut dyn Executor, tokens: &[u32], chunk: usize) -> Result<Vec<Vec<u32>>> {
     let pages = pages(tokens.len());
     let mut bits = Vec::new();
     for from in (0..tokens.len()).step_by(chunk) {
