@@ -10,7 +10,7 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 use crate::cache::Layer;
 use crate::kernels::pool::Pool;
 use crate::kernels::{Isa, Kernels};
-use crate::machine::Machine;
+use crate::machine::{Machine, lock};
 use crate::ops::{self, Fixed};
 use crate::plan::{Plan, plan, vectors};
 use crate::weights::{WeightKernel, Weights, kernel_name, kernels_of, linear_weights};
@@ -92,6 +92,11 @@ impl Cpu {
     /// How often each kernel has run: linear kernels once per weight and step, all others by op.
     pub fn counters(&self) -> impl Iterator<Item = (&str, u64)> {
         self.counters.all.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// How many tiles of weights the tile unit (AMX) has multiplied with, where there is one.
+    pub fn tile_products(&self) -> u64 {
+        self.machine.scratch.iter().map(|scratch| lock(scratch).tile.tiles_multiplied).sum()
     }
 
     /// Bytes of buffers and KV cache.

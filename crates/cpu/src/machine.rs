@@ -246,6 +246,8 @@ pub(crate) struct TileScratch {
     pub tile_mins: Box<[[f32; TILE]]>,
     /// What the tile unit stores its products in.
     pub tile_products: Box<[Line]>,
+    /// How many tiles of weights the tile unit has multiplied with.
+    pub tiles_multiplied: u64,
     /// One per row of the batch.
     pub sums: Vec<Running>,
     /// `[DOT_ROWS][columns]`.
@@ -281,6 +283,7 @@ impl Scratch {
                 tile_scales: zeros(sizes.quantized_columns / 16)?,
                 tile_mins: zeros(sizes.quantized_columns / 32)?,
                 tile_products: zeros(TILE_SCRATCH)?,
+                tiles_multiplied: 0,
                 sums: vec![Running::default(); max_rows],
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },

@@ -136,7 +136,7 @@ fn every_format_goes_through_linear_ops() {
         let (file, program) = linear_program(&mut random, format);
         for arithmetic in [Arithmetic::Q8, Arithmetic::F32] {
             let mut truth = reference(&file, &program, arithmetic, KvType::F32);
-            for rows in [1, 2, 3, 13] {
+            for rows in [1, 2, 3, 13, 16, 39] {
                 let rows: Vec<_> = (0..rows).map(|i| (0, i, (5 * i % 23) as u32, true)).collect();
                 let batch = batch(&rows, 1, 1);
                 let truth = Capture::run(&program, &mut truth, &batch);
@@ -177,6 +177,20 @@ fn counters_prove_which_kernel_ran() {
         let linear: u64 =
             cpu.counters().filter(|(name, _)| names.contains(&name.to_string())).map(|c| c.1).sum();
         assert!(linear < 30 && linear > 15, "{linear}");
+    }
+}
+
+#[test]
+fn the_tile_unit_takes_whole_blocks_of_rows() {
+    let (file, plain) = tiny("llama", &[Format::Q4_K, Format::Q6_K], 1);
+    let program = fuse(&plain, Rules::ALL);
+    let rows = |count: usize| -> Vec<_> { (0..count).map(|i| (0, i, (i % 23) as u32, true)).collect() };
+    for isa in Isa::available() {
+        let mut cpu = cpu(&file, &program, Options { isa: Some(isa), ..OPTIONS });
+        logits(&mut cpu, &batch(&rows(15), 1, 4));
+        assert_eq!(cpu.tile_products(), 0, "{isa}: too few rows");
+        logits(&mut cpu, &batch(&rows(35), 1, 4));
+        assert_eq!(cpu.tile_products() > 0, isa == Isa::Amx, "{isa}");
     }
 }
 

@@ -151,6 +151,7 @@ impl Inputs<'_> {
             let integers = bytemuck::cast_slice_mut(tile_integers);
             let panel = self.kernels.run(UnpackTile { packing, tile, integers, scales, mins });
             self.kernels.multiply_blocks(panel, self.blocked, &mut results[..done], tile_products);
+            scratch.tiles_multiplied += 1;
         }
         let rest = Quantized {
             words: &x.words[done * row_words(x.columns)..],
