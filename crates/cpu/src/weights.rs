@@ -12,7 +12,7 @@ use crate::kernels::integer::{PACK_COLUMNS, Pack, TILE};
 use crate::kernels::packed::{Line, Packing, pack_integers, pack_scales};
 use crate::kernels::pool::Pool;
 use crate::kernels::shared::{BlockQueue, zeros};
-use crate::kernels::unpack::{Unpack, is_direct};
+use crate::kernels::unpack::Unpack;
 use crate::kernels::{Isa, Kernels};
 
 /// Which code multiplies with a weight, for people.
@@ -197,7 +197,6 @@ pub(crate) fn kernel_name(format: Format, columns: usize, arithmetic: Arithmetic
     let integers = arithmetic == Arithmetic::Q8 && format.groups().is_some();
     match format {
         _ if integers && Packing::new(format, columns).is_some() => format!("q8/{isa}/{name} packed"),
-        _ if integers && is_direct(format) => format!("q8/{isa}/{name}"),
         _ if integers => format!("q8/{isa}/{name} by plain unpack"),
         Format::F32 | Format::F16 | Format::BF16 => format!("f32/{isa}/{name}"),
         _ => format!("f32/{isa}/{name} by plain decode"),

@@ -41,12 +41,6 @@ impl Kernel for Prefetch<'_> {
     }
 }
 
-/// Whether the format has its own code here.
-pub fn is_direct(format: Format) -> bool {
-    use Format::*;
-    matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4_K | Q6_K)
-}
-
 impl Kernel for Unpack<'_> {
     type Output = ();
 

@@ -1,8 +1,9 @@
 //! Linear ops: threads take tiles of sixteen rows of a weight and multiply them with all rows of the
 //! batch, so that each weight is read from memory once.
 //!
-//! Weights stay as they lie in the file. Block-quantised ones are unpacked panel by panel (see
-//! [`PANEL`]) in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
+//! Weights that were repacked when the model was loaded are multiplied as they lie, on the tile unit where
+//! there is one and there are rows enough. Other block-quantised weights are unpacked from the file panel by
+//! panel (see [`PANEL`]) in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
 
 use gleed_gguf::Groups;
 use gleed_model::program::{Activation, Part, View};
