@@ -1,7 +1,7 @@
 //! The KV cache: pages of 64 positions, in a page `[head][position][dim]`, in f32, f16 or int8 blocks.
 
 use gleed_model::KvType;
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, PAGE};
+use gleed_model::arithmetic::{BLOCK, PAGE};
 use gleed_model::program::KvLayer;
 
 use crate::kernels::Kernels;
@@ -78,8 +78,8 @@ impl Side {
             KvType::Q8_0 => {
                 let (q, scales) = bytemuck::cast_slice::<u64, u8>(block).split_at(PAGE * self.dim);
                 let (q, scales): (&[i8], &[u16]) = (bytemuck::cast_slice(q), bytemuck::cast_slice(scales));
-                let blocks = self.dim.div_ceil(ACTIVATION_BLOCK);
-                if self.dim.is_multiple_of(ACTIVATION_BLOCK) {
+                let blocks = self.dim.div_ceil(BLOCK);
+                if self.dim.is_multiple_of(BLOCK) {
                     kernels.run(FromBlocks { q: &q[..values], scales: &scales[..count * blocks], out });
                 } else {
                     // Blocks start anew at each position.
@@ -110,7 +110,7 @@ impl Slots {
             KvType::F16 => kernels.run(ToHalf { x, out: &mut bytemuck::cast_slice_mut(block)[at] }),
             KvType::Q8_0 => {
                 let (q, scales) = bytemuck::cast_slice_mut::<u64, u8>(block).split_at_mut(PAGE * self.dim);
-                let blocks = self.dim.div_ceil(ACTIVATION_BLOCK);
+                let blocks = self.dim.div_ceil(BLOCK);
                 let scales = &mut bytemuck::cast_slice_mut(scales)[position * blocks..][..blocks];
                 kernels.run(ToBlocks { x, q: &mut bytemuck::cast_slice_mut(q)[at], scales });
             }

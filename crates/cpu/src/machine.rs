@@ -4,28 +4,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleed_model::Batch;
-use gleed_model::arithmetic::{PAGE, Softmax};
+use gleed_model::arithmetic::{BLOCK, PAGE, SUPER_BLOCK, Softmax};
 use gleed_model::program::{Op, Program};
 
 use crate::Error;
 use crate::kernels::Kernels;
-use crate::kernels::blocked::{BLOCK_ROWS, TILE_SCRATCH, block_lines};
+use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
-use crate::kernels::integer::{Running, TILE};
-use crate::kernels::packed::Line;
+use crate::kernels::integer::PACK_COLUMNS;
+use crate::kernels::packed::{Line, PanelRoom};
 use crate::kernels::pool::Pool;
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
-use crate::weights::Weights;
-
-/// Columns of a tile that are unpacked at once: a multiple of every block length, and so few that the
-/// unpacked panel, the packed one and the bytes fetched ahead share the innermost cache.
-pub(crate) const PANEL: usize = 512;
-
-/// Columns from row to row of an unpacked panel. A little more than the panel: rows at a distance of a
-/// power of two would compete for the same places of the innermost cache.
-pub(crate) const STRIDE: usize = PANEL + 64;
+use crate::weights::{UnpackedRows, Weight, Weights};
 
 /// Rows of one sequence whose attention is computed together, so that a page is read once for them.
 pub(crate) const ATTENTION_ROWS: usize = 8;
@@ -42,10 +34,10 @@ pub(crate) struct Machine {
     pub rows: Vec<LiveRow>,
     /// The rotary tables of the step, one per embedding of the program.
     pub angles: Vec<Angles>,
-    /// Quantised inputs of the linear op that is running, one row after the other.
-    pub quantized: Box<[i32]>,
-    /// The same in blocks of rows, where the machine has a tile unit.
-    pub blocked: Box<[Line]>,
+    /// The input of the linear op that is running, quantised in blocks of 32 columns.
+    pub quantized: QuantizedInput,
+    /// The same in blocks of 256 columns.
+    pub super_quantized: QuantizedInput,
     /// One for each thread.
     pub scratch: Vec<Mutex<Scratch>>,
     /// The live rows as one part.
@@ -76,18 +68,18 @@ impl Machine {
         let sizes = Sizes::new(program, weights);
         let buffers = "the activations";
         let activations = Activations::new(program.buffers.iter().map(|b| b.width), max_rows);
-        let words = row_words(sizes.quantized_columns).checked_mul(max_rows);
-        let blocks = kernels.tile_rows(max_rows) / BLOCK_ROWS;
-        let blocked = blocks.checked_mul(block_lines(sizes.quantized_columns)).and_then(zeros);
+        let quantized = |block, columns| {
+            QuantizedInput::new(kernels, block, columns, max_rows).ok_or(Error::Memory { what: buffers })
+        };
         let angles = program.ropes.iter().map(|rope| Angles::new(rope.dimensions / 2, max_rows));
-        let scratch = (0..pool.threads()).map(|_| Some(Mutex::new(Scratch::new(&sizes, max_rows)?)));
+        let scratch = (0..pool.threads()).map(|_| Some(Mutex::new(Scratch::new(kernels, &sizes, max_rows)?)));
         Ok(Machine {
             kernels,
             activations: activations.ok_or(Error::Memory { what: buffers })?,
             rows: Vec::with_capacity(max_rows),
             angles: angles.collect::<Option<_>>().ok_or(Error::Memory { what: buffers })?,
-            quantized: words.and_then(zeros).ok_or(Error::Memory { what: buffers })?,
-            blocked: blocked.ok_or(Error::Memory { what: buffers })?,
+            quantized: quantized(BLOCK, sizes.columns(BLOCK))?,
+            super_quantized: quantized(SUPER_BLOCK, sizes.columns(SUPER_BLOCK))?,
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),
@@ -138,7 +130,7 @@ impl Machine {
     pub fn bytes(&self) -> usize {
         let angles: usize = self.angles.iter().map(|a| size_of_val(&a.values[..])).sum();
         let scratch: usize = self.scratch.iter().map(|s| lock(s).bytes).sum();
-        let quantized = size_of_val(&self.quantized[..]) + size_of_val(&self.blocked[..]);
+        let quantized = self.quantized.bytes() + self.super_quantized.bytes();
         self.activations.bytes() + quantized + angles + scratch
     }
 }
@@ -177,10 +169,36 @@ impl Angles {
     }
 }
 
+/// The rows of an op's input in integers.
+pub(crate) struct QuantizedInput {
+    /// Columns per scale.
+    pub block: usize,
+    /// One row after the other.
+    pub words: Box<[i32]>,
+    /// The same in blocks of rows, where the machine has a tile unit.
+    pub lines: Box<[Line]>,
+}
+
+impl QuantizedInput {
+    /// Room for so many rows of at most so many columns.
+    fn new(kernels: Kernels, block: usize, columns: usize, max_rows: usize) -> Option<QuantizedInput> {
+        let words = row_words(columns, block).checked_mul(max_rows)?;
+        let lines = kernels
+            .tile_blocks(max_rows)
+            .checked_mul(block_lines(columns, block))?
+            .checked_mul(chunks(columns, block))?;
+        Some(QuantizedInput { block, words: zeros(words)?, lines: zeros(lines)? })
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&self.words[..]) + size_of_val(&self.lines[..])
+    }
+}
+
 /// The largest of everything in a program that scratch memory is made for.
 struct Sizes {
-    /// Columns of a weight that is multiplied as integers.
-    quantized_columns: usize,
+    /// Columns of weights that are multiplied as integers, in blocks of 32 and of 256 columns.
+    quantized_columns: [usize; 2],
     /// Columns of a weight or table that is decoded.
     decoded_columns: usize,
     key_dim: usize,
@@ -201,9 +219,10 @@ impl Sizes {
             _ => None,
         });
         Sizes {
-            quantized_columns: largest(
-                &mut ids.clone().map(|w| weights.get(w)).filter(|w| w.groups.is_some()).map(|w| w.columns),
-            ),
+            quantized_columns: [BLOCK, SUPER_BLOCK].map(|block| {
+                let of_block = |w: &&Weight| w.groups.is_some_and(|groups| groups.block == block);
+                largest(&mut ids.clone().map(|w| weights.get(w)).filter(of_block).map(|w| w.columns))
+            }),
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
             tile: PAGE * largest(&mut caches().map(|c| c.key_dim.max(c.value_dim))),
@@ -213,45 +232,78 @@ impl Sizes {
     }
 }
 
+impl Sizes {
+    /// Columns of weights that are multiplied as integers in such blocks.
+    fn columns(&self, block: usize) -> usize {
+        self.quantized_columns[usize::from(block != BLOCK)]
+    }
+}
+
 /// Memory that one thread works in.
 pub(crate) struct Scratch {
     pub tile: TileScratch,
-    /// Results of a tile `[row][TILE]`; a gated op needs two.
-    pub results: [Box<[[f32; TILE]]>; 2],
+    /// Results of a tile, a line per row; a gated op needs two.
+    pub results: [Box<[Line]>; 2],
     pub attention: AttentionScratch,
     /// One head.
     pub head: Box<[f32]>,
     bytes: usize,
 }
 
-/// What a tile of a linear op is unpacked, packed and summed in.
+/// What a tile of a linear op is unpacked and multiplied in.
 pub(crate) struct TileScratch {
-    /// `[TILE][STRIDE / 4]`, four columns to a word.
-    pub integers: Box<[i32]>,
-    /// `[TILE][PANEL / 16]`.
-    pub scales: Box<[f32]>,
-    /// `[TILE][PANEL / 16]`.
-    pub mins: Box<[f32]>,
-    /// `[PANEL / 4][TILE]`.
-    pub packed: Box<[[i32; TILE]]>,
-    /// `[PANEL / 16][TILE]`.
-    pub packed_scales: Box<[[f32; TILE]]>,
-    /// `[PANEL / 16][TILE]`.
-    pub packed_mins: Box<[[f32; TILE]]>,
-    /// A whole tile for the tile unit: `[columns / 4][TILE]`.
-    pub tile_integers: Box<[Line]>,
-    /// `[columns / 16][TILE]`.
-    pub tile_scales: Box<[[f32; TILE]]>,
-    /// `[columns / 32][TILE]`.
-    pub tile_mins: Box<[[f32; TILE]]>,
-    /// What the tile unit stores its products in.
-    pub tile_products: Box<[Line]>,
+    /// Rows as they come from the file.
+    pub rows: UnpackedRows,
+    /// A tile with a lane per row.
+    pub panel: PanelBuffers,
+    /// What the tile unit works in.
+    pub tile_unit: Box<[Line]>,
     /// How many tiles of weights the tile unit has multiplied with.
     pub tiles_multiplied: u64,
-    /// One per row of the batch.
-    pub sums: Vec<Running>,
     /// `[DOT_ROWS][columns]`.
     pub floats: Box<[f32]>,
+}
+
+/// An unpacked tile with a lane per row.
+pub(crate) struct PanelBuffers {
+    /// `[columns / 4]`.
+    integers: Box<[Line]>,
+    /// `[columns / 16]`.
+    factors: Box<[Line]>,
+    /// `[columns / 32]`.
+    scales: Box<[Line]>,
+    /// `[columns / 32]`.
+    min_pairs: Box<[Line]>,
+    /// `[columns / 32]`.
+    mins: Box<[Line]>,
+}
+
+impl PanelBuffers {
+    fn new(columns: usize) -> Option<PanelBuffers> {
+        Some(PanelBuffers {
+            // Rows are turned into lanes so many columns at a time.
+            integers: zeros(columns.checked_next_multiple_of(PACK_COLUMNS)? / 4)?,
+            factors: zeros(columns / 16)?,
+            scales: zeros(columns / 32)?,
+            min_pairs: zeros(columns / 32)?,
+            mins: zeros(columns / 32)?,
+        })
+    }
+
+    pub fn room(&mut self) -> PanelRoom<'_> {
+        PanelRoom {
+            integers: bytemuck::cast_slice_mut(&mut self.integers),
+            factors: bytemuck::cast_slice_mut(&mut self.factors),
+            scales: bytemuck::cast_slice_mut(&mut self.scales),
+            min_pairs: bytemuck::cast_slice_mut(&mut self.min_pairs),
+            mins: bytemuck::cast_slice_mut(&mut self.mins),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let lines = self.integers.len() + self.factors.len();
+        (lines + self.scales.len() + self.min_pairs.len() + self.mins.len()) * size_of::<Line>()
+    }
 }
 
 /// What attention over a run of rows is computed in; `q` counts rows times query heads of a group.
@@ -269,25 +321,20 @@ pub(crate) struct AttentionScratch {
 }
 
 impl Scratch {
-    fn new(sizes: &Sizes, max_rows: usize) -> Option<Scratch> {
+    fn new(kernels: Kernels, sizes: &Sizes, max_rows: usize) -> Option<Scratch> {
         let queries = ATTENTION_ROWS * sizes.group;
+        let columns = sizes.columns(BLOCK).max(sizes.columns(SUPER_BLOCK));
+        // The tile unit fills up its last block of rows.
+        let result_rows = max_rows.checked_next_multiple_of(BLOCK_ROWS)?;
         let mut scratch = Scratch {
             tile: TileScratch {
-                integers: zeros(TILE * STRIDE / 4)?,
-                scales: zeros(TILE * PANEL / 16)?,
-                mins: zeros(TILE * PANEL / 16)?,
-                packed: zeros(PANEL / 4)?,
-                packed_scales: zeros(PANEL / 16)?,
-                packed_mins: zeros(PANEL / 16)?,
-                tile_integers: zeros(sizes.quantized_columns / 4)?,
-                tile_scales: zeros(sizes.quantized_columns / 16)?,
-                tile_mins: zeros(sizes.quantized_columns / 32)?,
-                tile_products: zeros(TILE_SCRATCH)?,
+                rows: UnpackedRows::new(columns)?,
+                panel: PanelBuffers::new(columns)?,
+                tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
-                sums: vec![Running::default(); max_rows],
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },
-            results: [zeros(max_rows)?, zeros(max_rows)?],
+            results: [zeros(result_rows)?, zeros(result_rows)?],
             attention: AttentionScratch {
                 page: zeros(sizes.tile)?,
                 scores: zeros(queries * PAGE)?,
@@ -299,17 +346,9 @@ impl Scratch {
             bytes: 0,
         };
         let (tile, attention) = (&scratch.tile, &scratch.attention);
-        scratch.bytes = size_of_val(&tile.integers[..])
-            + size_of_val(&tile.scales[..])
-            + size_of_val(&tile.mins[..])
-            + size_of_val(&tile.packed[..])
-            + size_of_val(&tile.packed_scales[..])
-            + size_of_val(&tile.packed_mins[..])
-            + size_of_val(&tile.tile_integers[..])
-            + size_of_val(&tile.tile_scales[..])
-            + size_of_val(&tile.tile_mins[..])
-            + size_of_val(&tile.tile_products[..])
-            + size_of_val(&tile.sums[..])
+        scratch.bytes = tile.rows.bytes()
+            + tile.panel.bytes()
+            + size_of_val(&tile.tile_unit[..])
             + size_of_val(&tile.floats[..])
             + 2 * size_of_val(&scratch.results[0][..])
             + size_of_val(&attention.page[..])

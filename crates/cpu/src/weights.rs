@@ -1,8 +1,8 @@
 //! The weights of a program: where they lie in the file, and which kernel multiplies with them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use gleed_gguf::{Format, Gguf, Groups};
+use gleed_gguf::{Format, Gguf, Groups, Unpacked};
 use gleed_model::Arithmetic;
 use gleed_model::program::{Program, WeightId};
 
@@ -85,24 +85,34 @@ impl Weights {
     ) -> Result<(), Error> {
         let bytes = |weight: &Weight| weight.rows * weight.row_bytes;
         let total = matrices.iter().map(|id| bytes(&self.weights[*id])).sum();
+        let columns = matrices.iter().map(|id| self.weights[*id].columns).max().unwrap_or(0);
+        let scratch = (0..pool.threads()).map(|_| {
+            let words = zeros::<[i32; TILE]>(columns.next_multiple_of(PACK_COLUMNS) / 4)?;
+            Some(Mutex::new((UnpackedRows::new(columns)?, words)))
+        });
+        let scratch = scratch.collect::<Option<Vec<_>>>().ok_or(Error::Memory { what: "repacking" })?;
         let mut done = 0;
         for &id in matrices {
             let weight = &self.weights[id];
             done += bytes(weight);
-            let Some(packing) = weight.groups.and_then(|_| Packing::new(weight.format, weight.columns))
-            else {
-                continue;
-            };
+            let packing = Packing::new(weight.format, weight.columns);
+            let (Some(groups), Some(packing)) = (weight.groups, packing) else { continue };
             let (tiles, size) = (weight.rows.div_ceil(TILE), packing.lines());
             let lines = tiles.checked_mul(size).and_then(zeros::<Line>);
             let mut lines = lines.ok_or(Error::Memory { what: "the repacked weights" })?;
             let queue = BlockQueue::new(&mut lines, tiles, size);
-            pool.run(|_| {
-                let mut scratch = PackScratch::new(weight.columns);
+            pool.run(|thread| {
+                let mut scratch = scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
+                let (unpacked, words) = &mut *scratch;
+                let words = &mut words[..weight.columns.next_multiple_of(PACK_COLUMNS) / 4];
                 while let Some(mut tile) = queue.next() {
                     let first = tile.index() * TILE;
                     let rows = self.rows(id, first, TILE.min(weight.rows - first));
-                    scratch.pack(kernels, weight, packing, rows, tile.of(0));
+                    let tile = tile.of(0);
+                    unpacked.turn(kernels, weight, groups, rows, words, |lane, row| {
+                        pack_scales(packing, lane, row, tile);
+                    });
+                    pack_integers(packing, &words[..weight.columns / 4], tile);
                 }
             });
             self.file.release(&self.file.tensors()[weight.tensor]);
@@ -203,43 +213,69 @@ pub(crate) fn kernel_name(format: Format, columns: usize, arithmetic: Arithmetic
     }
 }
 
-/// What a thread needs to pack tiles.
-struct PackScratch {
+/// Up to sixteen rows of a weight, unpacked one after the other.
+pub(crate) struct UnpackedRows {
     /// `[TILE][stride]`, four columns to a word.
-    integers: Vec<i32>,
+    integers: Box<[i32]>,
     stride: usize,
-    scales: Vec<f32>,
-    mins: Vec<f32>,
-    /// `[stride][TILE]`.
-    words: Vec<[i32; TILE]>,
+    /// One row's.
+    factors: Box<[i8]>,
+    scales: Box<[f32]>,
+    min_factors: Box<[i8]>,
+    mins: Box<[f32]>,
 }
 
-impl PackScratch {
-    fn new(columns: usize) -> PackScratch {
-        let stride = columns.next_multiple_of(PACK_COLUMNS) / 4;
-        PackScratch {
-            integers: vec![0; TILE * stride],
+impl UnpackedRows {
+    /// Room for rows of at most so many columns.
+    pub fn new(columns: usize) -> Option<UnpackedRows> {
+        // A little more than the columns: rows at a distance of a power of two would compete for the same
+        // places of the innermost cache.
+        let stride = (columns.next_multiple_of(PACK_COLUMNS) + PACK_COLUMNS) / 4;
+        Some(UnpackedRows {
+            integers: zeros(TILE * stride)?,
             stride,
-            scales: vec![0.0; columns / 16],
-            mins: vec![0.0; columns / 16],
-            words: vec![[0; TILE]; stride],
-        }
+            factors: zeros(columns / 16)?,
+            scales: zeros(columns / 32)?,
+            min_factors: zeros(columns / 16)?,
+            mins: zeros(columns / 32)?,
+        })
     }
 
-    /// Packs some rows (at most sixteen); the lanes of missing rows hold what was there before.
-    fn pack(&mut self, kernels: Kernels, weight: &Weight, packing: Packing, rows: &[u8], tile: &mut [Line]) {
-        let PackScratch { integers, stride, scales, mins, words } = self;
-        let Some(groups) = weight.groups else { return };
-        let count = weight.columns / groups.len;
+    /// Unpacks rows of a weight (at most sixteen), calls `f` with each row's scales, and turns the integers
+    /// into words with a lane per row: `[columns / 4, rounded up to sixteen][TILE]`. The lanes of missing rows
+    /// hold what was there before.
+    pub fn turn(
+        &mut self,
+        kernels: Kernels,
+        weight: &Weight,
+        groups: Groups,
+        rows: &[u8],
+        words: &mut [[i32; TILE]],
+        mut f: impl FnMut(usize, &Unpacked),
+    ) {
+        let UnpackedRows { integers, stride, factors, scales, min_factors, mins } = self;
+        let (count, blocks) = (weight.columns / groups.len, weight.columns / groups.block);
         for (lane, bytes) in rows.chunks_exact(weight.row_bytes).enumerate() {
             let row = &mut bytemuck::cast_slice_mut(integers)[lane * *stride * 4..][..weight.columns];
-            let mins = &mut mins[..if groups.mins { count } else { 0 }];
-            let (format, scales) = (weight.format, &mut scales[..count]);
-            kernels.run(Unpack { format, bytes, integers: row, scales, mins });
-            pack_scales(packing, lane, bytes, tile);
+            let mut room = Unpacked {
+                integers: row,
+                factors: &mut factors[..count],
+                scales: &mut scales[..blocks],
+                min_factors: &mut min_factors[..if groups.mins { count } else { 0 }],
+                mins: &mut mins[..if groups.mins { blocks } else { 0 }],
+            };
+            kernels.run(Unpack { format: weight.format, bytes, out: room.reborrow() });
+            f(lane, &room);
         }
         kernels.run(Pack { rows: integers, stride: *stride, out: words });
-        pack_integers(packing, &words[..weight.columns / 4], tile);
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.integers[..])
+            + size_of_val(&self.factors[..])
+            + size_of_val(&self.scales[..])
+            + size_of_val(&self.min_factors[..])
+            + size_of_val(&self.mins[..])
     }
 }
 

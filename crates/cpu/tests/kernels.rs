@@ -9,16 +9,18 @@ use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
 use gleed_cpu::kernels::attention::{Accumulate, Scores, SoftmaxTile};
+use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use gleed_cpu::kernels::convert::{FromBf16, FromBlocks, FromHalf, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
-use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, Running, TILE};
+use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, TILE};
 use gleed_cpu::kernels::norm::Norm;
+use gleed_cpu::kernels::packed::Line;
 use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, row_words};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::unpack::Unpack;
-use gleed_gguf::Format;
+use gleed_gguf::{Format, Groups, Unpacked};
 use gleed_model::KvType;
-use gleed_model::arithmetic::{self, ACTIVATION_BLOCK, IntegerRow, PAGE, Softmax};
+use gleed_model::arithmetic::{self, BLOCK, IntegerRow, PAGE, Softmax};
 use gleed_model::program::Activation;
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use half::f16;
@@ -167,10 +169,10 @@ fn dot_products_that_underflow_keep_their_sign() {
     });
 }
 
-/// One quantised row, by the definition: integers and scales.
-fn plain_quantized(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
+/// One row quantised in such blocks, by the definition: integers and scales.
+fn plain_quantized(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
     let mut q = vec![0; x.len()];
-    let blocks = x.chunks(ACTIVATION_BLOCK).zip(q.chunks_mut(ACTIVATION_BLOCK));
+    let blocks = x.chunks(block).zip(q.chunks_mut(block));
     let scales = blocks.map(|(x, q)| arithmetic::quantize(x, q)).collect();
     (q, scales)
 }
@@ -178,9 +180,9 @@ fn plain_quantized(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
 #[test]
 fn quantised_rows() {
     each_isa(|kernels, random| {
-        for blocks in [0, 1, 2, 3, 18] {
+        for (block, blocks) in [(32, 0), (32, 1), (32, 3), (32, 18), (256, 0), (256, 1), (256, 5)] {
             for special in [None, Some(f32::NAN), Some(f32::INFINITY), Some(1e-40), Some(0.0), Some(3e38)] {
-                let columns = blocks * ACTIVATION_BLOCK;
+                let columns = blocks * block;
                 let mut x = random.floats(columns);
                 if let Some(special) = special {
                     x.iter_mut().step_by(5).for_each(|x| *x = special);
@@ -188,20 +190,26 @@ fn quantised_rows() {
                 if special == Some(1e-40) {
                     x.iter_mut().for_each(|x| *x *= 1e-38);
                 }
-                let (q, scales) = plain_quantized(&x);
-                let mut words = vec![-1; row_words(columns)];
-                kernels.run(Quantize { x: &x, words: &mut words });
-                for group in [16, 32] {
-                    let row = QuantizedRow::new(&words, columns, group);
+                let (q, scales) = plain_quantized(&x, block);
+                let mut words = vec![-1; row_words(columns, block)];
+                kernels.run(Quantize { x: &x, block, words: &mut words });
+                for group in if block == 32 { vec![32] } else { vec![16, 32] } {
+                    let row = QuantizedRow::new(&words, columns, block, group);
                     let found: Vec<i8> =
                         row.q.iter().flat_map(|word| word.to_ne_bytes()).map(|byte| byte as i8).collect();
                     assert_eq!(found, q, "{:?} {special:?}", kernels.isa());
                     assert_eq!(bits(row.scales), bits(&scales), "{:?} {special:?}", kernels.isa());
-                    for (g, q) in q.chunks(group).enumerate() {
-                        let sum: i32 = q.iter().map(|q| i32::from(*q)).sum();
-                        let scaled = scales[g * group / ACTIVATION_BLOCK] * sum as f32;
-                        assert_eq!(row.sums[g], sum);
-                        assert_eq!(comparable(&row.scaled_sums[g..=g]), comparable(&[scaled]));
+                    let sum = |q: &[i8]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
+                    let sums: Vec<i32> = q.chunks(group).map(sum).collect();
+                    assert_eq!(row.sums, sums);
+                    if block == 32 {
+                        let scaled: Vec<f32> =
+                            sums.iter().zip(&scales).map(|(sum, scale)| scale * *sum as f32).collect();
+                        assert_eq!(comparable(row.scaled_sums), comparable(&scaled));
+                    } else {
+                        let pairs: Vec<i32> =
+                            row.pairs.iter().flat_map(|p| [i32::from(*p as i16), p >> 16]).collect();
+                        assert_eq!(pairs, sums);
                     }
                 }
             }
@@ -209,33 +217,146 @@ fn quantised_rows() {
     });
 }
 
+/// Sixteen random rows of integer weights.
+struct Weights {
+    groups: Groups,
+    columns: usize,
+    /// `[TILE][columns]`, and so on.
+    integers: Vec<i8>,
+    factors: Vec<i8>,
+    scales: Vec<f32>,
+    min_factors: Vec<i8>,
+    mins: Vec<f32>,
+}
+
+impl Weights {
+    fn new(random: &mut Random, groups: Groups, columns: usize) -> Weights {
+        let (count, blocks) = (columns / groups.len, columns / groups.block);
+        let with_mins = |n: usize| if groups.mins { n } else { 0 };
+        let two_levels = groups.block != 32;
+        Weights {
+            groups,
+            columns,
+            // Every i8 occurs, -128 too; a factor times any of them is at most 4096.
+            integers: (0..TILE * columns).map(|_| random.bits() as i8).collect(),
+            factors: (0..TILE * count)
+                .map(|_| if two_levels { (random.bits() % 65) as i8 - 32 } else { 1 })
+                .collect(),
+            scales: random.units(TILE * blocks),
+            min_factors: (0..with_mins(TILE * count))
+                .map(|_| if two_levels { (random.bits() % 64) as i8 } else { 1 })
+                .collect(),
+            mins: random.units(with_mins(TILE * blocks)),
+        }
+    }
+
+    fn row(&self, w: usize) -> IntegerRow<'_> {
+        let Groups { block, len, mins } = self.groups;
+        let (count, blocks) = (self.columns / len, self.columns / block);
+        let range = |n: usize| if mins { w * n..(w + 1) * n } else { 0..0 };
+        IntegerRow {
+            integers: &self.integers[w * self.columns..][..self.columns],
+            factors: &self.factors[w * count..][..count],
+            scales: &self.scales[w * blocks..][..blocks],
+            min_factors: &self.min_factors[range(count)],
+            mins: &self.mins[range(blocks)],
+            block,
+            group: len,
+        }
+    }
+
+    /// Sixteen rows to lanes, `n` values each.
+    fn lanes<T: Copy, U>(values: &[T], n: usize, to: impl Fn(T) -> U) -> Vec<[U; TILE]> {
+        (0..n.min(values.len()))
+            .map(|i| std::array::from_fn(|lane| to(values[lane * (values.len() / TILE) + i])))
+            .collect()
+    }
+
+    /// Multiplies with rows of activations: on the vector unit, and on the tile unit where there is one.
+    fn multiply(&self, kernels: Kernels, x: &[f32], rows: usize) -> Vec<Vec<[f32; TILE]>> {
+        let Groups { block, len, mins } = self.groups;
+        let two_levels = block != 32;
+        let stride = (self.columns / 4).next_multiple_of(16);
+        let mut padded = vec![0; TILE * stride];
+        for (row, values) in padded.chunks_mut(stride).zip(self.integers.chunks(self.columns)) {
+            for (word, q) in row.iter_mut().zip(values.as_chunks::<4>().0) {
+                *word = i32::from_ne_bytes(q.map(|q| q as u8));
+            }
+        }
+        let mut words = vec![[0; TILE]; stride];
+        kernels.run(Pack { rows: &padded, stride, out: &mut words });
+        let (count, blocks) = (self.columns / len, self.columns / block);
+        let min_factors = Weights::lanes(&self.min_factors, count, i32::from);
+        let pairs: Vec<[i32; TILE]> = min_factors
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|[low, high]| std::array::from_fn(|i| low[i] | high[i] << 16))
+            .collect();
+        let panel = Panel {
+            groups: self.groups,
+            integers: &words[..self.columns / 4],
+            factors: &Weights::lanes(&self.factors, if two_levels { count } else { 0 }, i32::from),
+            scales: &Weights::lanes(&self.scales, blocks, |x| x),
+            min_pairs: if two_levels && mins { &pairs } else { &[] },
+            mins: &Weights::lanes(&self.mins, blocks, |x| x),
+        };
+        let size = row_words(self.columns, block);
+        let mut quantized = vec![0; rows * size];
+        for (x, words) in x.chunks(self.columns).zip(quantized.chunks_mut(size)) {
+            kernels.run(Quantize { x, block, words });
+        }
+        let x = Quantized { words: &quantized, columns: self.columns, block, rows };
+        let mut found = vec![vec![[f32::NAN; TILE]; rows]];
+        kernels.run(Multiply { panel, x, out: &mut found[0] });
+        if kernels.tile_scratch() > 0 {
+            let size = block_lines(self.columns, block);
+            let row_blocks = rows.div_ceil(BLOCK_ROWS);
+            // What was there before must not matter.
+            let mut lines = vec![Line([-1; 16]); row_blocks * size * chunks(self.columns, block)];
+            for (i, lines) in lines.chunks_mut(size).enumerate() {
+                let (chunk, b) = (i / row_blocks, i % row_blocks);
+                let rest = x.from_row(b * BLOCK_ROWS);
+                fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
+            }
+            let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
+            let mut out = vec![[f32::NAN; TILE]; row_blocks * BLOCK_ROWS];
+            let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
+            kernels.multiply_blocks(panel, blocked, &mut out, &mut scratch);
+            out.truncate(rows);
+            found.push(out);
+        }
+        found
+    }
+}
+
 #[test]
 fn integer_products() {
     each_isa(|kernels, random| {
-        for (group, has_mins) in [(32, false), (32, true), (16, false), (16, true)] {
-            for columns in [32, 64, 96, 256, 544] {
-                for rows in [0, 1, 2, 3, 4, 7, 8, 9, 13] {
-                    // Every i8 occurs, -128 too.
-                    let integers: Vec<i8> = (0..TILE * columns).map(|_| random.bits() as i8).collect();
-                    let count = columns / group;
-                    let scales = random.units(TILE * count);
-                    let mins = random.units(if has_mins { TILE * count } else { 0 });
+        for (block, len, mins) in [
+            (32, 32, false),
+            (32, 32, true),
+            (256, 32, false),
+            (256, 32, true),
+            (256, 16, false),
+            (256, 16, true),
+        ] {
+            for blocks in [1, 2, 3, if block == 32 { 17 } else { 4 }] {
+                for rows in [0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 33, 48] {
+                    let groups = Groups { block, len, mins };
+                    let columns = blocks * block;
+                    let weights = Weights::new(random, groups, columns);
                     let x = random.floats(rows * columns);
-                    let found = multiply(kernels, &integers, &scales, &mins, group, &x, rows);
-                    for r in 0..rows {
-                        let (q, x_scales) = plain_quantized(&x[r * columns..][..columns]);
-                        for w in 0..TILE {
-                            let row = IntegerRow {
-                                integers: &integers[w * columns..][..columns],
-                                scales: &scales[w * count..][..count],
-                                mins: if has_mins { &mins[w * count..][..count] } else { &[] },
-                                group,
-                            };
-                            let truth = arithmetic::dot_q8(row, &q, &x_scales);
+                    for (way, found) in weights.multiply(kernels, &x, rows).iter().enumerate() {
+                        for r in 0..rows {
+                            let (q, x_scales) = plain_quantized(&x[r * columns..][..columns], block);
+                            let truth: Vec<f32> = (0..TILE)
+                                .map(|w| arithmetic::dot_q8(weights.row(w), &q, &x_scales))
+                                .collect();
                             assert_eq!(
-                                found[r][w].to_bits(),
-                                truth.to_bits(),
-                                "{:?} group {group} mins {has_mins} {columns} columns row {r} of {rows}",
+                                bits(&found[r]),
+                                bits(&truth),
+                                "{:?} way {way} {groups:?} {columns} columns row {r} of {rows}",
                                 kernels.isa()
                             );
                         }
@@ -246,55 +367,6 @@ fn integer_products() {
     });
 }
 
-/// Packs sixteen rows of weights and multiplies them with rows of activations, in two panels.
-fn multiply(
-    kernels: Kernels,
-    integers: &[i8],
-    scales: &[f32],
-    mins: &[f32],
-    group: usize,
-    x: &[f32],
-    rows: usize,
-) -> Vec<[f32; TILE]> {
-    let columns = integers.len() / TILE;
-    let words = row_words(columns);
-    let mut quantized = vec![0; rows * words];
-    for (x, words) in x.chunks(columns).zip(quantized.chunks_mut(words)) {
-        kernels.run(Quantize { x, words });
-    }
-    let x = Quantized { words: &quantized, columns, rows };
-    let mut sums = vec![Running::default(); rows];
-    let cut = columns / 64 * 32;
-    for range in [0..cut, cut..columns] {
-        let pack = |values: &[i32], per_row: usize, range: std::ops::Range<usize>| -> Vec<[i32; TILE]> {
-            let stride = per_row.next_multiple_of(16);
-            let mut padded = vec![0; TILE * stride];
-            for (row, values) in padded.chunks_mut(stride).zip(values.chunks(per_row)) {
-                row[..range.len()].copy_from_slice(&values[range.clone()]);
-            }
-            let mut out = vec![[0; TILE]; range.len().next_multiple_of(16)];
-            kernels.run(Pack { rows: &padded, stride, out: &mut out });
-            out.truncate(range.len());
-            out
-        };
-        let as_words = |values: &[f32]| values.iter().map(|x| x.to_bits() as i32).collect::<Vec<i32>>();
-        let as_floats = |words: Vec<[i32; TILE]>| -> Vec<[f32; TILE]> {
-            words.into_iter().map(|word| word.map(|x| f32::from_bits(x as u32))).collect()
-        };
-        let integer_words: Vec<i32> =
-            integers.as_chunks::<4>().0.iter().map(|q| i32::from_ne_bytes(q.map(|q| q as u8))).collect();
-        let groups = range.start / group..range.end / group;
-        let count = columns / group;
-        let packed = pack(&integer_words, columns / 4, range.start / 4..range.end / 4);
-        let packed_scales = as_floats(pack(&as_words(scales), count, groups.clone()));
-        let packed_mins =
-            if mins.is_empty() { vec![] } else { as_floats(pack(&as_words(mins), count, groups)) };
-        let panel = Panel { integers: &packed, scales: &packed_scales, mins: &packed_mins, group };
-        kernels.run(Multiply { panel, x, first: range.start, sums: &mut sums });
-    }
-    sums.iter().map(|sum| std::array::from_fn(|i| sum.products[i] + sum.mins[i])).collect()
-}
-
 #[test]
 fn unpacked_blocks() {
     each_isa(|kernels, random| {
@@ -303,16 +375,24 @@ fn unpacked_blocks() {
             for blocks in [0, 1, 2, 5] {
                 let bytes = random_blocks(random, format, blocks);
                 let columns = blocks * format.block_len();
-                let count = columns / groups.len;
-                let mins = vec![0.0; if groups.mins { count } else { 0 }];
-                let mut truth = (vec![0; columns], vec![0.0; count], mins.clone());
-                let mut found = (vec![0; columns], vec![0.0; count], mins);
-                format.unpack(&bytes, &mut truth.0, &mut truth.1, &mut truth.2);
-                let (integers, scales, mins) = (&mut found.0, &mut found.1, &mut found.2);
-                kernels.run(Unpack { format, bytes: &bytes, integers, scales, mins });
-                assert_eq!(found.0, truth.0, "{format} {:?}", kernels.isa());
-                assert_eq!(bits(&found.1), bits(&truth.1), "{format} {:?}", kernels.isa());
-                assert_eq!(bits(&found.2), bits(&truth.2), "{format} {:?}", kernels.isa());
+                let (count, blocks) = (columns / groups.len, columns / groups.block);
+                let unpack = |run: &dyn Fn(Unpacked)| {
+                    let (mut integers, mut factors) = (vec![0; columns], vec![0; count]);
+                    let mut min_factors = vec![0; if groups.mins { count } else { 0 }];
+                    let mut scales = vec![0.0; blocks];
+                    let mut mins = vec![0.0; if groups.mins { blocks } else { 0 }];
+                    run(Unpacked {
+                        integers: &mut integers,
+                        factors: &mut factors,
+                        scales: &mut scales,
+                        min_factors: &mut min_factors,
+                        mins: &mut mins,
+                    });
+                    (integers, factors, bits(&scales), min_factors, bits(&mins))
+                };
+                let truth = unpack(&|out| format.unpack(&bytes, out));
+                let found = unpack(&|out| kernels.run(Unpack { format, bytes: &bytes, out }));
+                assert_eq!(found, truth, "{format} {:?}", kernels.isa());
             }
         }
     });
@@ -351,7 +431,7 @@ fn stored_blocks() {
     each_isa(|kernels, random| {
         for len in LENGTHS {
             let mut x = random.units(len);
-            let (mut q, mut scales) = (vec![0; len], vec![0; len.div_ceil(ACTIVATION_BLOCK)]);
+            let (mut q, mut scales) = (vec![0; len], vec![0; len.div_ceil(BLOCK)]);
             kernels.run(ToBlocks { x: &x, q: &mut q, scales: &mut scales });
             let mut back = vec![0.0; len];
             kernels.run(FromBlocks { q: &q, scales: &scales, out: &mut back });

@@ -6,7 +6,7 @@ use half::bf16;
 
 use crate::formats::{
     encode_blocks, iq1, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary,
-    unpack_offset, unpack_scaled,
+    unpack_offset, unpack_plain, unpack_plain_offset, unpack_scaled,
 };
 use crate::{Error, Result};
 
@@ -48,14 +48,41 @@ pub enum Format {
     MXFP4 = 39,
 }
 
-/// How a format's values split into integer groups: `value = scale * integer [+ min]` with one scale
-/// (and one min) for every `len` values. This is what integer kernels compute with.
+/// How a format's values split into integers: `value = (scale · factor) · integer [+ min · min factor]`
+/// with one scale (and min) for every `block` values and one small integer factor (and min factor) for
+/// every `len`. This is what integer kernels compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Groups {
-    /// Values per group: 16 or 32.
+    /// Values per scale: 32, where every factor is 1, or 256.
+    pub block: usize,
+    /// Values per factor: 16 or 32.
     pub len: usize,
-    /// Whether groups have a min; when not, every min is zero and need not be computed with.
+    /// Whether there are mins; when not, every min is zero and need not be computed with.
     pub mins: bool,
+}
+
+/// Room for what [`Format::unpack`] makes of whole blocks.
+#[derive(Debug)]
+pub struct Unpacked<'a> {
+    /// One per value.
+    pub integers: &'a mut [i8],
+    /// One per group. Factor times integer is at most 4096 in magnitude.
+    pub factors: &'a mut [i8],
+    /// One per block of [`Groups::block`] values.
+    pub scales: &'a mut [f32],
+    /// One per group, never negative; or empty when there are no mins.
+    pub min_factors: &'a mut [i8],
+    /// One per block; or empty when there are no mins.
+    pub mins: &'a mut [f32],
+}
+
+impl Unpacked<'_> {
+    /// The same room, lent for less long.
+    #[inline(always)]
+    pub fn reborrow(&mut self) -> Unpacked<'_> {
+        let Unpacked { integers, factors, scales, min_factors, mins } = self;
+        Unpacked { integers, factors, scales, min_factors, mins }
+    }
 }
 
 /// What is fixed about a format: its name in files and tools, and the size of its blocks.
@@ -190,37 +217,42 @@ impl Format {
         }
     }
 
-    /// Decodes a format with groups: `value = scale * integer [+ min]`, 256 values at a time.
+    /// Decodes a format with groups, 256 values at a time.
     fn decode_groups(self, bytes: &[u8], out: &mut [f32]) {
         let Some(groups) = self.groups() else { return };
-        let (mut integers, mut scales, mut mins) = ([0; 256], [0.0; 16], [0.0; 16]);
+        let (mut integers, mut factors, mut scales) = ([0; 256], [0; 16], [0.0; 8]);
+        let (mut min_factors, mut mins) = ([0; 16], [0.0; 8]);
         let bytes = bytes.chunks(256 / self.block_len() * self.block_bytes());
         for (bytes, out) in bytes.zip(out.chunks_mut(256)) {
-            let integers = &mut integers[..out.len()];
-            let scales = &mut scales[..out.len() / groups.len];
-            let mins = &mut mins[..if groups.mins { scales.len() } else { 0 }];
-            self.unpack(bytes, integers, scales, mins);
-            for (g, (integers, out)) in
-                integers.chunks_exact(groups.len).zip(out.chunks_exact_mut(groups.len)).enumerate()
-            {
+            let (count, blocks) = (out.len() / groups.len, out.len() / groups.block);
+            let unpacked = Unpacked {
+                integers: &mut integers[..out.len()],
+                factors: &mut factors[..count],
+                scales: &mut scales[..blocks],
+                min_factors: &mut min_factors[..if groups.mins { count } else { 0 }],
+                mins: &mut mins[..if groups.mins { blocks } else { 0 }],
+            };
+            self.unpack(bytes, unpacked);
+            let values = integers.chunks_exact(groups.len).zip(out.chunks_exact_mut(groups.len));
+            for (g, (integers, out)) in values.enumerate() {
+                let block = g * groups.len / groups.block;
+                let scale = scales[block] * f32::from(factors[g]);
                 // Without mins nothing is added: adding zero would turn -0 into 0.
-                match mins.get(g) {
-                    Some(min) => {
-                        for (integer, out) in integers.iter().zip(out) {
-                            *out = scales[g] * f32::from(*integer) + min;
-                        }
+                if groups.mins {
+                    let min = mins[block] * f32::from(min_factors[g]);
+                    for (integer, out) in integers.iter().zip(out) {
+                        *out = scale * f32::from(*integer) + min;
                     }
-                    None => {
-                        for (integer, out) in integers.iter().zip(out) {
-                            *out = scales[g] * f32::from(*integer);
-                        }
+                } else {
+                    for (integer, out) in integers.iter().zip(out) {
+                        *out = scale * f32::from(*integer);
                     }
                 }
             }
         }
     }
 
-    /// How this format's values split into integer groups; `None` for float and plain integer formats.
+    /// How this format's values split into integers; `None` for float and plain integer formats.
     pub fn groups(self) -> Option<Groups> {
         let (len, mins) = match self {
             Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => (32, true),
@@ -229,63 +261,64 @@ impl Format {
             _ if self.block_len() > 1 => (32, false),
             _ => return None,
         };
-        Some(Groups { len, mins })
+        Some(Groups { block: self.block_len(), len, mins })
     }
 
-    /// Unpacks whole blocks into integers, scales and mins: see [`Groups`]. The integers are in the order
-    /// of the row. Each file of `formats` says what they are; in short (`d`, `m`: the numbers stored in
-    /// the block, `s`: the stored scale of the group, products in f32 from the left):
+    /// Unpacks whole blocks into integers, factors, scales and mins: see [`Groups`]. The integers are in the
+    /// order of the row. Each file of `formats` says what they are; in short (`d`, `m`: the numbers stored in
+    /// the block, `s`: the stored scale of the group):
     ///
-    /// | formats | group | integer | scale | min |
-    /// | --- | ---: | --- | --- | --- |
-    /// | Q4_0, Q5_0, Q8_0 | 32 | `q - 8`, `q - 16`, `q` | `d` | |
-    /// | Q4_1, Q5_1 | 32 | `q` | `d` | `m` |
-    /// | Q2_K | 16 | `q` | `d * s` | `-(dmin * m)` |
-    /// | Q4_K, Q5_K | 32 | `q` | `d * s` | `-(dmin * m)` |
-    /// | Q3_K, Q6_K | 16 | `q - 4`, `q - 32` | `d * (s - 32)`, `d * s` | |
-    /// | Q8_K | 32 | `q` | `d` | |
-    /// | IQ1_S, IQ1_M | 32, 16 | `8 * grid ± 1` | `d * (2 * s + 1) * 1/8` | |
-    /// | IQ2_XXS; IQ2_XS, IQ2_S | 32; 16 | `±grid` | `d * (1/2 + s) * 1/4` | |
-    /// | IQ3_XXS, IQ3_S | 32 | `±grid` | `d * (1/2 + s) * 1/2`, `d * (2 * s + 1)` | |
-    /// | IQ4_NL, IQ4_XS | 32 | level | `d`, `d * (s - 32)` | |
-    /// | MXFP4 | 32 | level, doubled | `2^(e - 128)` | |
-    /// | TQ1_0, TQ2_0 | 32 | `digit - 1` | `d` | |
+    /// | formats | block | group | integer | factor | scale | min factor, min |
+    /// | --- | ---: | ---: | --- | --- | --- | --- |
+    /// | Q4_0, Q5_0, Q8_0 | 32 | 32 | `q - 8`, `q - 16`, `q` | 1 | `d` | |
+    /// | Q4_1, Q5_1 | 32 | 32 | `q` | 1 | `d` | 1, `m` |
+    /// | IQ4_NL | 32 | 32 | level | 1 | `d` | |
+    /// | MXFP4 | 32 | 32 | level, doubled | 1 | `2^(e - 128)` | |
+    /// | Q2_K | 256 | 16 | `q` | `s` | `d` | `m`, `-dmin` |
+    /// | Q4_K, Q5_K | 256 | 32 | `q` | `s` | `d` | `m`, `-dmin` |
+    /// | Q3_K, Q6_K | 256 | 16 | `q - 4`, `q - 32` | `s - 32`, `s` | `d` | |
+    /// | Q8_K, TQ1_0, TQ2_0 | 256 | 32 | `q`, `digit - 1` | 1 | `d` | |
+    /// | IQ1_S, IQ1_M | 256 | 32, 16 | `8 * grid ± 1` | `2 * s + 1` | `d / 8` | |
+    /// | IQ2_XXS; IQ2_XS, IQ2_S | 256 | 32; 16 | `±grid` | `2 * s + 1` | `d / 8` | |
+    /// | IQ3_XXS, IQ3_S | 256 | 32 | `±grid` | `2 * s + 1` | `d / 4`, `d` | |
+    /// | IQ4_XS | 256 | 32 | level | `s - 32` | `d` | |
     ///
     /// # Panics
-    /// When the format has no groups, and unless `bytes` is whole blocks, `integers` has their number of
-    /// values, `scales` their number of groups and `mins` too when there are mins. Without mins it may
-    /// be empty and is left as it is.
-    pub fn unpack(self, bytes: &[u8], integers: &mut [i8], scales: &mut [f32], mins: &mut [f32]) {
-        self.check_lengths(bytes.len(), integers.len());
-        if let Some(groups) = self.groups() {
-            assert_eq!(scales.len(), integers.len() / groups.len, "{self}: one scale a group");
-            assert!(!groups.mins || mins.len() == scales.len(), "{self}: one min a group");
+    /// When the format has no groups, and unless `bytes` is whole blocks and `out` has room for exactly what
+    /// they hold. Without mins the room for mins may be empty and is left as it is.
+    #[inline(always)]
+    pub fn unpack(self, bytes: &[u8], out: Unpacked) {
+        self.check_lengths(bytes.len(), out.integers.len());
+        if let Some(Groups { block, len, mins }) = self.groups() {
+            let (count, blocks) = (out.integers.len() / len, out.integers.len() / block);
+            assert!(out.factors.len() == count && out.scales.len() == blocks, "{self}: room for the scales");
+            let room = out.min_factors.len() == count && out.mins.len() == blocks;
+            assert!(!mins || room, "{self}: room for the mins");
         }
-        let (i, s, m) = (integers, scales, mins);
         match self {
-            Format::Q4_0 => unpack_scaled(q4::unpack_0, bytes, i, s),
-            Format::Q4_1 => unpack_offset(q4::unpack_1, bytes, i, s, m),
-            Format::Q5_0 => unpack_scaled(q5::unpack_0, bytes, i, s),
-            Format::Q5_1 => unpack_offset(q5::unpack_1, bytes, i, s, m),
-            Format::Q8_0 => unpack_scaled(q8::unpack_0, bytes, i, s),
-            Format::Q2_K => unpack_offset(q2_k::unpack, bytes, i, s, m),
-            Format::Q3_K => unpack_scaled(q3_k::unpack, bytes, i, s),
-            Format::Q4_K => unpack_offset(q4_k::unpack, bytes, i, s, m),
-            Format::Q5_K => unpack_offset(q5_k::unpack, bytes, i, s, m),
-            Format::Q6_K => unpack_scaled(q6_k::unpack, bytes, i, s),
-            Format::Q8_K => unpack_scaled(q8::unpack_k, bytes, i, s),
-            Format::IQ1_S => unpack_scaled(iq1::unpack_s, bytes, i, s),
-            Format::IQ1_M => unpack_scaled(iq1::unpack_m, bytes, i, s),
-            Format::IQ2_XXS => unpack_scaled(iq2::unpack_xxs, bytes, i, s),
-            Format::IQ2_XS => unpack_scaled(iq2::unpack_xs, bytes, i, s),
-            Format::IQ2_S => unpack_scaled(iq2::unpack_s, bytes, i, s),
-            Format::IQ3_XXS => unpack_scaled(iq3::unpack_xxs, bytes, i, s),
-            Format::IQ3_S => unpack_scaled(iq3::unpack_s, bytes, i, s),
-            Format::IQ4_NL => unpack_scaled(iq4::unpack_nl, bytes, i, s),
-            Format::IQ4_XS => unpack_scaled(iq4::unpack_xs, bytes, i, s),
-            Format::TQ1_0 => unpack_scaled(ternary::unpack_1, bytes, i, s),
-            Format::TQ2_0 => unpack_scaled(ternary::unpack_2, bytes, i, s),
-            Format::MXFP4 => unpack_scaled(mxfp4::unpack, bytes, i, s),
+            Format::Q4_0 => unpack_plain(q4::unpack_0, bytes, out),
+            Format::Q4_1 => unpack_plain_offset(q4::unpack_1, bytes, out),
+            Format::Q5_0 => unpack_plain(q5::unpack_0, bytes, out),
+            Format::Q5_1 => unpack_plain_offset(q5::unpack_1, bytes, out),
+            Format::Q8_0 => unpack_plain(q8::unpack_0, bytes, out),
+            Format::Q2_K => unpack_offset(q2_k::unpack, bytes, out),
+            Format::Q3_K => unpack_scaled(q3_k::unpack, bytes, out),
+            Format::Q4_K => unpack_offset(q4_k::unpack, bytes, out),
+            Format::Q5_K => unpack_offset(q5_k::unpack, bytes, out),
+            Format::Q6_K => unpack_scaled(q6_k::unpack, bytes, out),
+            Format::Q8_K => unpack_plain(q8::unpack_k, bytes, out),
+            Format::IQ1_S => unpack_scaled(iq1::unpack_s, bytes, out),
+            Format::IQ1_M => unpack_scaled(iq1::unpack_m, bytes, out),
+            Format::IQ2_XXS => unpack_scaled(iq2::unpack_xxs, bytes, out),
+            Format::IQ2_XS => unpack_scaled(iq2::unpack_xs, bytes, out),
+            Format::IQ2_S => unpack_scaled(iq2::unpack_s, bytes, out),
+            Format::IQ3_XXS => unpack_scaled(iq3::unpack_xxs, bytes, out),
+            Format::IQ3_S => unpack_scaled(iq3::unpack_s, bytes, out),
+            Format::IQ4_NL => unpack_plain(iq4::unpack_nl, bytes, out),
+            Format::IQ4_XS => unpack_scaled(iq4::unpack_xs, bytes, out),
+            Format::TQ1_0 => unpack_plain(ternary::unpack_1, bytes, out),
+            Format::TQ2_0 => unpack_plain(ternary::unpack_2, bytes, out),
+            Format::MXFP4 => unpack_plain(mxfp4::unpack, bytes, out),
             Format::F32
             | Format::F16
             | Format::BF16

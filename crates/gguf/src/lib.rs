@@ -20,7 +20,7 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use file::{Gguf, TensorInfo};
-pub use format::{Format, Groups};
+pub use format::{Format, Groups, Unpacked};
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use mix::{Choice, Facts, Mix};
 pub use writer::{TensorSpec, Writer};

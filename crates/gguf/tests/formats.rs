@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gleed_gguf::Format;
+use gleed_gguf::{Format, Unpacked};
 
 fn data(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats").join(name);
@@ -42,6 +42,31 @@ fn every_format_decodes_as_gguf_does() {
     }
 }
 
+/// What `Format::unpack` makes of whole blocks.
+struct Parts {
+    integers: Vec<i8>,
+    factors: Vec<i8>,
+    scales: Vec<f32>,
+    min_factors: Vec<i8>,
+    mins: Vec<f32>,
+}
+
+fn unpack(format: Format, bytes: &[u8]) -> Parts {
+    let groups = format.groups().expect("a format with groups");
+    let len = bytes.len() / format.block_bytes() * format.block_len();
+    let (count, blocks) = (len / groups.len, len / groups.block);
+    let mut parts = Parts {
+        integers: vec![0; len],
+        factors: vec![0; count],
+        scales: vec![f32::NAN; blocks],
+        min_factors: vec![0; if groups.mins { count } else { 0 }],
+        mins: vec![f32::NAN; if groups.mins { blocks } else { 0 }],
+    };
+    let Parts { integers, factors, scales, min_factors, mins } = &mut parts;
+    format.unpack(bytes, Unpacked { integers, factors, scales, min_factors, mins });
+    parts
+}
+
 #[test]
 fn every_format_unpacks_to_the_same_values() {
     let mut unpacked = 0;
@@ -49,16 +74,14 @@ fn every_format_unpacks_to_the_same_values() {
         let Some(groups) = format.groups() else { continue };
         let bytes = data(&format!("{format}.blocks"));
         let values = floats(&format!("{format}.values"));
-        let mut integers = vec![0; values.len()];
-        let mut scales = vec![f32::NAN; values.len() / groups.len];
-        let mut mins = vec![f32::NAN; if groups.mins { scales.len() } else { 0 }];
-        format.unpack(&bytes, &mut integers, &mut scales, &mut mins);
+        let Parts { integers, factors, scales, min_factors, mins } = unpack(format, &bytes);
         let recomputed: Vec<f32> = integers
             .iter()
             .enumerate()
             .map(|(i, integer)| {
-                let product = scales[i / groups.len] * f32::from(*integer);
-                if groups.mins { product + mins[i / groups.len] } else { product }
+                let (group, block) = (i / groups.len, i / groups.block);
+                let product = scales[block] * f32::from(factors[group]) * f32::from(*integer);
+                if groups.mins { product + mins[block] * f32::from(min_factors[group]) } else { product }
             })
             .collect();
         assert_same(format.name(), &recomputed, &values);
@@ -118,14 +141,16 @@ fn any_bytes_decode() {
             let mut values = vec![0.0; 64 * format.block_len()];
             format.decode(&bytes, &mut values);
             let Some(groups) = format.groups() else { continue };
-            let mut integers = vec![0; values.len()];
-            let mut scales = vec![0.0; values.len() / groups.len];
-            let mut mins = scales.clone();
-            format.unpack(&bytes, &mut integers, &mut scales, &mut mins);
+            let Parts { integers, factors, scales, min_factors, mins } = unpack(format, &bytes);
             for (i, value) in values.iter().enumerate() {
-                let group = i / groups.len;
-                let exact = f64::from(scales[group]) * f64::from(integers[i]) + f64::from(mins[group]);
-                let size = f64::from(scales[group].abs()) * 127.0 + f64::from(mins[group].abs());
+                let (group, block) = (i / groups.len, i / groups.block);
+                let product = i32::from(factors[group]) * i32::from(integers[i]);
+                assert!(product.abs() <= 4096, "{format}: {product}");
+                assert!(!groups.mins || min_factors[group] >= 0, "{format}");
+                let min =
+                    if groups.mins { f64::from(mins[block]) * f64::from(min_factors[group]) } else { 0.0 };
+                let exact = f64::from(scales[block]) * f64::from(product) + min;
+                let size = f64::from(scales[block].abs()) * 4096.0 + min.abs();
                 assert!(
                     exact.is_nan()
                         || exact.abs() > f64::from(f32::MAX)

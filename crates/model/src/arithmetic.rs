@@ -2,13 +2,13 @@
 //!
 //! Vectorised kernels must reproduce these functions bit for bit, so each one is defined in a shape that
 //! all instruction sets can follow: sixteen accumulator lanes folded by halves for sums over columns,
-//! one fused multiply-add per group for integer products. `docs/arithmetic.md` says the same in prose.
+//! one fused multiply-add per block for integer products. `docs/arithmetic.md` says the same in prose.
 
 /// Which order of operations linear layers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arithmetic {
-    /// Activations quantised to int8 per 32 values, exact integer dot products per group of weights,
-    /// one f32 multiply-add per group. Applies to block-quantised weights; float weights use `F32`.
+    /// Activations quantised to int8 in the blocks of the weights, exact integer dot products per block,
+    /// one f32 multiply-add per block. Applies to block-quantised weights; float weights use `F32`.
     #[default]
     Q8,
     /// Weights decoded to f32, products accumulated in sixteen lanes.
@@ -39,8 +39,11 @@ impl std::fmt::Display for Arithmetic {
 /// Accumulator lanes of every f32 sum over columns.
 pub const LANES: usize = 16;
 
-/// Values that share one activation scale in `q8` arithmetic.
-pub const ACTIVATION_BLOCK: usize = 32;
+/// Values of a block of the formats with one level of scales, and of a block of q8_0 keys and values.
+pub const BLOCK: usize = 32;
+
+/// Values of a block of the formats whose scales have small integer factors.
+pub const SUPER_BLOCK: usize = 256;
 
 /// Positions per page of the KV cache, and per tile of the attention's running softmax.
 pub const PAGE: usize = 64;
@@ -149,7 +152,6 @@ pub fn rotate(x0: f32, x1: f32, cos: f32, sin: f32) -> (f32, f32) {
 }
 
 /// Quantises one block of activations: `x ≈ scale · q` with |q| ≤ 127. Returns the scale.
-/// The block has at most [`ACTIVATION_BLOCK`] values.
 pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
     let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
     // Without an inverse (all zero, or too small for one) the block is zero.
@@ -161,34 +163,50 @@ pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
     largest / 127.0
 }
 
-/// One row of weights as integer groups: `weight = scale · integer + min`, see `gleed_gguf::Groups`.
+/// One row of weights as integers: `weight = (scale · factor) · integer + min · min factor`, see
+/// `gleed_gguf::Groups`.
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerRow<'a> {
     /// One integer per column.
     pub integers: &'a [i8],
-    /// One scale per group.
+    /// One factor per group.
+    pub factors: &'a [i8],
+    /// One scale per block.
     pub scales: &'a [f32],
-    /// One min per group, or empty.
+    /// One min factor per group, or empty.
+    pub min_factors: &'a [i8],
+    /// One min per block, or empty.
     pub mins: &'a [f32],
+    /// Columns per block: 32 or 256.
+    pub block: usize,
     /// Columns per group: 16 or 32.
     pub group: usize,
 }
 
-/// The dot product of a row of integer weights with quantised activations, group by group:
-/// `acc = fma(weight_scale · activation_scale, Σ w·x, acc)`, and for mins
-/// `acc_min = fma(min, activation_scale · Σ x, acc_min)`; the result is `acc + acc_min`.
+/// The dot product of a row of integer weights with activations that are quantised in the same blocks.
+/// Everything within a block is an exact integer; then, block by block,
+/// `acc = fma(scale · activation_scale, Σ factor · Σ w·x, acc)`, and where there are mins
+/// `acc = fma(min, activation_scale · (Σ min_factor · Σ x), acc)`.
 pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
-    let (mut acc, mut acc_min) = (0.0f32, 0.0f32);
-    for (g, (w, x)) in weights.integers.chunks(weights.group).zip(q.chunks(weights.group)).enumerate() {
-        let scale = activation_scales[g * weights.group / ACTIVATION_BLOCK];
-        let product: i32 = w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
-        acc = (weights.scales[g] * scale).mul_add(product as f32, acc);
+    let mut acc = 0.0f32;
+    for (b, (w, x)) in weights.integers.chunks(weights.block).zip(q.chunks(weights.block)).enumerate() {
+        let (mut products, mut sums) = (0, 0);
+        for (g, (w, x)) in w.chunks(weights.group).zip(x.chunks(weights.group)).enumerate() {
+            let g = b * (weights.block / weights.group) + g;
+            let product: i32 = w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
+            products += i32::from(weights.factors[g]) * product;
+            if !weights.mins.is_empty() {
+                let sum: i32 = x.iter().map(|&x| i32::from(x)).sum();
+                sums += i32::from(weights.min_factors[g]) * sum;
+            }
+        }
+        let scale = activation_scales[b];
+        acc = (weights.scales[b] * scale).mul_add(products as f32, acc);
         if !weights.mins.is_empty() {
-            let sum: i32 = x.iter().map(|&x| i32::from(x)).sum();
-            acc_min = weights.mins[g].mul_add(scale * sum as f32, acc_min);
+            acc = weights.mins[b].mul_add(scale * sums as f32, acc);
         }
     }
-    acc + acc_min
+    acc
 }
 
 /// The running softmax of one query over its positions, one tile (page) at a time.

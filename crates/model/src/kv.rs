@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::arithmetic::{ACTIVATION_BLOCK, quantize};
+use crate::arithmetic::{BLOCK, quantize};
 
 /// The element type of the KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,8 +24,8 @@ impl KvType {
             KvType::F32 => {}
             KvType::F16 => head.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32()),
             KvType::Q8_0 => {
-                let mut q = [0i8; ACTIVATION_BLOCK];
-                for block in head.chunks_mut(ACTIVATION_BLOCK) {
+                let mut q = [0i8; BLOCK];
+                for block in head.chunks_mut(BLOCK) {
                     let scale = f16::from_f32(quantize(block, &mut q)).to_f32();
                     for (x, q) in block.iter_mut().zip(q) {
                         *x = f32::from(q) * scale;
@@ -40,7 +40,7 @@ impl KvType {
         match self {
             KvType::F32 => 4 * dim,
             KvType::F16 => 2 * dim,
-            KvType::Q8_0 => dim + 2 * dim.div_ceil(ACTIVATION_BLOCK),
+            KvType::Q8_0 => dim + 2 * dim.div_ceil(BLOCK),
         }
     }
 }

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use gleed_gguf::Gguf;
+use gleed_gguf::{Gguf, Unpacked};
 
-use crate::arithmetic::{
-    self as plain, ACTIVATION_BLOCK, Arithmetic, IntegerRow, PAGE, Softmax, accumulate, dot, dot_q8,
-};
+use crate::arithmetic::{self as plain, Arithmetic, IntegerRow, PAGE, Softmax, accumulate, dot, dot_q8};
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
 use crate::kv::KvType;
 use crate::program::{Activation, KvLayer, Norm, Op, Part, Program, View, WeightId};
@@ -207,24 +205,22 @@ impl Reference {
         };
         let inputs: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect();
         let quantised: Vec<(Vec<i8>, Vec<f32>)> = match groups {
-            Some(_) => inputs.iter().map(|x| quantize_row(x)).collect(),
+            Some(groups) => inputs.iter().map(|x| quantize_row(x, groups.block)).collect(),
             None => vec![],
         };
         for n in 0..weight.rows {
             let offset = bias.as_ref().map(|b| b[n]);
             let results: Vec<f32> = match groups {
                 Some(groups) => {
-                    let (mut integers, count) = (vec![0i8; weight.columns], weight.columns / groups.len);
-                    let mut scales = vec![0.0; count];
-                    let mut mins = vec![0.0; if groups.mins { count } else { 0 }];
-                    weight.format.unpack(
-                        self.row_bytes(part.weight, n),
-                        &mut integers,
-                        &mut scales,
-                        &mut mins,
-                    );
-                    let row =
-                        IntegerRow { integers: &integers, scales: &scales, mins: &mins, group: groups.len };
+                    let (count, blocks) = (weight.columns / groups.len, weight.columns / groups.block);
+                    let (integers, factors) = (&mut vec![0; weight.columns][..], &mut vec![0; count][..]);
+                    let scales = &mut vec![0.0; blocks][..];
+                    let min_factors = &mut vec![0; if groups.mins { count } else { 0 }][..];
+                    let mins = &mut vec![0.0; if groups.mins { blocks } else { 0 }][..];
+                    let unpacked = Unpacked { integers, factors, scales, min_factors, mins };
+                    weight.format.unpack(self.row_bytes(part.weight, n), unpacked);
+                    let (block, group) = (groups.block, groups.len);
+                    let row = IntegerRow { integers, factors, scales, min_factors, mins, block, group };
                     quantised.iter().map(|(q, scales)| dot_q8(row, q, scales)).collect()
                 }
                 None => {
@@ -337,13 +333,9 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
     }
 }
 
-fn quantize_row(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
+fn quantize_row(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
     let mut q = vec![0i8; x.len()];
-    let scales = x
-        .chunks(ACTIVATION_BLOCK)
-        .zip(q.chunks_mut(ACTIVATION_BLOCK))
-        .map(|(x, q)| plain::quantize(x, q))
-        .collect();
+    let scales = x.chunks(block).zip(q.chunks_mut(block)).map(|(x, q)| plain::quantize(x, q)).collect();
     (q, scales)
 }
 

@@ -1,16 +1,21 @@
 //! Linear layers in `q8` arithmetic on AMX: the tile unit multiplies sixteen rows of activations with
-//! sixteen rows of weights, one group of columns at a time, into exact integers; the vector unit scales
-//! and adds them in the order of the groups, as `arithmetic::dot_q8` has it.
+//! sixteen rows of weights into exact integers; the vector unit scales and adds them block by block, as
+//! `arithmetic::dot_q8` has it.
+//!
+//! Both units work at once, because a step's products are stored one step later and scaled two steps
+//! later, a few instructions of each in turn: a product takes dozens of cycles, a stored tile cannot be
+//! loaded before it has reached the cache, and neither may wait for the other.
 
 use std::arch::asm;
+use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-use gleed_model::arithmetic::ACTIVATION_BLOCK;
+use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
-use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, block_lines};
+use super::avx512::Avx512;
+use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, SuperScales};
 use super::integer::{Panel, TILE};
 use super::packed::Line;
-use super::simd::{Kernel, Simd};
 
 /// Proof that this machine has AMX for bytes, and that this process may use it.
 #[derive(Debug, Clone, Copy)]
@@ -70,260 +75,424 @@ struct Shapes {
 }
 
 impl Shapes {
-    /// Results in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7; `group` columns at a time.
-    fn new(group: usize) -> Shapes {
+    /// Results in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7; so many columns at a time.
+    const fn new(columns: usize) -> Shapes {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
-        for i in 0..4 {
+        let mut i = 0;
+        while i < 4 {
             (row_bytes[i], rows[i]) = (64, 16);
+            i += 1;
         }
-        for i in 4..6 {
-            (row_bytes[i], rows[i]) = (group as u16, 16);
-            (row_bytes[2 + i], rows[2 + i]) = (64, (group / 4) as u8);
+        while i < 6 {
+            (row_bytes[i], rows[i]) = (columns as u16, 16);
+            (row_bytes[2 + i], rows[2 + i]) = (64, (columns / 4) as u8);
+            i += 1;
         }
         Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
     }
 }
 
+/// Rows below which a block is better left to the vector unit.
+pub const FEWEST_ROWS: usize = 6;
+
+/// Columns of a super-block that are multiplied at once: what a row of a tile holds.
+const PASS: usize = 64;
+
+/// Passes over a super-block.
+const PASSES: usize = SUPER_BLOCK / PASS;
+
+/// The weights of a pass: a line for each four columns.
+type Pass = [Line; PASS / 4];
+
+/// The weights of a super-block: for each pass the low parts, then the high parts.
+type Parts = [[Pass; 2]; PASSES];
+
+/// Lines of scratch: a super-block of weights in two parts, and the products of two steps.
+pub const SCRATCH_LINES: usize = (size_of::<Parts>() + 2 * size_of::<[Products; 2]>()) / size_of::<Line>();
+
 /// Multiplies a panel with blocks of activations.
 #[derive(Debug)]
 pub struct MultiplyAmx<'a> {
-    /// Proof that the instructions are there.
-    pub amx: Amx,
     /// All columns of sixteen rows of weights.
     pub panel: Panel<'a>,
     /// The activations.
     pub x: Blocked<'a>,
     /// One result per row of activations and row of weights; whole blocks of rows.
     pub out: &'a mut [[f32; TILE]],
-    /// Room for [`TILE_SCRATCH`](super::blocked::TILE_SCRATCH) lines.
+    /// Room for [`SCRATCH_LINES`].
     pub scratch: &'a mut [Line],
 }
 
-/// The integers of one group: a line per row of activations.
+/// Results of a block of rows.
+type Results = [[f32; TILE]; BLOCK_ROWS];
+
+/// The integers of a block of rows: a line per row.
 type Products = [Line; BLOCK_ROWS];
 
-impl Kernel for MultiplyAmx<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let MultiplyAmx { amx: Amx(()), panel, x, out, scratch } = self;
-        let (stages, _) = scratch.as_chunks_mut::<BLOCK_ROWS>().0.as_chunks_mut::<STAGE>();
-        let integers: &mut Stages = stages.first_chunk_mut().expect("room for two stages");
-        let (groups, lines) = (x.columns / panel.group, block_lines(x.columns));
-        let (blocks, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
-        assert!(rest.is_empty() && x.lines.len() >= blocks.len() * lines);
-        assert!(panel.integers.len() == x.columns / 4 && panel.scales.len() == groups);
-        // Mins go with groups of 32, for which the blocks have sums.
-        assert!(panel.group == 32 || panel.group == 16 && panel.mins.is_empty());
-        assert!(panel.mins.is_empty() || panel.mins.len() == groups);
-        let shapes = Shapes::new(panel.group);
-        // SAFETY: a value of `Amx` proves that the instruction is there; the shapes are within its limits.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly)) };
-        for (block, out) in x.lines.chunks_exact(lines).zip(blocks) {
-            let cells = x.columns / ACTIVATION_BLOCK;
-            let (q, rest) = block.split_at(cells * CELL_LINES);
-            let (scales, sums) = rest.split_at(cells);
-            let sums = bytemuck::cast_slice(sums);
-            match panel.group {
-                16 => products::<S, 16>(s, panel, q, bytemuck::cast_slice(scales), integers, out),
-                _ => products::<S, 32>(s, panel, q, bytemuck::cast_slice(scales), integers, out),
-            }
-            if !panel.mins.is_empty() {
-                add_mins(s, panel.mins, sums, out);
+impl MultiplyAmx<'_> {
+    /// Runs it, given proofs that the instructions are there.
+    pub fn run(self, Amx(()): Amx, _: Avx512) {
+        let MultiplyAmx { panel, x, out, scratch } = self;
+        panel.check();
+        assert!(x.columns == panel.columns() && x.block == panel.groups.block);
+        let (out, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
+        assert!(rest.is_empty() && x.row_blocks == out.len());
+        out.fill([[0.0; TILE]; BLOCK_ROWS]);
+        let (parts, products) = scratch.split_at_mut(size_of::<Parts>() / size_of::<Line>());
+        let parts =
+            parts.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut().expect("room for a super-block");
+        let products = products.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
+        let products = products.expect("room for two steps");
+        // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
+        unsafe {
+            match (panel.groups.block, panel.groups.len, panel.groups.mins) {
+                (BLOCK, _, false) => blocks::<false>(panel, x, out, products),
+                (BLOCK, _, true) => blocks::<true>(panel, x, out, products),
+                (_, _, false) => super_blocks::<0>(panel, x, out, parts, products),
+                (_, 32, true) => super_blocks::<4>(panel, x, out, parts, products),
+                (_, _, true) => super_blocks::<8>(panel, x, out, parts, products),
             }
         }
-        // SAFETY: as above; nothing uses the tiles after this.
-        unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }
 
-/// Groups per stage. A stage passes through three steps, one after the other: the tile unit multiplies,
-/// then its results are stored, then the vector unit scales them. Each step has time for what it waits
-/// for (a product takes dozens of cycles, and a stored tile cannot be loaded before it reaches the cache)
-/// while the other two work on the stages before and after.
-const STAGE: usize = 2;
+/// Sets the shapes of the tiles.
+macro_rules! configure {
+    ($columns:expr) => {{
+        static SHAPES: Shapes = Shapes::new($columns);
+        // SAFETY: who calls this has a proof that the instruction is there; the shapes are within its limits.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, readonly)) };
+    }};
+}
 
-/// The products of two stages: one that is being stored, one that is being scaled.
-type Stages = [[Products; STAGE]; 2];
+/// Clears the tiles, so that the processor need not keep them.
+macro_rules! release {
+    () => {
+        // SAFETY: as for `configure`; nothing uses the tiles after this.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) }
+    };
+}
 
-/// out = Σ (weight scale · activation scale) · integers + 0, group by group.
-#[inline(always)]
-fn products<S: Simd, const GROUP: usize>(
-    s: S,
+/// Stores a tile of results: a line per row.
+macro_rules! store {
+    ($tile:tt, $out:expr) => {{
+        let out: &mut Products = $out;
+        // SAFETY: as for `configure`; a result is sixteen rows of 64 bytes.
+        unsafe {
+            asm!(
+                concat!("tilestored [{out} + {line}], ", $tile),
+                line = in(reg) size_of::<Line>(),
+                out = in(reg) out.as_mut_ptr(),
+                options(nostack),
+            );
+        }
+    }};
+}
+
+/// Sixteen rows of activations times sixteen rows of weights over 32 columns.
+macro_rules! multiply_block {
+    ($tile:tt, $x:expr, $weights:expr) => {{
+        let (x, weights): (&[Line; CELL_LINES], &[[i32; TILE]; 8]) = ($x, $weights);
+        // SAFETY: as for `configure`; sixteen rows of 32 bytes one after the other, and eight rows of 64.
+        unsafe {
+            asm!(
+                concat!("tilezero ", $tile),
+                "tileloadd tmm4, [{x} + {row}]",
+                "tileloadd tmm6, [{weights} + {line}]",
+                concat!("tdpbssd ", $tile, ", tmm4, tmm6"),
+                x = in(reg) x.as_ptr(),
+                row = in(reg) BLOCK,
+                weights = in(reg) weights.as_ptr(),
+                line = in(reg) size_of::<Line>(),
+                out($tile) _,
+                out("tmm4") _,
+                out("tmm6") _,
+                options(nostack, readonly),
+            );
+        }
+    }};
+}
+
+/// Adds sixteen rows of activations times both parts of sixteen rows of weights over 64 columns.
+macro_rules! multiply_pass {
+    ($low:tt, $high:tt, $x:expr, $weights:expr) => {{
+        let (x, [low, high]): (&Pass, &[Pass; 2]) = ($x, $weights);
+        // SAFETY: as for `configure`; all three are sixteen rows of 64 bytes.
+        unsafe {
+            asm!(
+                "tileloadd tmm4, [{x} + {line}]",
+                "tileloadd tmm6, [{low} + {line}]",
+                concat!("tdpbssd ", $low, ", tmm4, tmm6"),
+                "tileloadd tmm7, [{high} + {line}]",
+                concat!("tdpbssd ", $high, ", tmm4, tmm7"),
+                x = in(reg) x.as_ptr(),
+                low = in(reg) low.as_ptr(),
+                high = in(reg) high.as_ptr(),
+                line = in(reg) size_of::<Line>(),
+                out($low) _,
+                out($high) _,
+                out("tmm4") _,
+                out("tmm6") _,
+                out("tmm7") _,
+                options(nostack, readonly),
+            );
+        }
+    }};
+}
+
+/// Sets two tiles of results to zero.
+macro_rules! clear {
+    ($low:tt, $high:tt) => {
+        // SAFETY: as for `configure`.
+        unsafe {
+            asm!(
+                concat!("tilezero ", $low),
+                concat!("tilezero ", $high),
+                out($low) _,
+                out($high) _,
+                options(nostack, nomem)
+            )
+        }
+    };
+}
+
+/// Blocks of 32 columns: a step is one of them for one block of rows.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn blocks<const MINS: bool>(
     panel: Panel,
-    x: &[Line],
-    x_scales: &[[f32; BLOCK_ROWS]],
-    integers: &mut Stages,
-    out: &mut [[f32; TILE]; BLOCK_ROWS],
+    x: Blocked,
+    out: &mut [Results],
+    products: &mut [[Products; 2]; 2],
 ) {
-    let groups = panel.scales.len();
-    let stages = groups / STAGE;
-    let mut sums = [s.splat(0.0); BLOCK_ROWS];
-    for step in 0..stages + 2 {
-        if step < stages {
-            multiply_stage::<GROUP>(panel, x, step);
-        }
-        if (1..=stages).contains(&step) {
-            store_stage(step - 1, &mut integers[(step - 1) % 2]);
-        }
-        if step >= 2 {
-            for (i, integers) in integers[step % 2].iter().enumerate() {
-                let group = (step - 2) * STAGE + i;
-                let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
-                add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
+    configure!(BLOCK);
+    let [[first, _], [second, _]] = products;
+    let weights = panel.integers.as_chunks::<8>().0;
+    let steps = weights.len();
+    for (b, out) in out.iter_mut().enumerate() {
+        let (integers, scales, scaled_sums) = x.block(b);
+        let (integers, scales, scaled_sums) = (&integers[..steps], &scales[..steps], &scaled_sums[..steps]);
+        let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
+        for step in 0..steps + 2 {
+            let even = step.is_multiple_of(2);
+            let (stored, scaled) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
+            if step < steps {
+                let (x, weights) = (&integers[step], &weights[step]);
+                if even { multiply_block!("tmm0", x, weights) } else { multiply_block!("tmm1", x, weights) }
             }
+            let mut scale = |half: usize| {
+                if let Some(i) = step.checked_sub(2) {
+                    let min = if MINS { Some(&w_mins[i]) } else { None };
+                    scale_block((&w_scales[i], min), (&scales[i], &scaled_sums[i]), scaled, out, half);
+                }
+            };
+            scale(0);
+            if (1..=steps).contains(&step) {
+                if even { store!("tmm1", stored) } else { store!("tmm0", stored) }
+            }
+            scale(1);
         }
     }
-    for group in stages * STAGE..groups {
-        let integers = &mut integers[0][0];
-        multiply_group::<GROUP>(panel, x, group, integers);
-        let x_scales = &x_scales[group * GROUP / ACTIVATION_BLOCK];
-        add_group(s, &panel.scales[group], x_scales, integers, &mut sums);
-    }
-    for (sum, out) in sums.into_iter().zip(out) {
-        s.store(s.add(sum, s.splat(0.0)), out);
-    }
+    release!();
 }
 
-/// sums += (weight scale · activation scale) · integers, for one group.
-#[inline(always)]
-fn add_group<S: Simd>(
-    s: S,
-    scales: &[f32; TILE],
-    x_scales: &[f32; BLOCK_ROWS],
-    integers: &Products,
-    sums: &mut [S::F32; BLOCK_ROWS],
+/// Half a block of rows: results += (scale · activation scale) · products, then += min · scaled sum.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn scale_block(
+    (scale, min): (&[f32; TILE], Option<&[f32; TILE]>),
+    (x_scales, x_sums): (&[f32; BLOCK_ROWS], &[f32; BLOCK_ROWS]),
+    products: &Products,
+    out: &mut Results,
+    half: usize,
 ) {
-    let scale = s.load(scales);
-    for r in 0..BLOCK_ROWS {
-        let factor = s.mul(scale, s.splat(x_scales[r]));
-        sums[r] = s.mul_add(factor, s.to_f32(s.load_i32(&integers[r].0)), sums[r]);
-    }
-}
-
-/// out += Σ min · (activation scale · Σ activations), group by group.
-#[inline(always)]
-fn add_mins<S: Simd>(
-    s: S,
-    mins: &[[f32; TILE]],
-    x_sums: &[[f32; BLOCK_ROWS]],
-    out: &mut [[f32; TILE]; BLOCK_ROWS],
-) {
-    let mut sums = [s.splat(0.0); BLOCK_ROWS];
-    for (min, x_sums) in mins.iter().zip(x_sums) {
-        let min = s.load(min);
-        for r in 0..BLOCK_ROWS {
-            sums[r] = s.mul_add(min, s.splat(x_sums[r]), sums[r]);
+    let (scale, min) = (load(scale), min.map(|min| load(min)));
+    for r in half * BLOCK_ROWS / 2..(half + 1) * BLOCK_ROWS / 2 {
+        let factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scales[r]));
+        let mut sum = _mm512_fmadd_ps(factor, _mm512_cvtepi32_ps(load_i32(&products[r].0)), load(&out[r]));
+        if let Some(min) = min {
+            sum = _mm512_fmadd_ps(min, _mm512_set1_ps(x_sums[r]), sum);
         }
-    }
-    for (sum, out) in sums.into_iter().zip(out) {
-        s.store(s.add(s.load(out), sum), out);
+        save(sum, &mut out[r]);
     }
 }
 
-/// Where the activations of a group are, in bytes from those of a group that starts a cell.
-const fn offset(group: usize, columns: usize) -> usize {
-    let cell = group * columns / ACTIVATION_BLOCK;
-    cell * CELL_LINES * size_of::<Line>() + group * columns % ACTIVATION_BLOCK
+/// Which super-block of columns and which block of rows a step is for: all rows, then the next columns.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    columns: usize,
+    rows: usize,
 }
 
-/// The operands of the tile unit for some groups, checked: activations and weights.
-#[inline(always)]
-fn operands<const GROUP: usize>(
+impl Place {
+    /// This one, and goes on to the next.
+    fn next(&mut self, row_blocks: usize) -> Place {
+        let place = *self;
+        self.rows += 1;
+        if self.rows == row_blocks {
+            *self = Place { columns: self.columns + 1, rows: 0 };
+        }
+        place
+    }
+}
+
+/// Blocks of 256 columns: a step is one of them for one block of rows. Factor times integer has more
+/// than eight bits, so the weights are in two parts: low + 128 · high. `PAIRS`: pairs of min factors.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn super_blocks<const PAIRS: usize>(
     panel: Panel,
-    x: &[Line],
-    first: usize,
-    count: usize,
-) -> (*const u8, *const u8) {
-    let words = GROUP / 4;
-    let weights = &panel.integers[first * words..][..count * words];
-    let cells = (first * GROUP / ACTIVATION_BLOCK)..((first + count) * GROUP).div_ceil(ACTIVATION_BLOCK);
-    let activations = &x[cells.start * CELL_LINES..cells.end * CELL_LINES];
-    let inside = first * GROUP % ACTIVATION_BLOCK;
-    (activations.as_ptr().cast::<u8>().wrapping_add(inside), weights.as_ptr().cast())
-}
-
-/// Sixteen rows of activations times sixteen rows of weights, over the columns of one group.
-#[inline(always)]
-fn multiply_group<const GROUP: usize>(panel: Panel, x: &[Line], group: usize, out: &mut Products) {
-    let (activations, weights) = operands::<GROUP>(panel, x, group, 1);
-    // SAFETY: the caller has a proof that the instructions are there and has loaded the shapes: sixteen
-    // rows of a group's bytes at a distance of a cell's 32, a row of 64 bytes for each word of weights,
-    // both inside what `operands` checked; and sixteen rows of 64 bytes in `out`.
-    unsafe {
-        asm!(
-            "tilezero tmm0",
-            "tileloadd tmm4, [{activations} + {row}]",
-            "tileloadd tmm6, [{weights} + {line}]",
-            "tdpbssd tmm0, tmm4, tmm6",
-            "tilestored [{out} + {line}], tmm0",
-            activations = in(reg) activations,
-            row = in(reg) ACTIVATION_BLOCK,
-            weights = in(reg) weights,
-            line = in(reg) size_of::<Line>(),
-            out = in(reg) out.as_mut_ptr(),
-            out("tmm0") _,
-            out("tmm4") _,
-            out("tmm6") _,
-            options(nostack),
-        );
-    }
-}
-
-/// The products of a stage's groups, left in tiles 0 and 1 for even stages and 2 and 3 for odd ones.
-#[inline(always)]
-fn multiply_stage<const GROUP: usize>(panel: Panel, x: &[Line], stage: usize) {
-    let (activations, weights) = operands::<GROUP>(panel, x, stage * STAGE, STAGE);
-    macro_rules! multiply {
-        ($first:tt, $second:tt) => {
-            // SAFETY: as for one group; the two follow each other in activations and weights.
-            unsafe {
-                asm!(
-                    concat!("tilezero ", $first),
-                    concat!("tilezero ", $second),
-                    "tileloadd tmm4, [{activations} + {row}]",
-                    "tileloadd tmm6, [{weights} + {line}]",
-                    "tileloadd tmm5, [{activations} + {row} + {second}]",
-                    "tileloadd tmm7, [{weights} + {line} + 16 * {group}]",
-                    concat!("tdpbssd ", $first, ", tmm4, tmm6"),
-                    concat!("tdpbssd ", $second, ", tmm5, tmm7"),
-                    activations = in(reg) activations,
-                    row = in(reg) ACTIVATION_BLOCK,
-                    weights = in(reg) weights,
-                    line = in(reg) size_of::<Line>(),
-                    group = const GROUP,
-                    second = const offset(1, GROUP),
-                    out($first) _,
-                    out($second) _,
-                    out("tmm4") _,
-                    out("tmm5") _,
-                    out("tmm6") _,
-                    out("tmm7") _,
-                    options(nostack, readonly),
-                );
+    x: Blocked,
+    out: &mut [Results],
+    parts: &mut Parts,
+    products: &mut [[Products; 2]; 2],
+) {
+    configure!(PASS);
+    let [first, second] = products;
+    let (row_blocks, steps) = (out.len(), panel.scales.len() * out.len());
+    let (mut multiplied, mut scaled) = (Place::default(), Place::default());
+    for step in 0..steps + 2 {
+        let even = step.is_multiple_of(2);
+        let ([low, high], products) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
+        let integers = (step < steps).then(|| {
+            let place = multiplied.next(row_blocks);
+            if place.rows == 0 {
+                split(panel, place.columns, parts);
             }
-        };
+            if even {
+                clear!("tmm0", "tmm1")
+            } else {
+                clear!("tmm2", "tmm3")
+            }
+            x.super_block(place.rows, place.columns)
+        });
+        let mut sums = (step >= 2).then(|| {
+            let Place { rows, columns } = scaled.next(row_blocks);
+            (Scales::<PAIRS>::new(panel, columns), x.super_scales(rows, columns), &mut out[rows])
+        });
+        macro_rules! pass {
+            ($pass:literal) => {
+                if let Some(integers) = integers {
+                    let (x, weights) = (&integers[$pass], &parts[$pass]);
+                    if even {
+                        multiply_pass!("tmm0", "tmm1", x, weights);
+                    } else {
+                        multiply_pass!("tmm2", "tmm3", x, weights);
+                    }
+                }
+                if $pass < 2 && (1..=steps).contains(&step) {
+                    match ($pass, even) {
+                        (0, false) => store!("tmm0", low),
+                        (0, true) => store!("tmm2", low),
+                        (_, false) => store!("tmm1", high),
+                        (_, true) => store!("tmm3", high),
+                    }
+                }
+                if let Some((scales, x, out)) = &mut sums {
+                    scales.add::<$pass>(*x, products, out);
+                }
+            };
+        }
+        pass!(0);
+        pass!(1);
+        pass!(2);
+        pass!(3);
     }
-    if stage.is_multiple_of(2) { multiply!("tmm0", "tmm1") } else { multiply!("tmm2", "tmm3") }
+    release!();
 }
 
-/// Stores what [`multiply_stage`] left in the tiles. Nothing but this file uses them, so they are still there.
-#[inline(always)]
-fn store_stage(stage: usize, out: &mut [Products; STAGE]) {
-    macro_rules! store {
-        ($first:tt, $second:tt) => {
-            // SAFETY: two results of sixteen rows of 64 bytes.
-            unsafe {
-                asm!(
-                    concat!("tilestored [{out} + {line}], ", $first),
-                    concat!("tilestored [{out} + {line} + 1024], ", $second),
-                    line = in(reg) size_of::<Line>(),
-                    out = in(reg) out.as_mut_ptr(),
-                    options(nostack),
-                );
-            }
-        };
+/// The scales of a super-block of weights.
+struct Scales<const PAIRS: usize> {
+    scale: __m512,
+    min: __m512,
+    min_pairs: [__m512i; PAIRS],
+}
+
+impl<const PAIRS: usize> Scales<PAIRS> {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    fn new(panel: Panel, b: usize) -> Scales<PAIRS> {
+        let mut min_pairs = [_mm512_setzero_si512(); PAIRS];
+        if PAIRS == 0 {
+            return Scales { scale: load(&panel.scales[b]), min: _mm512_setzero_ps(), min_pairs };
+        }
+        for (pair, stored) in min_pairs.iter_mut().zip(&panel.min_pairs[b * PAIRS..][..PAIRS]) {
+            *pair = load_i32(stored);
+        }
+        Scales { scale: load(&panel.scales[b]), min: load(&panel.mins[b]), min_pairs }
     }
-    if stage.is_multiple_of(2) { store!("tmm0", "tmm1") } else { store!("tmm2", "tmm3") }
+
+    /// A quarter of a block of rows: results += (scale · activation scale) · (low + 128 · high), then
+    /// += min · (activation scale · Σ min factor · sum).
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    fn add<const QUARTER: usize>(&self, x: SuperScales, [low, high]: &[Products; 2], out: &mut Results) {
+        for r in QUARTER * BLOCK_ROWS / 4..(QUARTER + 1) * BLOCK_ROWS / 4 {
+            let x_scale = _mm512_set1_ps(x.scales[r]);
+            let high = _mm512_slli_epi32::<7>(load_i32(&high[r].0));
+            let integers = _mm512_cvtepi32_ps(_mm512_add_epi32(high, load_i32(&low[r].0)));
+            let mut sum = _mm512_fmadd_ps(_mm512_mul_ps(self.scale, x_scale), integers, load(&out[r]));
+            if PAIRS > 0 {
+                let mut sums = _mm512_setzero_si512();
+                for i in 0..PAIRS {
+                    let x = if PAIRS == 4 { x.pairs_32[r][i] } else { x.pairs_16[r][i] };
+                    sums = _mm512_dpwssd_epi32(sums, self.min_pairs[i], _mm512_set1_epi32(x));
+                }
+                sum = _mm512_fmadd_ps(self.min, _mm512_mul_ps(x_scale, _mm512_cvtepi32_ps(sums)), sum);
+            }
+            save(sum, &mut out[r]);
+        }
+    }
+}
+
+/// Splits factor · integer = low + 128 · high, low from 0 to 127, for one super-block.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn split(panel: Panel, b: usize, parts: &mut Parts) {
+    let words = panel.groups.len / 4;
+    let (low_byte, seven_bits) = (_mm512_set1_epi16(0xff), _mm512_set1_epi8(0x7f));
+    // Each byte from the first where the mask has it, from the second elsewhere.
+    let select = |a, b| _mm512_ternarylogic_epi32::<0xca>(low_byte, a, b);
+    let integers = &panel.integers[b * SUPER_BLOCK / 4..][..SUPER_BLOCK / 4];
+    let factors = &panel.factors[b * SUPER_BLOCK / panel.groups.len..];
+    for (g, integers) in integers.chunks_exact(words).enumerate() {
+        let factor = load_i32(&factors[g]);
+        // The same in both halves of each lane.
+        let factor = _mm512_mask_blend_epi16(0xaaaa_aaaa, factor, _mm512_slli_epi32::<16>(factor));
+        for (k, word) in integers.iter().enumerate() {
+            let (word, at) = (load_i32(word), g * words + k);
+            let even = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(word)), factor);
+            let odd = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(word), factor);
+            let low = _mm512_and_si512(select(even, _mm512_slli_epi16::<8>(odd)), seven_bits);
+            let high = select(_mm512_srai_epi16::<7>(even), _mm512_slli_epi16::<1>(odd));
+            let [lows, highs] = &mut parts[at / (PASS / 4)];
+            save_i32(low, &mut lows[at % (PASS / 4)].0);
+            save_i32(high, &mut highs[at % (PASS / 4)].0);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(x: &[f32; TILE]) -> __m512 {
+    // SAFETY: sixteen values.
+    unsafe { _mm512_loadu_ps(x.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_i32(x: &[i32; TILE]) -> __m512i {
+    // SAFETY: sixteen values.
+    unsafe { _mm512_loadu_si512(x.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn save(x: __m512, out: &mut [f32; TILE]) {
+    // SAFETY: sixteen values.
+    unsafe { _mm512_storeu_ps(out.as_mut_ptr(), x) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn save_i32(x: __m512i, out: &mut [i32; TILE]) {
+    // SAFETY: sixteen values.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), x) }
 }

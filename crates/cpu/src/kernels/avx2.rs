@@ -229,15 +229,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn load_u8(self, x: &[u8; LANES]) -> Pair {
-        proven!({
-            let bytes = _mm_loadu_si128(x.as_ptr().cast());
-            let (low, high) = (_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(bytes)));
-            [_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)]
-        })
-    }
-
-    #[inline(always)]
     fn to_i32(self, x: i32) -> PairI32 {
         proven!([_mm256_set1_epi32(x); 2])
     }
@@ -245,6 +236,22 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn load_i32(self, x: &[i32; LANES]) -> PairI32 {
         proven!([_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x.as_ptr().add(8).cast())])
+    }
+
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> PairI32 {
+        proven!({
+            let bytes = _mm_loadu_si128(x.as_ptr().cast());
+            [_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes))]
+        })
+    }
+
+    #[inline(always)]
+    fn load_byte_pairs(self, x: &[i8; 2 * LANES]) -> PairI32 {
+        proven!({
+            let half = |i: usize| _mm256_cvtepi8_epi16(_mm_loadu_si128(x[i..][..LANES].as_ptr().cast()));
+            [half(0), half(LANES)]
+        })
     }
 
     #[inline(always)]
@@ -290,6 +297,21 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn or(self, a: PairI32, b: PairI32) -> PairI32 {
         both!(_mm256_or_si256, a, b)
+    }
+
+    #[inline(always)]
+    fn mul_add_i32(self, a: PairI32, b: PairI32, c: PairI32) -> PairI32 {
+        let products = both!(_mm256_mullo_epi32, a, b);
+        both!(_mm256_add_epi32, products, c)
+    }
+
+    #[inline(always)]
+    fn dot2(self, acc: PairI32, pairs: PairI32, x: i32) -> PairI32 {
+        proven!({
+            let x = _mm256_set1_epi32(x);
+            let products = [_mm256_madd_epi16(pairs[0], x), _mm256_madd_epi16(pairs[1], x)];
+            [_mm256_add_epi32(acc[0], products[0]), _mm256_add_epi32(acc[1], products[1])]
+        })
     }
 
     #[inline(always)]

@@ -208,11 +208,6 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn load_u8(self, x: &[u8; LANES]) -> __m512 {
-        proven!(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast()))))
-    }
-
-    #[inline(always)]
     fn to_i32(self, x: i32) -> __m512i {
         proven!(_mm512_set1_epi32(x))
     }
@@ -220,6 +215,16 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn load_i32(self, x: &[i32; LANES]) -> __m512i {
         proven!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> __m512i {
+        proven!(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
+    }
+
+    #[inline(always)]
+    fn load_byte_pairs(self, x: &[i8; 2 * LANES]) -> __m512i {
+        proven!(_mm512_cvtepi8_epi16(_mm256_loadu_si256(x.as_ptr().cast())))
     }
 
     #[inline(always)]
@@ -250,6 +255,16 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn or(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_add_i32(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        proven!(_mm512_add_epi32(_mm512_mullo_epi32(a, b), c))
+    }
+
+    #[inline(always)]
+    fn dot2(self, acc: __m512i, pairs: __m512i, x: i32) -> __m512i {
+        proven!(_mm512_dpwssd_epi32(acc, pairs, _mm512_set1_epi32(x)))
     }
 
     #[inline(always)]

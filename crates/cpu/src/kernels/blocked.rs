@@ -1,54 +1,139 @@
-//! Quantised activations in blocks of sixteen rows, for tile units.
+//! Quantised activations in blocks of sixteen rows, in the order in which tile units read them.
 
-use gleed_model::arithmetic::ACTIVATION_BLOCK;
+use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use super::integer::Quantized;
 use super::packed::Line;
-use super::quantize::{QuantizedRow, row_words};
 
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;
 
-/// Lines of scratch that a tile unit stores its products in.
-pub const TILE_SCRATCH: usize = 4 * BLOCK_ROWS;
+/// Lines of integers of 32 columns of a block of rows.
+pub(super) const CELL_LINES: usize = BLOCK_ROWS * BLOCK / size_of::<Line>();
 
-/// Quantised activations in blocks of [`BLOCK_ROWS`] rows, as the tile unit reads them best: for each block
-/// and each 32 columns the integers of all rows together, then the scales, then the scaled sums.
+/// 64 columns of a block of rows: a line per row.
+type Pass = [Line; BLOCK_ROWS];
+
+/// Lines of integers of 256 columns of a block of rows.
+const SUPER_LINES: usize = BLOCK_ROWS * SUPER_BLOCK / size_of::<Line>();
+
+/// Pairs of sums of a super-block, over groups of 32 and of 16 columns.
+const PAIRS: [usize; 2] = [SUPER_BLOCK / 64, SUPER_BLOCK / 32];
+
+/// Quantised activations in blocks of [`BLOCK_ROWS`] rows.
+///
+/// In blocks of 32 columns they are one *chunk*, in blocks of 256 a chunk for each of these: a tile unit goes
+/// through the rows of a chunk, then to the next. In a chunk a block of rows is, for 32 columns: for each
+/// the integers of all rows together; then for each the scales, then for each the scaled sums. For 256: the
+/// integers of all rows, 64 columns together; then the scales, the pairs of sums over 32 columns, and
+/// those over 16.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocked<'a> {
-    /// `[rows / BLOCK_ROWS][block_lines(columns)]`.
+    /// `[chunks(columns, block)][row_blocks][block_lines(columns, block)]`.
     pub lines: &'a [Line],
+    /// Blocks of rows.
+    pub row_blocks: usize,
     /// Columns per row.
     pub columns: usize,
+    /// Columns per scale: 32 or 256.
+    pub block: usize,
 }
 
-/// Lines of a block: eight of integers for every 32 columns, one of scales, one of scaled sums.
-pub const fn block_lines(columns: usize) -> usize {
-    columns / ACTIVATION_BLOCK * (CELL_LINES + 2)
+/// In how many chunks so many columns come.
+pub const fn chunks(columns: usize, block: usize) -> usize {
+    if block == BLOCK { 1 } else { columns / block }
 }
 
-/// Lines of integers of a block's 32 columns.
-pub(super) const CELL_LINES: usize = BLOCK_ROWS * ACTIVATION_BLOCK / size_of::<Line>();
+/// Lines of a block of rows of a chunk.
+pub const fn block_lines(columns: usize, block: usize) -> usize {
+    if block == BLOCK { columns / BLOCK * (CELL_LINES + 2) } else { SUPER_LINES + 1 + PAIRS[0] + PAIRS[1] }
+}
 
-/// Copies [`BLOCK_ROWS`] quantised rows into a block.
-pub fn fill_block(rows: Quantized, block: &mut [Line]) {
-    assert!(rows.rows == BLOCK_ROWS && block.len() == block_lines(rows.columns));
-    let (cells, words) = (rows.columns / ACTIVATION_BLOCK, row_words(rows.columns));
-    let (integers, rest) = block.split_at_mut(cells * CELL_LINES);
-    let (scales, sums) = rest.split_at_mut(cells);
-    let integers: &mut [[[i32; 8]; BLOCK_ROWS]] = bytemuck::cast_slice_mut(integers);
-    let (scales, sums): (&mut [[f32; BLOCK_ROWS]], &mut [[f32; BLOCK_ROWS]]) =
-        (bytemuck::cast_slice_mut(scales), bytemuck::cast_slice_mut(sums));
-    for r in 0..BLOCK_ROWS {
-        let row = QuantizedRow::new(&rows.words[r * words..][..words], rows.columns, ACTIVATION_BLOCK);
-        for (out, q) in integers.iter_mut().zip(row.q.as_chunks().0) {
-            out[r] = *q;
+/// What each row has of a block of columns.
+type PerRow<T> = [T; BLOCK_ROWS];
+
+impl<'a> Blocked<'a> {
+    #[inline(always)]
+    fn rows(self, b: usize, chunk: usize) -> &'a [Line] {
+        let lines = block_lines(self.columns, self.block);
+        &self.lines[(chunk * self.row_blocks + b) * lines..][..lines]
+    }
+
+    /// A block of rows in blocks of 32 columns: integers, scales, scaled sums.
+    #[inline(always)]
+    pub(super) fn block(self, b: usize) -> (&'a [[Line; CELL_LINES]], &'a [PerRow<f32>], &'a [PerRow<f32>]) {
+        assert_eq!(self.block, BLOCK);
+        let cells = self.columns / BLOCK;
+        let (integers, rest) = self.rows(b, 0).split_at(cells * CELL_LINES);
+        let (scales, sums) = rest.split_at(cells);
+        (integers.as_chunks().0, bytemuck::cast_slice(scales), bytemuck::cast_slice(sums))
+    }
+
+    /// The integers of one block of 256 columns of a block of rows.
+    #[inline(always)]
+    pub(super) fn super_block(self, b: usize, columns: usize) -> &'a [Pass; SUPER_BLOCK / 64] {
+        assert_eq!(self.block, SUPER_BLOCK);
+        &self.rows(b, columns).as_chunks().0.as_chunks().0[0]
+    }
+
+    /// The scales and sums of one block of 256 columns of a block of rows.
+    #[inline(always)]
+    pub(super) fn super_scales(self, b: usize, columns: usize) -> SuperScales<'a> {
+        let (scales, pairs) = self.rows(b, columns)[SUPER_LINES..].split_at(1);
+        let (pairs_32, pairs_16) = pairs.split_at(PAIRS[0]);
+        let (pairs_32, pairs_16): (&[i32], &[i32]) =
+            (bytemuck::cast_slice(pairs_32), bytemuck::cast_slice(pairs_16));
+        SuperScales {
+            scales: bytemuck::cast_ref(&scales[0].0),
+            pairs_32: &pairs_32.as_chunks().0.as_chunks().0[0],
+            pairs_16: &pairs_16.as_chunks().0.as_chunks().0[0],
         }
-        for (out, scale) in scales.iter_mut().zip(row.scales) {
-            out[r] = *scale;
+    }
+}
+
+/// What each row of a block has of 256 columns besides its integers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SuperScales<'a> {
+    pub scales: &'a PerRow<f32>,
+    /// Sums over groups of 32 columns, two to a word.
+    pub pairs_32: &'a PerRow<[i32; PAIRS[0]]>,
+    /// Sums over groups of 16 columns, two to a word.
+    pub pairs_16: &'a PerRow<[i32; PAIRS[1]]>,
+}
+
+/// Copies quantised rows into their block of a chunk; rows that are missing are zeros.
+pub fn fill_block(rows: Quantized, chunk: usize, out: &mut [Line]) {
+    assert!(rows.rows <= BLOCK_ROWS && out.len() == block_lines(rows.columns, rows.block));
+    if rows.rows < BLOCK_ROWS {
+        out.fill(bytemuck::Zeroable::zeroed());
+    }
+    if rows.block == BLOCK {
+        let cells = rows.columns / BLOCK;
+        let (integers, rest) = out.split_at_mut(cells * CELL_LINES);
+        let (scales, sums) = rest.split_at_mut(cells);
+        for r in 0..rows.rows {
+            let row = rows.row(r, BLOCK);
+            put::<[i32; 8]>(integers, r, row.q.as_chunks().0);
+            put(scales, r, row.scales);
+            put(sums, r, row.scaled_sums);
         }
-        for (out, sum) in sums.iter_mut().zip(row.scaled_sums) {
-            out[r] = *sum;
+    } else {
+        let (integers, rest) = out.split_at_mut(SUPER_LINES);
+        let (scales, rest) = rest.split_at_mut(1);
+        let (by_32, by_16) = rest.split_at_mut(PAIRS[0]);
+        for r in 0..rows.rows {
+            let row = rows.row(r, 32);
+            put::<[i32; 16]>(integers, r, row.q.as_chunks::<{ SUPER_BLOCK / 4 }>().0[chunk].as_chunks().0);
+            put(scales, r, &row.scales[chunk..=chunk]);
+            put::<[i32; PAIRS[0]]>(by_32, r, &row.pairs.as_chunks().0[chunk..=chunk]);
+            put::<[i32; PAIRS[1]]>(by_16, r, &rows.row(r, 16).pairs.as_chunks().0[chunk..=chunk]);
         }
+    }
+}
+
+/// Copies what one row has of each block of columns.
+fn put<T: bytemuck::Pod>(out: &mut [Line], row: usize, values: &[T]) {
+    for (out, value) in bytemuck::cast_slice_mut::<Line, T>(out).chunks_exact_mut(BLOCK_ROWS).zip(values) {
+        out[row] = *value;
     }
 }

@@ -1,6 +1,6 @@
 //! Between f32 and what is stored: half precision and int8 blocks, for the KV cache and float weights.
 
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES, quantize};
+use gleed_model::arithmetic::{BLOCK, LANES, quantize};
 use half::f16;
 
 use super::quantize::block;
@@ -94,8 +94,8 @@ impl Kernel for FromBlocks<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let FromBlocks { q, scales, out } = self;
-        assert!(q.len() == out.len() && scales.len() == q.len().div_ceil(ACTIVATION_BLOCK));
-        let blocks = q.chunks(ACTIVATION_BLOCK).zip(out.chunks_mut(ACTIVATION_BLOCK));
+        assert!(q.len() == out.len() && scales.len() == q.len().div_ceil(BLOCK));
+        let blocks = q.chunks(BLOCK).zip(out.chunks_mut(BLOCK));
         for ((q, out), scale) in blocks.zip(scales) {
             let scale = s.half(*scale);
             let ((qs, q_rest), (outs, out_rest)) = (q.as_chunks(), out.as_chunks_mut());
@@ -126,8 +126,8 @@ impl Kernel for ToBlocks<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let ToBlocks { x, q, scales } = self;
-        assert!(q.len() == x.len() && scales.len() == x.len().div_ceil(ACTIVATION_BLOCK));
-        let ((xs, x_rest), (qs, q_rest)) = (x.as_chunks(), q.as_chunks_mut());
+        assert!(q.len() == x.len() && scales.len() == x.len().div_ceil(BLOCK));
+        let ((xs, x_rest), (qs, q_rest)) = (x.as_chunks::<BLOCK>(), q.as_chunks_mut());
         for ((x, q), scale) in xs.iter().zip(qs).zip(scales.iter_mut()) {
             *scale = f16::from_f32(block(s, x, q)).to_bits();
         }

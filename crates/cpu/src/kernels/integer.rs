@@ -1,10 +1,11 @@
 //! Linear layers in `q8` arithmetic: sixteen rows of integer weights at a time, packed so that a lane is
 //! a row, times quantised activations.
 //!
-//! The integers are exact, so their order does not matter; the f32 multiply-add per group goes from
-//! group to group within its lane, as `arithmetic::dot_q8` has it.
+//! The integers of a block are exact, so their order does not matter; the f32 multiply-add per block goes
+//! from block to block within its lane, as `arithmetic::dot_q8` has it.
 
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
+use gleed_gguf::Groups;
+use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
 
 use super::quantize::{QuantizedRow, row_words};
 use super::simd::{Kernel, Simd};
@@ -47,50 +48,82 @@ impl Kernel for Pack<'_> {
     }
 }
 
-/// A packed panel: some columns of sixteen rows of weights.
+/// Sixteen rows of weights, unpacked, with a lane per row.
 #[derive(Debug, Clone, Copy)]
 pub struct Panel<'a> {
+    /// How the columns split into blocks and groups.
+    pub groups: Groups,
     /// Four columns each: `[columns / 4][TILE]`.
     pub integers: &'a [[i32; TILE]],
-    /// `[groups][TILE]`.
+    /// `[groups][TILE]`; empty for blocks of 32, whose factors are 1.
+    pub factors: &'a [[i32; TILE]],
+    /// `[blocks][TILE]`.
     pub scales: &'a [[f32; TILE]],
-    /// `[groups][TILE]`, or empty.
+    /// The min factors of two groups in the halves of each lane: `[groups / 2][TILE]`; empty without mins
+    /// and for blocks of 32.
+    pub min_pairs: &'a [[i32; TILE]],
+    /// `[blocks][TILE]`, or empty.
     pub mins: &'a [[f32; TILE]],
-    /// Columns per group: 16 or 32.
-    pub group: usize,
+}
+
+impl Panel<'_> {
+    /// How many columns it has.
+    #[inline(always)]
+    pub fn columns(&self) -> usize {
+        4 * self.integers.len()
+    }
+
+    /// Checks that all parts are as long as the columns ask for.
+    #[inline(always)]
+    pub fn check(&self) {
+        let Groups { block, len, mins } = self.groups;
+        let (blocks, groups) = (self.columns() / block, self.columns() / len);
+        let two_levels = block != BLOCK;
+        assert!(matches!((block, len), (BLOCK, 32) | (SUPER_BLOCK, 16 | 32)), "groups of known sizes");
+        assert_eq!(self.scales.len(), blocks);
+        assert_eq!(self.factors.len(), if two_levels { groups } else { 0 });
+        assert_eq!(self.mins.len(), if mins { blocks } else { 0 });
+        assert_eq!(self.min_pairs.len(), if mins && two_levels { groups / 2 } else { 0 });
+    }
 }
 
 /// Quantised activations: rows of [`QuantizedRow`], one after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantized<'a> {
-    /// `[rows][row_words(columns)]`.
+    /// `[rows][row_words(columns, block)]`.
     pub words: &'a [i32],
     /// Columns per row.
     pub columns: usize,
+    /// Columns per scale: 32 or 256.
+    pub block: usize,
     /// How many rows.
     pub rows: usize,
 }
 
-/// Adds a panel times all rows of activations to the running sums.
+impl<'a> Quantized<'a> {
+    /// One row, with sums over groups of so many columns.
+    #[inline(always)]
+    pub fn row(self, row: usize, group: usize) -> QuantizedRow<'a> {
+        let words = row_words(self.columns, self.block);
+        QuantizedRow::new(&self.words[row * words..][..words], self.columns, self.block, group)
+    }
+
+    /// The rows from `first` on.
+    pub fn from_row(self, first: usize) -> Quantized<'a> {
+        let words = &self.words[first * row_words(self.columns, self.block)..];
+        Quantized { words, rows: self.rows - first, ..self }
+    }
+}
+
+/// Multiplies a panel with all rows of activations.
 #[derive(Debug)]
 pub struct Multiply<'a> {
     /// The weights.
     pub panel: Panel<'a>,
     /// The activations.
     pub x: Quantized<'a>,
-    /// The panel's first column.
-    pub first: usize,
-    /// Running sums, one per row of activations.
-    pub sums: &'a mut [Running],
-}
-
-/// The two running sums of `arithmetic::dot_q8`, for sixteen rows of weights.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Running {
-    /// Σ scale · products.
-    pub products: [f32; TILE],
-    /// Σ min · sums.
-    pub mins: [f32; TILE],
+    /// One result per row of activations and row of weights.
+    pub out: &'a mut [[f32; TILE]],
 }
 
 impl Kernel for Multiply<'_> {
@@ -98,12 +131,14 @@ impl Kernel for Multiply<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        match (self.panel.group, self.panel.mins.is_empty()) {
-            (32, true) => self.rows::<S, 8, false>(s),
-            (32, false) => self.rows::<S, 8, true>(s),
-            (16, true) => self.rows::<S, 4, false>(s),
-            (16, false) => self.rows::<S, 4, true>(s),
-            (group, _) => panic!("groups have 16 or 32 columns, not {group}"),
+        let Groups { block, len, .. } = self.panel.groups;
+        self.panel.check();
+        assert!(self.x.block == block && self.x.columns == self.panel.columns());
+        assert_eq!(self.out.len(), self.x.rows);
+        match (block, len) {
+            (BLOCK, _) => self.rows::<S, BLOCK, 8>(s),
+            (_, 32) => self.rows::<S, SUPER_BLOCK, 8>(s),
+            _ => self.rows::<S, SUPER_BLOCK, 4>(s),
         }
     }
 }
@@ -111,76 +146,84 @@ impl Kernel for Multiply<'_> {
 impl Multiply<'_> {
     /// All rows, as many at a time as there are registers for. `WORDS`: words per group.
     #[inline(always)]
-    fn rows<S: Simd, const WORDS: usize, const MINS: bool>(mut self, s: S) {
+    fn rows<S: Simd, const COLUMNS: usize, const WORDS: usize>(mut self, s: S) {
         let mut row = 0;
         let count = self.x.rows;
         if S::WIDE {
             while row + 8 <= count {
-                self.block::<S, WORDS, MINS, 8>(s, row);
+                self.block::<S, COLUMNS, WORDS, 8>(s, row);
                 row += 8;
             }
             if row + 4 <= count {
-                self.block::<S, WORDS, MINS, 4>(s, row);
+                self.block::<S, COLUMNS, WORDS, 4>(s, row);
                 row += 4;
             }
         }
         while row + 2 <= count {
-            self.block::<S, WORDS, MINS, 2>(s, row);
+            self.block::<S, COLUMNS, WORDS, 2>(s, row);
             row += 2;
         }
         if row < count {
-            self.block::<S, WORDS, MINS, 1>(s, row);
+            self.block::<S, COLUMNS, WORDS, 1>(s, row);
         }
     }
 
+    /// Blocks of `COLUMNS`, groups of `WORDS` words, `R` rows.
     #[inline(always)]
-    fn block<S: Simd, const WORDS: usize, const MINS: bool, const R: usize>(&mut self, s: S, row: usize) {
-        let Multiply { panel, x, first, ref mut sums } = *self;
-        let group = 4 * WORDS;
-        let groups = panel.integers.len() / WORDS;
-        let integers = &panel.integers.as_chunks::<WORDS>().0[..groups];
-        let (scales, mins) = (&panel.scales[..groups], if MINS { &panel.mins[..groups] } else { &[][..] });
-        // The panel's part of each row.
-        let mut q = [&[][..]; R];
-        let (mut x_scales, mut x_sums, mut x_scaled) = ([&[][..]; R], [&[][..]; R], [&[][..]; R]);
-        let words = row_words(x.columns);
-        for r in 0..R {
-            let all = QuantizedRow::new(&x.words[(row + r) * words..][..words], x.columns, group);
-            q[r] = &all.q[first / 4..][..groups * WORDS].as_chunks::<WORDS>().0[..groups];
-            x_scales[r] = &all.scales[first / ACTIVATION_BLOCK..][..groups * group / ACTIVATION_BLOCK];
-            x_sums[r] = &all.sums[first / group..][..groups];
-            x_scaled[r] = &all.scaled_sums[first / group..][..groups];
+    fn block<S: Simd, const COLUMNS: usize, const WORDS: usize, const R: usize>(&mut self, s: S, row: usize) {
+        let Multiply { panel, x, ref mut out } = *self;
+        let groups = COLUMNS / (4 * WORDS);
+        let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
+        for (r, x_row) in rows.iter_mut().enumerate() {
+            *x_row = x.row(row + r, 4 * WORDS);
         }
-        let sums = &mut sums[row..row + R];
-        let mut products = [s.splat(0.0); R];
-        let mut offsets = [s.splat(0.0); R];
-        for r in 0..R {
-            products[r] = s.load(&sums[r].products);
-            offsets[r] = s.load(&sums[r].mins);
-        }
-        for g in 0..groups {
-            let mut acc = [s.dot_start(0); R];
-            for r in 0..R {
-                acc[r] = s.dot_start(x_sums[r][g]);
-            }
-            for k in 0..WORDS {
-                let w = s.weights(&integers[g][k]);
+        let integers = panel.integers.as_chunks::<WORDS>().0;
+        let mut results = [s.splat(0.0); R];
+        for (b, scale) in panel.scales.iter().enumerate() {
+            let mut totals = [s.to_i32(0); R];
+            for g in b * groups..(b + 1) * groups {
+                let mut acc = [s.to_i32(0); R];
                 for r in 0..R {
-                    acc[r] = s.dot4(acc[r], w, q[r][g][k]);
+                    acc[r] = s.dot_start(rows[r].sums[g]);
+                }
+                for (k, word) in integers[g].iter().enumerate() {
+                    let w = s.weights(word);
+                    for r in 0..R {
+                        acc[r] = s.dot4(acc[r], w, rows[r].q[g * WORDS + k]);
+                    }
+                }
+                for r in 0..R {
+                    totals[r] = if COLUMNS == BLOCK {
+                        acc[r]
+                    } else {
+                        s.mul_add_i32(acc[r], s.load_i32(&panel.factors[g]), totals[r])
+                    };
                 }
             }
-            let scale = s.load(&scales[g]);
+            let scale = s.load(scale);
             for r in 0..R {
-                let factor = s.mul(scale, s.splat(x_scales[r][g * group / ACTIVATION_BLOCK]));
-                products[r] = s.mul_add(factor, s.to_f32(acc[r]), products[r]);
-                if MINS {
-                    offsets[r] = s.mul_add(s.load(&mins[g]), s.splat(x_scaled[r][g]), offsets[r]);
+                let factor = s.mul(scale, s.splat(rows[r].scales[b]));
+                results[r] = s.mul_add(factor, s.to_f32(totals[r]), results[r]);
+            }
+            if let Some(min) = panel.mins.get(b) {
+                let min = s.load(min);
+                for r in 0..R {
+                    let sums = if COLUMNS == BLOCK {
+                        s.splat(rows[r].scaled_sums[b])
+                    } else {
+                        let pairs = b * groups / 2..(b + 1) * groups / 2;
+                        let mut sums = s.to_i32(0);
+                        for (pair, x) in panel.min_pairs[pairs.clone()].iter().zip(&rows[r].pairs[pairs]) {
+                            sums = s.dot2(sums, s.load_i32(pair), *x);
+                        }
+                        s.mul(s.splat(rows[r].scales[b]), s.to_f32(sums))
+                    };
+                    results[r] = s.mul_add(min, sums, results[r]);
                 }
             }
         }
         for r in 0..R {
-            s.store(products[r], &mut sums[r].products);
-            s.store(offsets[r], &mut sums[r].mins);
+            s.store(results[r], &mut out[row + r]);
         }
     }
 }

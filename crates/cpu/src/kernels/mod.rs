@@ -85,20 +85,30 @@ impl Kernels {
     }
 
     /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there.
-    /// `scratch` is room for [`blocked::TILE_SCRATCH`] lines.
+    /// `scratch` is room for [`Kernels::tile_scratch`] lines.
     pub fn multiply_blocks(self, panel: Panel, x: Blocked, out: &mut [[f32; TILE]], scratch: &mut [Line]) {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => unit.vectorize(amx::MultiplyAmx { amx, panel, x, out, scratch }),
+            Unit::Amx(unit, amx) => amx::MultiplyAmx { panel, x, out, scratch }.run(amx, unit),
             _ => panic!("there is no tile unit"),
         }
     }
 
-    /// How many of so many rows the machine's tile unit takes.
-    pub fn tile_rows(self, rows: usize) -> usize {
+    /// Lines of scratch that the machine's tile unit needs, if there is one.
+    pub fn tile_scratch(self) -> usize {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(..) => rows / blocked::BLOCK_ROWS * blocked::BLOCK_ROWS,
+            Unit::Amx(..) => amx::SCRATCH_LINES,
+            _ => 0,
+        }
+    }
+
+    /// In how many blocks the machine's tile unit takes rows, the last of which may be partly empty; what
+    /// is left is better done by the vector unit.
+    pub fn tile_blocks(self, rows: usize) -> usize {
+        match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(..) => (rows + blocked::BLOCK_ROWS - amx::FEWEST_ROWS) / blocked::BLOCK_ROWS,
             _ => 0,
         }
     }

@@ -160,11 +160,6 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn load_u8(self, x: &[u8; LANES]) -> Self::F32 {
-        x.map(f32::from)
-    }
-
-    #[inline(always)]
     fn to_i32(self, x: i32) -> Self::I32 {
         [x; LANES]
     }
@@ -172,6 +167,16 @@ impl Simd for Portable {
     #[inline(always)]
     fn load_i32(self, x: &[i32; LANES]) -> Self::I32 {
         *x
+    }
+
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> Self::I32 {
+        x.map(i32::from)
+    }
+
+    #[inline(always)]
+    fn load_byte_pairs(self, x: &[i8; 2 * LANES]) -> Self::I32 {
+        std::array::from_fn(|i| join(i16::from(x[2 * i]), i16::from(x[2 * i + 1])))
     }
 
     #[inline(always)]
@@ -203,6 +208,21 @@ impl Simd for Portable {
     fn or(self, mut a: Self::I32, b: Self::I32) -> Self::I32 {
         a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
         a
+    }
+
+    #[inline(always)]
+    fn mul_add_i32(self, a: Self::I32, b: Self::I32, c: Self::I32) -> Self::I32 {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    fn dot2(self, mut acc: Self::I32, pairs: Self::I32, x: i32) -> Self::I32 {
+        let ([low, high], product) = (split(x), |a: i16, b: i16| i32::from(a) * i32::from(b));
+        for (acc, pair) in acc.iter_mut().zip(pairs) {
+            let [a, b] = split(pair);
+            *acc += product(a, low) + product(b, high);
+        }
+        acc
     }
 
     #[inline(always)]
@@ -247,4 +267,16 @@ impl Simd for Portable {
             *column = std::array::from_fn(|r| rows[r][c]);
         }
     }
+}
+
+/// The halves of a lane, the low one first.
+#[inline(always)]
+fn split(lane: i32) -> [i16; 2] {
+    [lane as i16, (lane >> 16) as i16]
+}
+
+/// A lane of two halves.
+#[inline(always)]
+fn join(low: i16, high: i16) -> i32 {
+    i32::from(low) & 0xffff | i32::from(high) << 16
 }

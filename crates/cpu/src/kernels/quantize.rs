@@ -1,50 +1,61 @@
-//! Activations to int8: one scale per 32 values, and the sums that integer dot products need.
+//! Activations to int8 in the blocks of the weights they will be multiplied with, and the sums that
+//! integer dot products need.
 
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
+use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
 
 use super::simd::{Kernel, Simd};
 
 /// One quantised row, all parts in one run of words.
-///
-/// The words are, for `c` columns: `c/4` of four integers each, `c/32` scales, then for groups of 32
-/// and of 16 columns the sums of the integers and the sums times their scale.
 #[derive(Debug, Clone, Copy)]
 pub struct QuantizedRow<'a> {
     /// Four integers each.
     pub q: &'a [i32],
-    /// One scale per 32 columns.
+    /// One scale per block of 32 or 256 columns.
     pub scales: &'a [f32],
-    /// Σ q per group.
+    /// Σ q per group of 16 or 32 columns.
     pub sums: &'a [i32],
-    /// scale · Σ q per group: what a group's min is multiplied with.
+    /// What mins are multiplied with: for blocks of 32, scale · Σ q in f32.
     pub scaled_sums: &'a [f32],
+    /// For blocks of 256, the sums of two groups in the halves of a word.
+    pub pairs: &'a [i32],
 }
 
-/// Words of a quantised row.
-pub const fn row_words(columns: usize) -> usize {
-    columns / 4 + 3 * (columns / 32) + 2 * (columns / 16)
+/// Words of a row quantised in blocks of so many columns.
+///
+/// For `c` columns they are: `c/4` of four integers each, and a scale per block; then, for blocks of 32,
+/// the sums and the scaled sums; for blocks of 256, sums over 32 columns, sums over 16, pairs of the
+/// former, pairs of the latter.
+pub const fn row_words(columns: usize, block: usize) -> usize {
+    let (blocks, cells) = (columns / block, columns / BLOCK);
+    columns / 4 + blocks + if block == BLOCK { 2 * cells } else { 3 * cells + cells / 2 + cells }
 }
 
 impl<'a> QuantizedRow<'a> {
-    /// The parts of a row of `columns`, with sums over groups of 16 or 32.
+    /// The parts of a row of `columns`, with sums over groups of 16 or 32 (in blocks of 32: of 32).
     #[inline(always)]
-    pub fn new(words: &'a [i32], columns: usize, group: usize) -> QuantizedRow<'a> {
-        let blocks = columns / ACTIVATION_BLOCK;
-        let (q, rest) = words[..row_words(columns)].split_at(columns / 4);
-        let (scales, rest) = rest.split_at(blocks);
-        let (by_32, by_16) = rest.split_at(2 * blocks);
-        let (sums, scaled_sums) =
-            if group == 16 { by_16.split_at(2 * blocks) } else { by_32.split_at(blocks) };
-        let (scales, scaled_sums) = (bytemuck::cast_slice(scales), bytemuck::cast_slice(scaled_sums));
-        QuantizedRow { q, scales, sums, scaled_sums }
+    pub fn new(words: &'a [i32], columns: usize, block: usize, group: usize) -> QuantizedRow<'a> {
+        let cells = columns / BLOCK;
+        let (q, rest) = words[..row_words(columns, block)].split_at(columns / 4);
+        let (scales, rest) = rest.split_at(columns / block);
+        let scales = bytemuck::cast_slice(scales);
+        let (sums, rest) = rest.split_at(cells);
+        if block == BLOCK {
+            return QuantizedRow { q, scales, sums, scaled_sums: bytemuck::cast_slice(rest), pairs: &[] };
+        }
+        let (sums_16, rest) = rest.split_at(2 * cells);
+        let (pairs_32, pairs_16) = rest.split_at(cells / 2);
+        let (sums, pairs) = if group == 16 { (sums_16, pairs_16) } else { (sums, pairs_32) };
+        QuantizedRow { q, scales, sums, scaled_sums: &[], pairs }
     }
 }
 
 /// Quantises one row.
 #[derive(Debug)]
 pub struct Quantize<'a> {
-    /// The row; a multiple of 32 values.
+    /// The row; whole blocks.
     pub x: &'a [f32],
+    /// Columns that share a scale: 32 or 256.
+    pub block: usize,
     /// Room for the [`QuantizedRow`].
     pub words: &'a mut [i32],
 }
@@ -54,50 +65,96 @@ impl Kernel for Quantize<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Quantize { x, words } = self;
-        let (blocks, rest) = x.as_chunks::<ACTIVATION_BLOCK>();
-        assert!(rest.is_empty(), "rows are whole blocks");
-        let count = blocks.len();
-        let (q, rest) = words[..row_words(x.len())].split_at_mut(x.len() / 4);
-        let (scales, rest) = rest.split_at_mut(count);
-        let (sums_32, rest) = rest.split_at_mut(count);
-        let (scaled_32, rest) = rest.split_at_mut(count);
-        let (sums_16, scaled_16) = rest.split_at_mut(2 * count);
-        let q = &mut bytemuck::cast_slice_mut::<i32, i8>(q).as_chunks_mut().0[..count];
-        let scales = &mut bytemuck::cast_slice_mut::<i32, f32>(scales)[..count];
-        let scaled_32 = &mut bytemuck::cast_slice_mut::<i32, f32>(scaled_32)[..count];
-        let scaled_16 = &mut bytemuck::cast_slice_mut::<i32, f32>(scaled_16).as_chunks_mut::<2>().0[..count];
-        let sums_16 = &mut sums_16.as_chunks_mut::<2>().0[..count];
-        for i in 0..count {
-            let scale = block(s, &blocks[i], &mut q[i]);
-            let [low, high] = q[i].as_chunks::<LANES>().0 else { unreachable!("two times sixteen") };
-            let (low, high) = (sum(low), sum(high));
-            scales[i] = scale;
-            sums_16[i] = [low, high];
-            scaled_16[i] = [scale * low as f32, scale * high as f32];
-            sums_32[i] = low + high;
-            scaled_32[i] = scale * (low + high) as f32;
+        match self.block {
+            BLOCK => self.blocks(s),
+            SUPER_BLOCK => self.super_blocks(s),
+            block => panic!("blocks have 32 or 256 columns, not {block}"),
         }
     }
 }
 
+impl Quantize<'_> {
+    #[inline(always)]
+    fn blocks<S: Simd>(self, s: S) {
+        let Quantize { x, words, .. } = self;
+        let (blocks, rest) = x.as_chunks::<BLOCK>();
+        assert!(rest.is_empty(), "rows are whole blocks");
+        let count = blocks.len();
+        let (q, rest) = words[..row_words(x.len(), BLOCK)].split_at_mut(x.len() / 4);
+        let (scales, rest) = rest.split_at_mut(count);
+        let (sums, scaled) = rest.split_at_mut(count);
+        let q = &mut bytemuck::cast_slice_mut::<i32, i8>(q).as_chunks_mut().0[..count];
+        let scales = &mut bytemuck::cast_slice_mut::<i32, f32>(scales)[..count];
+        let scaled = &mut bytemuck::cast_slice_mut::<i32, f32>(scaled)[..count];
+        for i in 0..count {
+            let scale = block(s, &blocks[i], &mut q[i]);
+            let [low, high] = sums_of(&q[i]);
+            scales[i] = scale;
+            sums[i] = low + high;
+            scaled[i] = scale * (low + high) as f32;
+        }
+    }
+
+    #[inline(always)]
+    fn super_blocks<S: Simd>(self, s: S) {
+        const CELLS: usize = SUPER_BLOCK / BLOCK;
+        let Quantize { x, words, .. } = self;
+        let (blocks, rest) = x.as_chunks::<SUPER_BLOCK>();
+        assert!(rest.is_empty(), "rows are whole blocks");
+        let cells = x.len() / BLOCK;
+        let (q, rest) = words[..row_words(x.len(), SUPER_BLOCK)].split_at_mut(x.len() / 4);
+        let (scales, rest) = rest.split_at_mut(blocks.len());
+        let (sums_32, rest) = rest.split_at_mut(cells);
+        let (sums_16, rest) = rest.split_at_mut(2 * cells);
+        let (pairs_32, pairs_16) = rest.split_at_mut(cells / 2);
+        let scales = bytemuck::cast_slice_mut::<i32, f32>(scales);
+        let q = bytemuck::cast_slice_mut::<i32, i8>(q).as_chunks_mut::<SUPER_BLOCK>().0;
+        let sums_32 = sums_32.as_chunks_mut::<CELLS>().0;
+        let sums_16 = sums_16.as_chunks_mut::<{ 2 * CELLS }>().0;
+        let pairs = pairs_32.as_chunks_mut::<{ CELLS / 2 }>().0.iter_mut().zip(pairs_16.as_chunks_mut().0);
+        let sums = sums_32.iter_mut().zip(sums_16).zip(pairs);
+        for (((x, q), scale), ((sums_32, sums_16), (pairs_32, pairs_16))) in
+            blocks.iter().zip(q).zip(scales).zip(sums)
+        {
+            *scale = block(s, x, q);
+            for (cell, q) in q.as_chunks::<BLOCK>().0.iter().enumerate() {
+                let [low, high] = sums_of(q);
+                (sums_16[2 * cell], sums_16[2 * cell + 1]) = (low, high);
+                sums_32[cell] = low + high;
+            }
+            *pairs_32 = std::array::from_fn(|i| pair(sums_32[2 * i], sums_32[2 * i + 1]));
+            *pairs_16 = std::array::from_fn::<i32, CELLS, _>(|i| pair(sums_16[2 * i], sums_16[2 * i + 1]));
+        }
+    }
+}
+
+/// Two sums of at most 32 bytes in the halves of a word.
 #[inline(always)]
-fn sum(q: &[i8; LANES]) -> i32 {
-    q.iter().map(|&q| i32::from(q)).sum()
+fn pair(low: i32, high: i32) -> i32 {
+    low & 0xffff | high << 16
+}
+
+/// The sums of the two halves.
+#[inline(always)]
+fn sums_of(q: &[i8; BLOCK]) -> [i32; 2] {
+    let [low, high] = q.as_chunks::<LANES>().0 else { unreachable!("two times sixteen") };
+    [low, high].map(|q| q.iter().map(|&q| i32::from(q)).sum())
 }
 
 /// `arithmetic::quantize` of a full block.
 #[inline(always)]
-pub(super) fn block<S: Simd>(s: S, x: &[f32; ACTIVATION_BLOCK], q: &mut [i8; ACTIVATION_BLOCK]) -> f32 {
-    let [low, high] = x.as_chunks::<LANES>().0 else { unreachable!("two times sixteen") };
-    let (low, high) = (s.load(low), s.load(high));
+pub(super) fn block<S: Simd, const N: usize>(s: S, x: &[f32; N], q: &mut [i8; N]) -> f32 {
+    let x = x.as_chunks::<LANES>().0;
     // Values that are no number count as nothing: `max` gives the second where the first is none.
-    let magnitudes = s.max(s.abs(high), s.max(s.abs(low), s.splat(0.0)));
+    let mut magnitudes = s.splat(0.0);
+    for x in x {
+        magnitudes = s.max(s.abs(s.load(x)), magnitudes);
+    }
     let largest = s.largest(magnitudes);
     let inverse = 127.0 / largest;
     let inverse = s.splat(if inverse.is_finite() { inverse } else { 0.0 });
-    let [q_low, q_high] = q.as_chunks_mut::<LANES>().0 else { unreachable!("two times sixteen") };
-    s.store_i8(s.round(s.mul(low, inverse)), q_low);
-    s.store_i8(s.round(s.mul(high, inverse)), q_high);
+    for (x, q) in x.iter().zip(q.as_chunks_mut::<LANES>().0) {
+        s.store_i8(s.round(s.mul(s.load(x), inverse)), q);
+    }
     largest / 127.0
 }

@@ -89,13 +89,14 @@ pub trait Simd: Copy {
     /// Whole numbers from -127 to 127 as bytes; 0 where not a number.
     fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]);
 
-    /// Sixteen unsigned bytes.
-    fn load_u8(self, x: &[u8; LANES]) -> Self::F32;
-
     /// All lanes the same.
     fn to_i32(self, x: i32) -> Self::I32;
     /// All lanes from memory.
     fn load_i32(self, x: &[i32; LANES]) -> Self::I32;
+    /// All lanes from signed bytes.
+    fn load_bytes(self, x: &[i8; LANES]) -> Self::I32;
+    /// The halves of all lanes from signed bytes.
+    fn load_byte_pairs(self, x: &[i8; 2 * LANES]) -> Self::I32;
     /// All lanes to memory.
     fn store_i32(self, x: Self::I32, out: &mut [i32; LANES]);
     /// Each byte less a number.
@@ -108,6 +109,10 @@ pub trait Simd: Copy {
     fn and_bytes(self, x: Self::I32, mask: u8) -> Self::I32;
     /// The bits of both.
     fn or(self, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// a · b + c, which must not overflow.
+    fn mul_add_i32(self, a: Self::I32, b: Self::I32, c: Self::I32) -> Self::I32;
+    /// Adds the products of each lane's two signed halves with the same two packed halves.
+    fn dot2(self, acc: Self::I32, pairs: Self::I32, x: i32) -> Self::I32;
     /// Adds each lane's four weights (0 to 127) times the same four packed activations (-127 to 127).
     fn dot4_unsigned(self, acc: Self::I32, weights: Self::I32, activations: i32) -> Self::I32;
 

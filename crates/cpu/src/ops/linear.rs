@@ -2,25 +2,28 @@
 //! batch, so that each weight is read from memory once.
 //!
 //! Weights that were repacked when the model was loaded are multiplied as they lie, on the tile unit where
-//! there is one and there are rows enough. Other block-quantised weights are unpacked from the file panel by
-//! panel (see [`PANEL`]) in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
+//! there is one and there are rows enough. Other block-quantised weights are unpacked from the file, tile by
+//! tile, in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
+
+use std::ops::Range;
 
 use gleed_gguf::Groups;
+use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 use gleed_model::program::{Activation, Part, View};
 
 use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, fill_block};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
-use crate::kernels::integer::{Multiply, PACK_COLUMNS, Pack, Panel, Quantized, Running, TILE};
-use crate::kernels::packed::{Line, MultiplyPacked, Packing, UnpackTile};
+use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
+use crate::kernels::packed::{MultiplyPacked, PanelRoom, UnpackTile};
 use crate::kernels::quantize::{Quantize, row_words};
 use crate::kernels::shared::BlockQueue;
-use crate::kernels::unpack::{Prefetch, Unpack};
-use crate::machine::{Machine, PANEL, STRIDE, Scratch, TileScratch, fork, lock};
+use crate::kernels::unpack::Prefetch;
+use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::Plan;
-use crate::weights::{Weights, as_floats, decode};
+use crate::weights::{UnpackedRows, Weights, as_floats, decode};
 
 /// Chunks of tiles that each thread takes in the course of an op: enough that threads end together.
 const CHUNKS: usize = 8;
@@ -37,21 +40,29 @@ pub(super) fn linear(
     out: View,
 ) {
     let weights = fixed.weights;
-    if parts.iter().any(|part| weights.get(part.weight).groups.is_some()) {
-        quantize(machine, input);
+    let blocks = |part: &Part| weights.get(part.weight).groups.map(|groups| groups.block);
+    for block in [BLOCK, SUPER_BLOCK] {
+        if parts.iter().any(|part| blocks(part) == Some(block)) {
+            quantize(machine, input, block);
+        }
     }
-    let Machine { kernels, pool, activations, rows, quantized, blocked, scratch, whole, .. } = machine;
+    let Machine { kernels, pool, activations, rows, quantized, super_quantized, scratch, whole, .. } =
+        machine;
     let ([source], tiles) = activations.split_view([input], out, whole, &plan.columns);
-    let quantized = Quantized { words: quantized, columns: input.width, rows: rows.len() };
-    let blocked = Blocked { lines: blocked, columns: input.width };
-    let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized, blocked };
+    let quantized = [&*quantized, super_quantized].map(|input_rows| {
+        let QuantizedInput { block, ref words, ref lines } = *input_rows;
+        let row_blocks = kernels.tile_blocks(rows.len());
+        let blocked = Blocked { lines, row_blocks, columns: input.width, block };
+        Input { quantized: Quantized { words, columns: input.width, block, rows: rows.len() }, blocked }
+    });
+    let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
     let chunk = tiles.len().div_ceil(CHUNKS * pool.threads());
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
-        let Scratch { tile: tile_scratch, results: [results, factors], .. } = &mut *scratch;
-        let (results, factors) = (&mut results[..rows.len()], &mut factors[..rows.len()]);
+        let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
+        let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
         while let Some(chunk) = tiles.next(chunk) {
             for mut tile in chunk {
                 let planned = plan.tiles[tile.column_part];
@@ -78,24 +89,27 @@ pub(super) fn linear(
 }
 
 /// Quantises the input of an op, all rows once.
-fn quantize(machine: &mut Machine, input: View) {
-    let Machine { kernels, pool, activations, rows, quantized, blocked, .. } = machine;
-    let (count, words) = (rows.len(), row_words(input.width));
-    let queue = BlockQueue::new(&mut quantized[..count * words], count, words);
+fn quantize(machine: &mut Machine, input: View, block: usize) {
+    let Machine { kernels, pool, activations, rows, quantized, super_quantized, .. } = machine;
+    let QuantizedInput { words, lines, .. } = if block == BLOCK { quantized } else { super_quantized };
+    let (count, row) = (rows.len(), row_words(input.width, block));
+    let queue = BlockQueue::new(&mut words[..count * row], count, row);
     let activations = &*activations;
     fork(pool, 2 * count * input.width, |_| {
         while let Some(mut row) = queue.next() {
             let x = activations.row(input, row.index());
-            kernels.run(Quantize { x, words: row.of(0) });
+            kernels.run(Quantize { x, block, words: row.of(0) });
         }
     });
-    let (blocks, lines) = (kernels.tile_rows(count) / BLOCK_ROWS, block_lines(input.width));
-    let queue = BlockQueue::new(&mut blocked[..blocks * lines], blocks, lines);
-    let quantized = &*quantized;
+    let (blocks, size) = (kernels.tile_blocks(count), block_lines(input.width, block));
+    let chunks = chunks(input.width, block);
+    let queue = BlockQueue::new(&mut lines[..chunks * blocks * size], blocks, size);
+    let all = Quantized { words, columns: input.width, block, rows: count };
     fork(pool, blocks * BLOCK_ROWS * input.width, |_| {
         while let Some(mut block) = queue.next() {
-            let words = &quantized[block.index() * BLOCK_ROWS * words..][..BLOCK_ROWS * words];
-            fill_block(Quantized { words, columns: input.width, rows: BLOCK_ROWS }, block.of(0));
+            let rows = all.from_row(block.index() * BLOCK_ROWS);
+            let rows = Quantized { rows: rows.rows.min(BLOCK_ROWS), ..rows };
+            (0..chunks).for_each(|chunk| fill_block(rows, chunk, block.of(chunk)));
         }
     });
 }
@@ -105,6 +119,13 @@ struct Inputs<'a> {
     kernels: Kernels,
     weights: &'a Weights,
     floats: Rows<'a>,
+    /// In blocks of 32 columns, and of 256.
+    quantized: [Input<'a>; 2],
+}
+
+/// The input in integers.
+#[derive(Clone, Copy)]
+struct Input<'a> {
     quantized: Quantized<'a>,
     blocked: Blocked<'a>,
 }
@@ -114,14 +135,11 @@ impl Inputs<'_> {
     fn multiply(
         &self,
         part: Part,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
     ) {
         match self.weights.get(part.weight).groups {
-            Some(_) if let Some((packing, tile)) = self.weights.tile(part.weight, range.start) => {
-                self.packed(packing, tile, scratch, results);
-            }
             Some(groups) => self.integers(part, groups, range.clone(), scratch, results),
             None => self.floats(part, range.clone(), scratch, results),
         }
@@ -135,100 +153,90 @@ impl Inputs<'_> {
         }
     }
 
-    /// In `q8` arithmetic on a repacked tile: most rows on the tile unit where there is one and there are
-    /// enough of them, the rest on the vector unit.
-    fn packed(
-        &self,
-        packing: Packing,
-        tile: &[Line],
-        scratch: &mut TileScratch,
-        results: &mut [[f32; TILE]],
-    ) {
-        let x = self.quantized;
-        let done = self.kernels.tile_rows(x.rows);
-        if done > 0 {
-            let TileScratch { tile_integers, tile_scales: scales, tile_mins: mins, tile_products, .. } =
-                scratch;
-            let integers = bytemuck::cast_slice_mut(tile_integers);
-            let panel = self.kernels.run(UnpackTile { packing, tile, integers, scales, mins });
-            self.kernels.multiply_blocks(panel, self.blocked, &mut results[..done], tile_products);
-            scratch.tiles_multiplied += 1;
-        }
-        let rest = Quantized {
-            words: &x.words[done * row_words(x.columns)..],
-            columns: x.columns,
-            rows: x.rows - done,
-        };
-        self.kernels.run(MultiplyPacked { packing, tile, x: rest, out: &mut results[done..] });
-    }
-
-    /// In `q8` arithmetic: unpack a panel of each row, pack the sixteen of them, multiply.
+    /// In `q8` arithmetic: most rows on the tile unit where there is one and there are enough of them, the
+    /// rest on the vector unit.
     fn integers(
         &self,
         part: Part,
         groups: Groups,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
     ) {
+        let Input { quantized: x, blocked } = self.quantized[usize::from(groups.block != BLOCK)];
+        let on_tiles = (self.kernels.tile_blocks(x.rows) * BLOCK_ROWS).min(x.rows);
+        let TileScratch { rows, panel, tile_unit, tiles_multiplied, .. } = scratch;
+        let mut multiply_blocks = |panel: Panel, results: &mut [[f32; TILE]]| {
+            if on_tiles > 0 {
+                let filled = on_tiles.next_multiple_of(BLOCK_ROWS);
+                self.kernels.multiply_blocks(panel, blocked, &mut results[..filled], tile_unit);
+                *tiles_multiplied += 1;
+            }
+        };
+        let rest = on_tiles..x.rows;
+        let x = x.from_row(on_tiles);
+        if let Some((packing, tile)) = self.weights.tile(part.weight, range.start) {
+            if on_tiles > 0 {
+                let panel = self.kernels.run(UnpackTile { packing, tile, room: panel.room() });
+                multiply_blocks(panel, results);
+            }
+            self.kernels.run(MultiplyPacked { packing, tile, x, out: &mut results[rest] });
+        } else {
+            let panel = self.unpack(part, groups, range, rows, panel);
+            multiply_blocks(panel, results);
+            self.kernels.run(Multiply { panel, x, out: &mut results[rest] });
+        }
+    }
+
+    /// A tile of a weight that was not repacked, from the file.
+    fn unpack<'a>(
+        &self,
+        part: Part,
+        groups: Groups,
+        range: Range<usize>,
+        rows: &mut UnpackedRows,
+        panel: &'a mut PanelBuffers,
+    ) -> Panel<'a> {
         let weight = self.weights.get(part.weight);
-        let data = self.weights.data(part.weight);
-        let bytes_of = |columns: usize| columns / weight.format.block_len() * weight.format.block_bytes();
-        let TileScratch { integers, scales, mins, packed, packed_scales, packed_mins, sums, .. } = scratch;
-        let sums = &mut sums[..results.len()];
-        sums.fill(Running::default());
-        for first in (0..weight.columns).step_by(PANEL) {
-            let columns = PANEL.min(weight.columns - first);
-            let count = columns / groups.len;
-            let (skipped, used) = (bytes_of(first), bytes_of(columns));
-            // Meanwhile memory fetches the row's next panel, or the first one of the next tile's row.
-            let is_last = first + columns == weight.columns;
-            let ahead = if is_last { TILE * weight.row_bytes } else { skipped + used };
-            for (r, row) in range.clone().enumerate() {
-                let start = row * weight.row_bytes;
-                let bytes = &data[start + skipped..][..used];
-                let next = (start + ahead).min(data.len())..(start + ahead + used).min(data.len());
-                self.kernels.run(Prefetch { bytes: &data[next] });
-                let mins = &mut mins[r * PANEL / 16..][..if groups.mins { count } else { 0 }];
-                self.kernels.run(Unpack {
-                    format: weight.format,
-                    bytes,
-                    integers: &mut bytemuck::cast_slice_mut(integers)[r * STRIDE..][..columns],
-                    scales: &mut scales[r * PANEL / 16..][..count],
-                    mins,
-                });
-            }
-            // Rows that a last tile lacks keep what was there: their lanes are not used.
-            let words = columns.next_multiple_of(PACK_COLUMNS) / 4;
-            let stride = PANEL / 16;
-            let padded = count.next_multiple_of(TILE);
-            self.kernels.run(Pack { rows: integers, stride: STRIDE / 4, out: &mut packed[..words] });
-            let out = bytemuck::cast_slice_mut(&mut packed_scales[..padded]);
-            self.kernels.run(Pack { rows: bytemuck::cast_slice(scales), stride, out });
-            if groups.mins {
-                let out = bytemuck::cast_slice_mut(&mut packed_mins[..padded]);
-                self.kernels.run(Pack { rows: bytemuck::cast_slice(mins), stride, out });
-            }
-            let panel = Panel {
-                integers: &packed[..columns / 4],
-                scales: &packed_scales[..count],
-                mins: &packed_mins[..if groups.mins { count } else { 0 }],
-                group: groups.len,
-            };
-            self.kernels.run(Multiply { panel, x: self.quantized, first, sums });
-        }
-        for (results, sums) in results.iter_mut().zip(sums) {
-            for (result, (product, min)) in results.iter_mut().zip(sums.products.iter().zip(&sums.mins)) {
-                *result = product + min;
-            }
-        }
+        let (data, bytes) = (self.weights.data(part.weight), weight.row_bytes);
+        // Meanwhile memory fetches the next tile.
+        let next = range.end * bytes..((range.end + TILE) * bytes).min(data.len());
+        self.kernels.run(Prefetch { bytes: &data[next.start.min(next.end)..next.end] });
+        let PanelRoom { integers, factors, scales, min_pairs, mins } = panel.room();
+        let words = &mut integers[..weight.columns.next_multiple_of(PACK_COLUMNS) / 4];
+        let two_levels = groups.block != BLOCK;
+        rows.turn(
+            self.kernels,
+            weight,
+            groups,
+            &data[range.start * bytes..range.end * bytes],
+            words,
+            |lane, row| {
+                let set = |out: &mut [[f32; TILE]], values: &[f32]| {
+                    out.iter_mut().zip(values).for_each(|(out, value)| out[lane] = *value);
+                };
+                set(scales, row.scales);
+                set(mins, row.mins);
+                if two_levels {
+                    factors
+                        .iter_mut()
+                        .zip(&*row.factors)
+                        .for_each(|(out, value)| out[lane] = i32::from(*value));
+                    let pairs = row.min_factors.as_chunks::<2>().0;
+                    for (out, [low, high]) in min_pairs.iter_mut().zip(pairs) {
+                        out[lane] = i32::from(*low) | i32::from(*high) << 16;
+                    }
+                }
+            },
+        );
+        panel.room().cut(weight.columns, groups).into_panel(groups)
     }
 
     /// In `f32` arithmetic: decode a few rows, multiply.
     fn floats(
         &self,
         part: Part,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
     ) {

@@ -11,36 +11,35 @@
 use half::f16;
 
 use super::grids::{IQ1, ONES};
-use super::{field, half_at};
+use super::{field, half_at, odd};
 
-/// integer = 8 * grid ± 1; scale = d * (2 * scale + 1) / 8.
+/// integer = 8 * grid ± 1; factor = 2 * scale + 1; scale = d / 8.
 #[inline(always)]
-pub(crate) fn unpack_s(block: &[u8; 50], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    let d = half_at(block, 0);
+pub(crate) fn unpack_s(block: &[u8; 50], integers: &mut [i8; 256], factors: &mut [i8; 8]) -> f32 {
     let rows: &[u8; 32] = field(block, 2);
     let words: &[u8; 16] = field(block, 34);
     let groups = rows.as_chunks::<4>().0.iter().zip(words.as_chunks::<2>().0);
-    for ((rows, word), (integers, scale)) in
-        groups.zip(integers.as_chunks_mut::<32>().0.iter_mut().zip(scales))
+    for ((rows, word), (integers, factor)) in
+        groups.zip(integers.as_chunks_mut::<32>().0.iter_mut().zip(factors))
     {
         let word = u16::from_le_bytes(*word);
-        *scale = d * f32::from(2 * (word >> 12 & 7) + 1) * 0.125;
+        *factor = odd(u32::from(word >> 12 & 7));
         for (i, (row, integers)) in rows.iter().zip(integers.as_chunks_mut::<8>().0).enumerate() {
             let row = u16::from(*row) | (word >> (3 * i) & 7) << 8;
             *integers = shifted(row, word >> 15);
         }
     }
+    half_at(block, 0) * 0.125
 }
 
-/// integer = 8 * grid ± 1; scale = d * (2 * scale + 1) / 8.
+/// integer = 8 * grid ± 1; factor = 2 * scale + 1; scale = d / 8.
 #[inline(always)]
-pub(crate) fn unpack_m(block: &[u8; 56], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
+pub(crate) fn unpack_m(block: &[u8; 56], integers: &mut [i8; 256], factors: &mut [i8; 16]) -> f32 {
     let words: &[u8; 8] = field(block, 48);
     let words = [0, 2, 4, 6].map(|i| u16::from_le_bytes([words[i], words[i + 1]]));
     let d = f16::from_bits(words[0] >> 12 | words[1] >> 12 << 4 | words[2] >> 12 << 8 | words[3] >> 12 << 12);
-    let d = d.to_f32();
-    for (word, scales) in words.iter().zip(scales.as_chunks_mut::<4>().0) {
-        *scales = [0, 3, 6, 9].map(|shift| d * f32::from(2 * (word >> shift & 7) + 1) * 0.125);
+    for (word, factors) in words.iter().zip(factors.as_chunks_mut::<4>().0) {
+        *factors = [0, 3, 6, 9].map(|shift| odd(u32::from(word >> shift & 7)));
     }
     let rows: &[u8; 32] = field(block, 0);
     let high: &[u8; 16] = field(block, 32);
@@ -51,6 +50,7 @@ pub(crate) fn unpack_m(block: &[u8; 56], integers: &mut [i8; 256], scales: &mut 
             *integers = shifted(u16::from(*row) | (high & 7) << 8, high >> 3);
         }
     }
+    d.to_f32() * 0.125
 }
 
 /// Eight times a codebook row, plus one in every place, or minus one when `down` is 1.

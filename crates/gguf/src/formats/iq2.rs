@@ -6,38 +6,39 @@
 //! of four times two high bits of rows, 16 4-bit scales. All: `value = d * (scale + 1/2) / 4 * ±grid`.
 
 use super::grids::{self, even_signs, signed};
-use super::{field, half_at};
+use super::{field, half_at, nibble_factors, odd};
 
-/// integer = ±grid; scale = d * (scale + 1/2) / 4, in groups of 32.
+/// integer = ±grid; factor = 2 * scale + 1; scale = d / 8; in groups of 32.
 #[inline(always)]
-pub(crate) fn unpack_xxs(block: &[u8; 66], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    let d = half_at(block, 0);
+pub(crate) fn unpack_xxs(block: &[u8; 66], integers: &mut [i8; 256], factors: &mut [i8; 8]) -> f32 {
     let groups = field::<64>(block, 2).as_chunks::<8>().0;
-    for ((group, integers), scale) in groups.iter().zip(integers.as_chunks_mut::<32>().0).zip(scales) {
+    for ((group, integers), factor) in groups.iter().zip(integers.as_chunks_mut::<32>().0).zip(factors) {
         let [rows @ .., _, _, _, _] = *group;
         let word = u32::from_le_bytes(*field(group, 4));
-        *scale = d * (0.5 + (word >> 28) as f32) * 0.25;
+        *factor = odd(word >> 28);
         for (i, (row, integers)) in rows.iter().zip(integers.as_chunks_mut::<8>().0).enumerate() {
             *integers = signed(grids::IQ2_XXS[usize::from(*row)], even_signs(word >> (7 * i)));
         }
     }
+    half_at(block, 0) * 0.125
 }
 
-/// integer = ±grid; scale = d * (scale + 1/2) / 4, in groups of 16.
+/// integer = ±grid; factor = 2 * scale + 1; scale = d / 8; in groups of 16.
 #[inline(always)]
-pub(crate) fn unpack_xs(block: &[u8; 74], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
-    nibble_scales(half_at(block, 0), field(block, 66), scales);
+pub(crate) fn unpack_xs(block: &[u8; 74], integers: &mut [i8; 256], factors: &mut [i8; 16]) -> f32 {
+    nibble_factors(field::<8>(block, 66), factors);
     let words = field::<64>(block, 2).as_chunks::<2>().0;
     for (word, integers) in words.iter().zip(integers.as_chunks_mut::<8>().0) {
         let word = u16::from_le_bytes(*word);
         *integers = signed(grids::IQ2_XS[usize::from(word & 511)], even_signs(u32::from(word >> 9)));
     }
+    half_at(block, 0) * 0.125
 }
 
-/// integer = ±grid; scale = d * (scale + 1/2) / 4, in groups of 16.
+/// integer = ±grid; factor = 2 * scale + 1; scale = d / 8; in groups of 16.
 #[inline(always)]
-pub(crate) fn unpack_s(block: &[u8; 82], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
-    nibble_scales(half_at(block, 0), field(block, 74), scales);
+pub(crate) fn unpack_s(block: &[u8; 82], integers: &mut [i8; 256], factors: &mut [i8; 16]) -> f32 {
+    nibble_factors(field::<8>(block, 74), factors);
     let rows: &[u8; 32] = field(block, 2);
     let signs: &[u8; 32] = field(block, 34);
     let high: &[u8; 8] = field(block, 66);
@@ -45,12 +46,5 @@ pub(crate) fn unpack_s(block: &[u8; 82], integers: &mut [i8; 256], scales: &mut 
         let row = usize::from(rows[i]) | usize::from(high[i / 4] >> (2 * (i % 4)) & 3) << 8;
         *integers = signed(grids::IQ2_S[row], signs[i]);
     }
-}
-
-/// Sixteen 4-bit scales from eight bytes, low nibbles first.
-#[inline(always)]
-fn nibble_scales(d: f32, codes: &[u8; 8], scales: &mut [f32; 16]) {
-    for (code, scales) in codes.iter().zip(scales.as_chunks_mut::<2>().0) {
-        *scales = [code & 15, code >> 4].map(|code| d * (0.5 + f32::from(code)) * 0.25);
-    }
+    half_at(block, 0) * 0.125
 }

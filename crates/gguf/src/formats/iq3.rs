@@ -5,33 +5,30 @@
 //! rows, 8 bytes of ninth bits, 32 bytes of signs, 8 4-bit scales; `value = d * (2 * scale + 1) * ±grid`.
 
 use super::grids::{self, even_signs, signed};
-use super::{field, half_at};
+use super::{field, half_at, nibble_factors, odd};
 
-/// integer = ±grid; scale = d * (scale + 1/2) / 2, in groups of 32.
+/// integer = ±grid; factor = 2 * scale + 1; scale = d / 4; in groups of 32.
 #[inline(always)]
-pub(crate) fn unpack_xxs(block: &[u8; 98], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    let d = half_at(block, 0);
+pub(crate) fn unpack_xxs(block: &[u8; 98], integers: &mut [i8; 256], factors: &mut [i8; 8]) -> f32 {
     let rows = field::<64>(block, 2).as_chunks::<8>().0;
     let words = field::<32>(block, 66).as_chunks::<4>().0;
-    let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(scales);
-    for ((rows, word), (integers, scale)) in rows.iter().zip(words).zip(groups) {
+    let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(factors);
+    for ((rows, word), (integers, factor)) in rows.iter().zip(words).zip(groups) {
         let word = u32::from_le_bytes(*word);
-        *scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+        *factor = odd(word >> 28);
         let pairs = rows.as_chunks::<2>().0.iter().zip(integers.as_chunks_mut::<8>().0);
         for (i, ([first, second], integers)) in pairs.enumerate() {
             let magnitudes = pair(grids::IQ3_XXS[usize::from(*first)], grids::IQ3_XXS[usize::from(*second)]);
             *integers = signed(magnitudes, even_signs(word >> (7 * i)));
         }
     }
+    half_at(block, 0) * 0.25
 }
 
-/// integer = ±grid; scale = d * (2 * scale + 1), in groups of 32.
+/// integer = ±grid; factor = 2 * scale + 1; scale = d; in groups of 32.
 #[inline(always)]
-pub(crate) fn unpack_s(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    let d = half_at(block, 0);
-    for (code, scales) in field::<4>(block, 106).iter().zip(scales.as_chunks_mut::<2>().0) {
-        *scales = [code & 15, code >> 4].map(|code| d * f32::from(1 + 2 * code));
-    }
+pub(crate) fn unpack_s(block: &[u8; 110], integers: &mut [i8; 256], factors: &mut [i8; 8]) -> f32 {
+    nibble_factors(field::<4>(block, 106), factors);
     let rows = field::<64>(block, 2).as_chunks::<2>().0;
     let high: &[u8; 8] = field(block, 66);
     let signs: &[u8; 32] = field(block, 74);
@@ -42,6 +39,7 @@ pub(crate) fn unpack_s(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut
         let second = grids::IQ3_S[usize::from(*second) | (high >> 1 & 1) << 8];
         *integers = signed(pair(first, second), *signs);
     }
+    half_at(block, 0)
 }
 
 /// Two rows of four magnitudes as one of eight.

@@ -13,25 +13,25 @@ pub(super) const LEVELS: [i8; 16] =
 
 /// integer = LEVELS[q]; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_nl(block: &[u8; 18], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
-    *scales = [half_at(block, 0)];
+pub(crate) fn unpack_nl(block: &[u8; 18], integers: &mut [i8; 32]) -> f32 {
     *integers = levels(field(block, 2), &LEVELS);
+    half_at(block, 0)
 }
 
-/// integer = LEVELS[q]; scale = d * (scale - 32).
+/// integer = LEVELS[q]; factor = scale - 32; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_xs(block: &[u8; 136], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    let d = half_at(block, 0);
+pub(crate) fn unpack_xs(block: &[u8; 136], integers: &mut [i8; 256], factors: &mut [i8; 8]) -> f32 {
     let high = u16::from_le_bytes(*field(block, 2));
     let low: &[u8; 4] = field(block, 4);
-    for (i, scale) in scales.iter_mut().enumerate() {
+    for (i, factor) in factors.iter_mut().enumerate() {
         let code = low[i / 2] >> (4 * (i % 2)) & 15 | ((high >> (2 * i) & 3) << 4) as u8;
-        *scale = d * f32::from(code as i8 - 32);
+        *factor = code as i8 - 32;
     }
     let groups = field::<128>(block, 8).as_chunks::<16>().0;
     for (bytes, integers) in groups.iter().zip(integers.as_chunks_mut::<32>().0) {
         *integers = levels(bytes, &LEVELS);
     }
+    half_at(block, 0)
 }
 
 /// The levels of 32 nibbles.

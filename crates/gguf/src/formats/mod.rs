@@ -26,36 +26,80 @@ pub(crate) mod ternary;
 
 use half::f16;
 
-/// Unpacks every block of a row with `block`, for formats without mins.
+use crate::Unpacked;
+
+/// Unpacks every block of a row with `block`, which returns the block's scale: formats of one level.
 #[inline(always)]
-pub(crate) fn unpack_scaled<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
-    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; GROUPS]),
+pub(crate) fn unpack_plain<const BYTES: usize, const LEN: usize>(
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN]) -> f32,
     bytes: &[u8],
-    integers: &mut [i8],
-    scales: &mut [f32],
+    out: Unpacked,
 ) {
-    let integers = integers.as_chunks_mut().0.iter_mut();
-    let scales = scales.as_chunks_mut().0.iter_mut();
-    for ((bytes, integers), scales) in bytes.as_chunks().0.iter().zip(integers).zip(scales) {
-        block(bytes, integers, scales);
+    out.factors.fill(1);
+    let integers = out.integers.as_chunks_mut().0.iter_mut();
+    for ((bytes, integers), scale) in bytes.as_chunks().0.iter().zip(integers).zip(out.scales) {
+        *scale = block(bytes, integers);
     }
 }
 
-/// Unpacks every block of a row with `block`, for formats with mins.
+/// The same for formats of one level with mins: `block` returns scale and min.
+#[inline(always)]
+pub(crate) fn unpack_plain_offset<const BYTES: usize, const LEN: usize>(
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN]) -> (f32, f32),
+    bytes: &[u8],
+    out: Unpacked,
+) {
+    out.factors.fill(1);
+    out.min_factors.fill(1);
+    let integers = out.integers.as_chunks_mut().0.iter_mut();
+    let scales = out.scales.iter_mut().zip(out.mins);
+    for ((bytes, integers), (scale, min)) in bytes.as_chunks().0.iter().zip(integers).zip(scales) {
+        (*scale, *min) = block(bytes, integers);
+    }
+}
+
+/// Unpacks every block of a row with `block`, which fills in the groups' factors and returns the scale.
+#[inline(always)]
+pub(crate) fn unpack_scaled<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [i8; GROUPS]) -> f32,
+    bytes: &[u8],
+    out: Unpacked,
+) {
+    let integers = out.integers.as_chunks_mut().0.iter_mut();
+    let factors = out.factors.as_chunks_mut().0.iter_mut();
+    let blocks = bytes.as_chunks().0.iter().zip(integers).zip(factors);
+    for (((bytes, integers), factors), scale) in blocks.zip(out.scales) {
+        *scale = block(bytes, integers, factors);
+    }
+}
+
+/// The same for formats with mins: `block` fills in two factors a group and returns scale and min.
 #[inline(always)]
 pub(crate) fn unpack_offset<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
-    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; GROUPS], &mut [f32; GROUPS]),
+    block: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [i8; GROUPS], &mut [i8; GROUPS]) -> (f32, f32),
     bytes: &[u8],
-    integers: &mut [i8],
-    scales: &mut [f32],
-    mins: &mut [f32],
+    out: Unpacked,
 ) {
-    let integers = integers.as_chunks_mut().0.iter_mut();
-    let scales = scales.as_chunks_mut().0.iter_mut();
-    let mins = mins.as_chunks_mut().0.iter_mut();
-    for (((bytes, integers), scales), mins) in bytes.as_chunks().0.iter().zip(integers).zip(scales).zip(mins)
-    {
-        block(bytes, integers, scales, mins);
+    let integers = out.integers.as_chunks_mut().0.iter_mut();
+    let factors = out.factors.as_chunks_mut().0.iter_mut().zip(out.min_factors.as_chunks_mut().0);
+    let scales = out.scales.iter_mut().zip(out.mins);
+    let blocks = bytes.as_chunks().0.iter().zip(integers).zip(factors);
+    for (((bytes, integers), (factors, min_factors)), (scale, min)) in blocks.zip(scales) {
+        (*scale, *min) = block(bytes, integers, factors, min_factors);
+    }
+}
+
+/// The factor 2s + 1 of a small scale s.
+#[inline(always)]
+fn odd(scale: u32) -> i8 {
+    (2 * scale + 1) as i8
+}
+
+/// The factors of 4-bit scales, low nibbles first.
+#[inline(always)]
+fn nibble_factors(codes: &[u8], factors: &mut [i8]) {
+    for (code, factors) in codes.iter().zip(factors.as_chunks_mut::<2>().0) {
+        *factors = [code & 15, code >> 4].map(|scale| odd(u32::from(scale)));
     }
 }
 

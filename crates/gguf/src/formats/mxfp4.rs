@@ -12,9 +12,9 @@ pub(super) const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4,
 
 /// integer = LEVELS[q]; scale = 2^(e - 128).
 #[inline(always)]
-pub(crate) fn unpack(block: &[u8; 17], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
-    *scales = [half_scale(block[0])];
+pub(crate) fn unpack(block: &[u8; 17], integers: &mut [i8; 32]) -> f32 {
     *integers = levels(field(block, 1), &LEVELS);
+    half_scale(block[0])
 }
 
 /// 2^(e - 128): half the scale that the exponent byte names, exact down to the smallest byte.

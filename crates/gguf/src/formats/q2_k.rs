@@ -5,19 +5,19 @@
 
 use super::{TooLarge, field, groups_of, half_at, superblock};
 
-/// integer = q; scale = d * scale; min = -(dmin * min).
+/// integer = q; factor = scale; scale = d; min factor = min; min = -dmin.
 #[inline(always)]
 pub(crate) fn unpack(
     block: &[u8; 84],
     integers: &mut [i8; 256],
-    scales: &mut [f32; 16],
-    mins: &mut [f32; 16],
-) {
+    factors: &mut [i8; 16],
+    min_factors: &mut [i8; 16],
+) -> (f32, f32) {
     let codes: &[u8; 16] = field(block, 0);
-    let (d, dmin) = (half_at(block, 80), half_at(block, 82));
-    *scales = codes.map(|code| d * f32::from(code & 15));
-    *mins = codes.map(|code| -(dmin * f32::from(code >> 4)));
+    *factors = codes.map(|code| (code & 15) as i8);
+    *min_factors = codes.map(|code| (code >> 4) as i8);
     *integers = twos(field(block, 16)).map(|q| q as i8);
+    (half_at(block, 80), -half_at(block, 82))
 }
 
 /// 256 two-bit values from 64 bytes: each run of 32 bytes holds four runs of 32 values, lowest bits

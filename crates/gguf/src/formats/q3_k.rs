@@ -6,11 +6,10 @@
 use super::q2_k::{join_twos, twos};
 use super::{TooLarge, field, groups_of, half_at, superblock};
 
-/// integer = q; scale = d * (scale - 32).
+/// integer = q - 4; factor = scale - 32; scale = d.
 #[inline(always)]
-pub(crate) fn unpack(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
-    let d = half_at(block, 108);
-    *scales = scale_codes(field(block, 96)).map(|code| d * f32::from(code as i8 - 32));
+pub(crate) fn unpack(block: &[u8; 110], integers: &mut [i8; 256], factors: &mut [i8; 16]) -> f32 {
+    *factors = scale_codes(field(block, 96)).map(|code| code as i8 - 32);
     let high: &[u8; 32] = field(block, 0);
     let low = twos(field(block, 32));
     let runs = low.as_chunks::<32>().0.iter().zip(integers.as_chunks_mut::<32>().0);
@@ -19,6 +18,7 @@ pub(crate) fn unpack(block: &[u8; 110], integers: &mut [i8; 256], scales: &mut [
             *integer = (low | (high >> run & 1) << 2) as i8 - 4;
         }
     }
+    half_at(block, 108)
 }
 
 /// The sixteen 6-bit scales: bytes 0..8 hold the low four bits of scales 0..8 (low nibbles) and 8..16

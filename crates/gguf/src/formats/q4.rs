@@ -8,22 +8,16 @@ use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// integer = q - 8; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_0(block: &[u8; 18], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
-    *scales = [half_at(block, 0)];
+pub(crate) fn unpack_0(block: &[u8; 18], integers: &mut [i8; 32]) -> f32 {
     *integers = nibbles(field(block, 2)).map(|q| q as i8 - 8);
+    half_at(block, 0)
 }
 
 /// integer = q; scale = d; min = m.
 #[inline(always)]
-pub(crate) fn unpack_1(
-    block: &[u8; 20],
-    integers: &mut [i8; 32],
-    scales: &mut [f32; 1],
-    mins: &mut [f32; 1],
-) {
-    *scales = [half_at(block, 0)];
-    *mins = [half_at(block, 2)];
+pub(crate) fn unpack_1(block: &[u8; 20], integers: &mut [i8; 32]) -> (f32, f32) {
     *integers = nibbles(field(block, 4)).map(|q| q as i8);
+    (half_at(block, 0), half_at(block, 2))
 }
 
 /// The value of largest magnitude becomes -8; the others are rounded.

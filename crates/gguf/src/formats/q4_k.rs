@@ -6,25 +6,25 @@
 use super::superblock::{self, AffineBlock};
 use super::{TooLarge, field, groups_of, half_at};
 
-/// integer = q; scale = d * scale; min = -(dmin * min).
+/// integer = q; factor = scale; scale = d; min factor = min; min = -dmin.
 #[inline(always)]
 pub(crate) fn unpack(
     block: &[u8; 144],
     integers: &mut [i8; 256],
-    scales: &mut [f32; 8],
-    mins: &mut [f32; 8],
-) {
-    unpack_scales(block, scales, mins);
+    factors: &mut [i8; 8],
+    min_factors: &mut [i8; 8],
+) -> (f32, f32) {
     *integers = fours(field(block, 16)).map(|q| q as i8);
+    unpack_scales(block, factors, min_factors)
 }
 
 /// The scales and mins at the front of a Q4_K or Q5_K block.
 #[inline(always)]
-pub(super) fn unpack_scales(block: &[u8], scales: &mut [f32; 8], mins: &mut [f32; 8]) {
-    let (d, dmin) = (half_at(block, 0), half_at(block, 2));
+pub(super) fn unpack_scales(block: &[u8], factors: &mut [i8; 8], min_factors: &mut [i8; 8]) -> (f32, f32) {
     let (scale_codes, min_codes) = codes(field(block, 4));
-    *scales = scale_codes.map(|code| d * f32::from(code));
-    *mins = min_codes.map(|code| -(dmin * f32::from(code)));
+    *factors = scale_codes.map(|code| code as i8);
+    *min_factors = min_codes.map(|code| code as i8);
+    (half_at(block, 0), -half_at(block, 2))
 }
 
 /// The eight 6-bit scales and mins. Bytes 0..4 hold scales 0..4, bytes 4..8 mins 0..4; scale and min

@@ -9,23 +9,17 @@ use super::{TooLarge, field, half, half_at, join_nibbles};
 
 /// integer = q - 16; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_0(block: &[u8; 22], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
-    *scales = [half_at(block, 0)];
+pub(crate) fn unpack_0(block: &[u8; 22], integers: &mut [i8; 32]) -> f32 {
     // Without the fifth bit, a nibble less 16 is the nibble under four set bits.
     *integers = fives(field(block, 2), field(block, 6), |set| !set & (240 * ONES));
+    half_at(block, 0)
 }
 
 /// integer = q; scale = d; min = m.
 #[inline(always)]
-pub(crate) fn unpack_1(
-    block: &[u8; 24],
-    integers: &mut [i8; 32],
-    scales: &mut [f32; 1],
-    mins: &mut [f32; 1],
-) {
-    *scales = [half_at(block, 0)];
-    *mins = [half_at(block, 2)];
+pub(crate) fn unpack_1(block: &[u8; 24], integers: &mut [i8; 32]) -> (f32, f32) {
     *integers = fives(field(block, 4), field(block, 8), |set| set & (16 * ONES));
+    (half_at(block, 0), half_at(block, 2))
 }
 
 /// Joins the nibbles, eight at a time in a word, with what `top` makes of their fifth bits (bit `i`

@@ -6,15 +6,14 @@
 use super::q4_k::{fours, front, join_fours, unpack_scales};
 use super::{TooLarge, field, groups_of, superblock};
 
-/// integer = q; scale = d * scale; min = -(dmin * min).
+/// integer = q; factor = scale; scale = d; min factor = min; min = -dmin.
 #[inline(always)]
 pub(crate) fn unpack(
     block: &[u8; 176],
     integers: &mut [i8; 256],
-    scales: &mut [f32; 8],
-    mins: &mut [f32; 8],
-) {
-    unpack_scales(block, scales, mins);
+    factors: &mut [i8; 8],
+    min_factors: &mut [i8; 8],
+) -> (f32, f32) {
     let high: &[u8; 32] = field(block, 16);
     let low = fours(field(block, 48));
     let groups = low.as_chunks::<32>().0.iter().zip(integers.as_chunks_mut::<32>().0);
@@ -23,6 +22,7 @@ pub(crate) fn unpack(
             *integer = (low | (high >> group & 1) << 4) as i8;
         }
     }
+    unpack_scales(block, factors, min_factors)
 }
 
 /// Searches each group for its scale and min: see [`super::superblock`].

@@ -7,11 +7,10 @@
 use super::q2_k::{join_twos, twos};
 use super::{TooLarge, field, groups_of, half_at, superblock};
 
-/// integer = q - 32; scale = d * scale.
+/// integer = q - 32; factor = scale; scale = d.
 #[inline(always)]
-pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], scales: &mut [f32; 16]) {
-    let d = half_at(block, 208);
-    *scales = field::<16>(block, 192).map(|scale| d * f32::from(scale as i8));
+pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], factors: &mut [i8; 16]) -> f32 {
+    *factors = field::<16>(block, 192).map(|scale| scale as i8);
     let low: &[u8; 128] = field(block, 0);
     let high = twos(field(block, 128));
     let halves = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<128>().0);
@@ -21,6 +20,7 @@ pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], scales: &mut [
             integers[64 + i] = (low[i] >> 4 | high[64 + i] << 4) as i8 - 32;
         }
     }
+    half_at(block, 208)
 }
 
 /// Searches each group for its scale: see [`super::superblock`].

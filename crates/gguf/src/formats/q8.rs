@@ -8,16 +8,16 @@ use super::{TooLarge, field, half, half_at};
 
 /// integer = q; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_0(block: &[u8; 34], integers: &mut [i8; 32], scales: &mut [f32; 1]) {
-    *scales = [half_at(block, 0)];
+pub(crate) fn unpack_0(block: &[u8; 34], integers: &mut [i8; 32]) -> f32 {
     *integers = field::<32>(block, 2).map(|q| q as i8);
+    half_at(block, 0)
 }
 
-/// integer = q; scale = d for all eight groups of 32.
+/// integer = q; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_k(block: &[u8; 292], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    *scales = [f32::from_le_bytes(*field(block, 0)); 8];
+pub(crate) fn unpack_k(block: &[u8; 292], integers: &mut [i8; 256]) -> f32 {
     *integers = field::<256>(block, 4).map(|q| q as i8);
+    f32::from_le_bytes(*field(block, 0))
 }
 
 /// The value of largest magnitude becomes ±127; the others are rounded, halves away from zero.

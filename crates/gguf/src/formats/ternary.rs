@@ -9,20 +9,20 @@ use super::q2_k::{join_twos, twos};
 use super::search::{largest, reciprocal};
 use super::{TooLarge, field, half, half_at};
 
-/// integer = digit - 1; scale = d for all eight groups of 32.
+/// integer = digit - 1; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_1(block: &[u8; 54], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    *scales = [half_at(block, 52); 8];
+pub(crate) fn unpack_1(block: &[u8; 54], integers: &mut [i8; 256]) -> f32 {
     digits::<32>(field(block, 0), &mut integers[..160]);
     digits::<16>(field(block, 32), &mut integers[160..240]);
     digits::<4>(field(block, 48), &mut integers[240..]);
+    half_at(block, 52)
 }
 
-/// integer = digit - 1; scale = d for all eight groups of 32.
+/// integer = digit - 1; scale = d.
 #[inline(always)]
-pub(crate) fn unpack_2(block: &[u8; 66], integers: &mut [i8; 256], scales: &mut [f32; 8]) {
-    *scales = [half_at(block, 64); 8];
+pub(crate) fn unpack_2(block: &[u8; 66], integers: &mut [i8; 256]) -> f32 {
     *integers = twos(field(block, 0)).map(|digit| digit as i8 - 1);
+    half_at(block, 64)
 }
 
 /// The digits of `N` bytes, first digits first.

@@ -2,20 +2,20 @@
 //! many bits as the file has. One row of activations streams them as they lie; many rows share a tile
 //! while it is in the innermost cache.
 //!
-//! A tile is the integers of all its columns, then what their scales are made of. A *cell* is 32 columns;
-//! its integers are eight words of four columns for each lane. Formats with two levels of scales have
-//! *super-blocks* of eight cells.
+//! A tile is the integers of all its columns, then for each block what its scales are made of. A *cell* is
+//! 32 columns; its integers are eight words of four columns for each lane.
 
-use gleed_gguf::Format;
-use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES};
+use gleed_gguf::{Format, Groups};
+use gleed_model::arithmetic::{BLOCK, LANES};
 
 mod layouts;
+mod multiply;
 mod pack;
 
-use self::layouts::{Layout, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use self::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+pub use self::multiply::MultiplyPacked;
 pub use self::pack::{pack_integers, pack_scales};
-use super::integer::{Panel, Quantized, TILE};
-use super::quantize::{QuantizedRow, row_words};
+use super::integer::{Panel, TILE};
 use super::simd::{Kernel, Simd};
 
 /// A cache line of packed weights: sixteen lanes of four bytes.
@@ -38,85 +38,176 @@ pub struct Packing {
     columns: usize,
 }
 
+/// What a layout fixes, as numbers.
+///
+/// The scales of a block are sixteen half-precision numbers; with mins, sixteen more; for blocks of 256,
+/// per group sixteen factors; and with mins, per two groups sixteen pairs of min factors.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Lines of integers per cell.
+    lines: usize,
+    /// Columns per scale.
+    block: usize,
+    /// Columns per factor.
+    group: usize,
+    /// Whether there are mins.
+    mins: bool,
+    /// Bytes of scales per block.
+    bytes: usize,
+}
+
+impl Sizes {
+    const fn of<L: Layout>() -> Sizes {
+        let mut sizes = Sizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes: 0 };
+        let factors = if sizes.has_factors() { L::BLOCK / L::GROUP * TILE } else { 0 };
+        sizes.bytes = if L::MINS { 2 } else { 1 } * (2 * TILE + factors);
+        sizes
+    }
+
+    const fn has_factors(self) -> bool {
+        self.block != BLOCK
+    }
+
+    /// Where the parts of a block's scales are, in bytes.
+    const fn mins_at(self) -> usize {
+        2 * TILE
+    }
+
+    const fn factors_at(self) -> usize {
+        if self.mins { 4 * TILE } else { 2 * TILE }
+    }
+
+    const fn min_factors_at(self) -> usize {
+        self.factors_at() + self.block / self.group * TILE
+    }
+}
+
+/// Runs an expression with `L` as the layout of a format.
+macro_rules! with_layout {
+    ($format:expr, $L:ident => $run:expr) => {{
+        macro_rules! run {
+            ($layout:ty) => {{
+                type $L = $layout;
+                $run
+            }};
+        }
+        match $format {
+            Format::Q4_0 => run!(Q4_0),
+            Format::Q4_1 => run!(Q4_1),
+            Format::Q5_0 => run!(Q5_0),
+            Format::Q5_1 => run!(Q5_1),
+            Format::Q2_K => run!(Q2K),
+            Format::Q3_K => run!(Q3K),
+            Format::Q4_K => run!(Q4K),
+            Format::Q5_K => run!(Q5K),
+            Format::Q6_K => run!(Q6K),
+            _ => run!(Q8_0),
+        }
+    }};
+}
+use with_layout;
+
 impl Packing {
     /// The packing of a weight; `None` when its format is not packed.
     pub fn new(format: Format, columns: usize) -> Option<Packing> {
         use Format::*;
-        matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4_K | Q5_K | Q6_K)
+        matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
             .then_some(Packing { format, columns })
     }
 
-    /// Lines of integers per cell, bytes of scales per super-block, cells per super-block.
-    fn sizes(self) -> (usize, usize, usize) {
-        match self.format {
-            Format::Q4_0 => (Q4_0::LINES, Q4_0::SCALES, Q4_0::CELLS),
-            Format::Q4_1 => (Q4_1::LINES, Q4_1::SCALES, Q4_1::CELLS),
-            Format::Q5_0 => (Q5_0::LINES, Q5_0::SCALES, Q5_0::CELLS),
-            Format::Q5_1 => (Q5_1::LINES, Q5_1::SCALES, Q5_1::CELLS),
-            Format::Q4_K => (Q4K::LINES, Q4K::SCALES, Q4K::CELLS),
-            Format::Q5_K => (Q5K::LINES, Q5K::SCALES, Q5K::CELLS),
-            Format::Q6_K => (Q6K::LINES, Q6K::SCALES, Q6K::CELLS),
-            _ => (Q8_0::LINES, Q8_0::SCALES, Q8_0::CELLS),
-        }
+    fn sizes(self) -> Sizes {
+        with_layout!(self.format, L => Sizes::of::<L>())
     }
 
     fn cells(self) -> usize {
-        self.columns / ACTIVATION_BLOCK
+        self.columns / BLOCK
     }
 
     /// Lines of a tile.
     pub fn lines(self) -> usize {
-        let (lines, scales, cells) = self.sizes();
-        self.cells() * lines + (self.cells() / cells * scales).div_ceil(LINE)
+        let sizes = self.sizes();
+        self.cells() * sizes.lines + (self.columns / sizes.block * sizes.bytes).div_ceil(LINE)
     }
 }
 
-/// Multiplies a packed tile with all rows of activations.
-#[derive(Debug)]
-pub struct MultiplyPacked<'a> {
-    /// How the tile is laid out.
-    pub packing: Packing,
-    /// The tile.
-    pub tile: &'a [Line],
-    /// The activations.
-    pub x: Quantized<'a>,
-    /// One result per row of activations and row of weights.
-    pub out: &'a mut [[f32; TILE]],
-}
+/// The scales of one block of a tile.
+#[derive(Clone, Copy)]
+struct BlockScales<'a>(&'a [u8]);
 
-impl Kernel for MultiplyPacked<'_> {
-    type Output = ();
+impl BlockScales<'_> {
+    #[inline(always)]
+    fn halves<S: Simd>(self, s: S, at: usize) -> S::F32 {
+        s.load_half(bytemuck::from_bytes(&self.0[at..at + 2 * TILE]))
+    }
 
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        assert!(self.tile.len() == self.packing.lines() && self.out.len() == self.x.rows);
-        assert_eq!(self.x.columns, self.packing.columns);
-        match self.packing.format {
-            Format::Q4_0 => self.rows::<S, Q4_0>(s),
-            Format::Q4_1 => self.rows::<S, Q4_1>(s),
-            Format::Q5_0 => self.rows::<S, Q5_0>(s),
-            Format::Q5_1 => self.rows::<S, Q5_1>(s),
-            Format::Q4_K => self.rows::<S, Q4K>(s),
-            Format::Q5_K => self.rows::<S, Q5K>(s),
-            Format::Q6_K => self.rows::<S, Q6K>(s),
-            _ => self.rows::<S, Q8_0>(s),
-        }
+    fn scale<S: Simd>(self, s: S) -> S::F32 {
+        self.halves(s, 0)
+    }
+
+    #[inline(always)]
+    fn min<S: Simd, L: Layout>(self, s: S) -> S::F32 {
+        self.halves(s, const { Sizes::of::<L>().mins_at() })
+    }
+
+    #[inline(always)]
+    fn factor<S: Simd, L: Layout>(self, s: S, group: usize) -> S::I32 {
+        let at = const { Sizes::of::<L>().factors_at() } + group * TILE;
+        s.load_bytes(bytemuck::from_bytes(&self.0[at..at + TILE]))
+    }
+
+    #[inline(always)]
+    fn min_factors<S: Simd, L: Layout>(self, s: S, pair: usize) -> S::I32 {
+        let at = const { Sizes::of::<L>().min_factors_at() } + pair * 2 * TILE;
+        s.load_byte_pairs(bytemuck::from_bytes(&self.0[at..at + 2 * TILE]))
     }
 }
 
-/// Unpacks a tile to a panel: plain signed integers, and a scale (and min) for every group.
+/// Room for an unpacked tile.
+#[derive(Debug)]
+pub struct PanelRoom<'a> {
+    /// `[columns / 4][TILE]`.
+    pub integers: &'a mut [[i32; TILE]],
+    /// `[columns / 16][TILE]`.
+    pub factors: &'a mut [[i32; TILE]],
+    /// `[columns / 32][TILE]`.
+    pub scales: &'a mut [[f32; TILE]],
+    /// `[columns / 32][TILE]`.
+    pub min_pairs: &'a mut [[i32; TILE]],
+    /// `[columns / 32][TILE]`.
+    pub mins: &'a mut [[f32; TILE]],
+}
+
+impl<'a> PanelRoom<'a> {
+    /// The room that so many columns take of it.
+    pub fn cut(self, columns: usize, groups: Groups) -> PanelRoom<'a> {
+        let (blocks, count) = (columns / groups.block, columns / groups.len);
+        let two_levels = groups.block != BLOCK;
+        PanelRoom {
+            integers: &mut self.integers[..columns / 4],
+            factors: &mut self.factors[..if two_levels { count } else { 0 }],
+            scales: &mut self.scales[..blocks],
+            min_pairs: &mut self.min_pairs[..if two_levels && groups.mins { count / 2 } else { 0 }],
+            mins: &mut self.mins[..if groups.mins { blocks } else { 0 }],
+        }
+    }
+
+    /// What was written to it.
+    pub fn into_panel(self, groups: Groups) -> Panel<'a> {
+        let PanelRoom { integers, factors, scales, min_pairs, mins } = self;
+        Panel { groups, integers, factors, scales, min_pairs, mins }
+    }
+}
+
+/// Unpacks a tile to a panel.
 #[derive(Debug)]
 pub struct UnpackTile<'a> {
     /// How the tile is laid out.
     pub packing: Packing,
     /// The tile.
     pub tile: &'a [Line],
-    /// Room for `[columns / 4][TILE]`.
-    pub integers: &'a mut [[i32; TILE]],
-    /// Room for `[columns / 16][TILE]`.
-    pub scales: &'a mut [[f32; TILE]],
-    /// Room for `[columns / 32][TILE]`.
-    pub mins: &'a mut [[f32; TILE]],
+    /// Where the panel goes.
+    pub room: PanelRoom<'a>,
 }
 
 impl<'a> Kernel for UnpackTile<'a> {
@@ -124,30 +215,20 @@ impl<'a> Kernel for UnpackTile<'a> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Panel<'a> {
-        match self.packing.format {
-            Format::Q4_0 => self.unpack::<S, Q4_0>(s),
-            Format::Q4_1 => self.unpack::<S, Q4_1>(s),
-            Format::Q5_0 => self.unpack::<S, Q5_0>(s),
-            Format::Q5_1 => self.unpack::<S, Q5_1>(s),
-            Format::Q4_K => self.unpack::<S, Q4K>(s),
-            Format::Q5_K => self.unpack::<S, Q5K>(s),
-            Format::Q6_K => self.unpack::<S, Q6K>(s),
-            _ => self.unpack::<S, Q8_0>(s),
-        }
+        with_layout!(self.packing.format, L => self.unpack::<S, L>(s))
     }
 }
 
 impl<'a> UnpackTile<'a> {
     #[inline(always)]
     fn unpack<S: Simd, L: Layout>(self, s: S) -> Panel<'a> {
-        let UnpackTile { packing, tile, integers, scales, mins } = self;
-        let cells = packing.cells();
-        let (lines, packed_scales) = tile[..packing.lines()].split_at(cells * L::LINES);
-        let packed_scales: &[u8] = bytemuck::cast_slice(packed_scales);
-        let integers = &mut integers[..8 * cells];
-        let scales = &mut scales[..L::GROUPS * cells];
-        let mins = &mut mins[..if L::MINS { cells } else { 0 }];
-        for (lines, out) in lines.chunks_exact(L::LINES).zip(integers.as_chunks_mut::<8>().0) {
+        let UnpackTile { packing, tile, room } = self;
+        let sizes = const { Sizes::of::<L>() };
+        let groups = Groups { block: L::BLOCK, len: L::GROUP, mins: L::MINS };
+        let room = room.cut(packing.columns, groups);
+        let (lines, scales) = tile[..packing.lines()].split_at(packing.cells() * L::LINES);
+        let scales: &[u8] = bytemuck::cast_slice(scales);
+        for (lines, out) in lines.chunks_exact(L::LINES).zip(room.integers.as_chunks_mut::<8>().0) {
             L::words(
                 s,
                 lines,
@@ -155,106 +236,26 @@ impl<'a> UnpackTile<'a> {
                 |k, word| L::store(s, word, &mut out[k]),
             );
         }
-        for (super_block, packed) in packed_scales.chunks_exact(L::SCALES).take(cells / L::CELLS).enumerate()
-        {
-            let head = L::head(s, packed);
-            for c in 0..L::CELLS {
-                let cell = super_block * L::CELLS + c;
-                for g in 0..L::GROUPS {
-                    s.store(L::scale(s, head, packed, c, g), &mut scales[cell * L::GROUPS + g]);
+        let groups_of_block = L::BLOCK / L::GROUP;
+        for (b, scales) in scales.chunks_exact(sizes.bytes).take(room.scales.len()).enumerate() {
+            let scales = BlockScales(scales);
+            s.store(scales.scale(s), &mut room.scales[b]);
+            if L::MINS {
+                s.store(scales.min::<S, L>(s), &mut room.mins[b]);
+            }
+            if sizes.has_factors() {
+                for g in 0..groups_of_block {
+                    let factor = scales.factor::<S, L>(s, g);
+                    s.store_i32(factor, &mut room.factors[b * groups_of_block + g]);
                 }
                 if L::MINS {
-                    s.store(L::min(s, head, packed, c), &mut mins[cell]);
-                }
-            }
-        }
-        Panel { integers, scales, mins, group: ACTIVATION_BLOCK / L::GROUPS }
-    }
-}
-
-impl MultiplyPacked<'_> {
-    /// All rows, as many at a time as there are registers for.
-    #[inline(always)]
-    fn rows<S: Simd, L: Layout>(mut self, s: S) {
-        let (mut row, count) = (0, self.x.rows);
-        if S::WIDE {
-            // Two groups per cell are two sums per row.
-            while L::GROUPS == 1 && row + 8 <= count {
-                self.block::<S, L, 8>(s, row);
-                row += 8;
-            }
-            while row + 4 <= count {
-                self.block::<S, L, 4>(s, row);
-                row += 4;
-            }
-        }
-        while row + 2 <= count {
-            self.block::<S, L, 2>(s, row);
-            row += 2;
-        }
-        if row < count {
-            self.block::<S, L, 1>(s, row);
-        }
-    }
-
-    #[inline(always)]
-    fn block<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
-        let MultiplyPacked { packing, tile, x, ref mut out } = *self;
-        let cells = packing.cells();
-        let (integers, scales) = tile.split_at(cells * L::LINES);
-        let scales: &[u8] = bytemuck::cast_slice(scales);
-        let group = ACTIVATION_BLOCK / L::GROUPS;
-        let words = row_words(x.columns);
-        let mut q = [&[][..]; R];
-        let (mut x_scales, mut x_sums, mut x_scaled) = ([&[][..]; R], [&[][..]; R], [&[][..]; R]);
-        for r in 0..R {
-            let all = QuantizedRow::new(&x.words[(row + r) * words..][..words], x.columns, group);
-            q[r] = &all.q.as_chunks::<8>().0[..cells];
-            x_scales[r] = &all.scales[..cells];
-            x_sums[r] = &all.sums[..cells * L::GROUPS];
-            x_scaled[r] = &all.scaled_sums[..cells * L::GROUPS];
-        }
-        let mut products = [s.splat(0.0); R];
-        let mut offsets = [s.splat(0.0); R];
-        let supers = scales.chunks_exact(L::SCALES).zip(integers.chunks_exact(L::CELLS * L::LINES));
-        for (super_block, (scales, integers)) in supers.enumerate() {
-            let head = L::head(s, scales);
-            for (c, lines) in integers.chunks_exact(L::LINES).enumerate() {
-                let cell = super_block * L::CELLS + c;
-                let mut acc = [[s.to_i32(0); R]; 2];
-                for r in 0..R {
-                    for (g, acc) in acc.iter_mut().enumerate().take(L::GROUPS) {
-                        acc[r] = L::start(s, x_sums[r][cell * L::GROUPS + g]);
-                    }
-                }
-                L::words(
-                    s,
-                    lines,
-                    #[inline(always)]
-                    |k, word| {
-                        let g = k * L::GROUPS / 8;
-                        for r in 0..R {
-                            acc[g][r] = L::dot(s, acc[g][r], word, q[r][cell][k]);
-                        }
-                    },
-                );
-                for (g, acc) in acc.iter().enumerate().take(L::GROUPS) {
-                    let scale = L::scale(s, head, scales, c, g);
-                    for r in 0..R {
-                        let factor = s.mul(scale, s.splat(x_scales[r][cell]));
-                        products[r] = s.mul_add(factor, s.to_f32(acc[r]), products[r]);
-                    }
-                }
-                if L::MINS {
-                    let min = L::min(s, head, scales, c);
-                    for r in 0..R {
-                        offsets[r] = s.mul_add(min, s.splat(x_scaled[r][cell]), offsets[r]);
+                    for i in 0..groups_of_block / 2 {
+                        let pair = scales.min_factors::<S, L>(s, i);
+                        s.store_i32(pair, &mut room.min_pairs[b * groups_of_block / 2 + i]);
                     }
                 }
             }
         }
-        for r in 0..R {
-            s.store(s.add(products[r], offsets[r]), &mut out[row + r]);
-        }
+        room.into_panel(groups)
     }
 }

@@ -1,43 +1,61 @@
-//! From the blocks of a file to packed tiles, once, when a model is loaded.
+//! From the unpacked rows of a file to packed tiles, once, when a model is loaded.
 
-use gleed_gguf::Format;
-use gleed_model::arithmetic::LANES;
+use gleed_gguf::{Format, Unpacked};
+use half::f16;
 
+use super::layouts::raised_by;
 use super::{Line, Packing};
 use crate::kernels::integer::TILE;
 
 /// Packs the integers of a tile: from words of signed bytes with a lane per row, `[columns / 4][TILE]`.
 pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line]) {
-    let (lines, _, _) = packing.sizes();
-    let raised_by = match packing.format {
-        Format::Q4_0 => 8,
-        Format::Q5_0 => 16,
-        Format::Q6_K => 32,
-        _ => 0,
-    };
-    for (words, lines) in words.as_chunks::<8>().0.iter().zip(tile.chunks_exact_mut(lines)) {
+    let raised_by = raised_by(packing.format);
+    let line_count = packing.sizes().lines;
+    for (words, lines) in words.as_chunks::<8>().0.iter().zip(tile.chunks_exact_mut(line_count)) {
         let words = words.map(|lanes| lanes.map(|word| raise(word, raised_by)));
-        if packing.format == Format::Q8_0 {
-            lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word);
-            continue;
-        }
-        // Six bits at most: the low four make nibbles, the others single bits or pairs.
-        let (nibble_lines, more_lines) = lines.split_at_mut(4);
-        for (i, line) in nibble_lines.iter_mut().enumerate() {
-            let nibble = |k: usize, lane: usize| words[k][lane] & 0x0f0f_0f0f;
-            line.0 = std::array::from_fn(|lane| nibble(i, lane) | nibble(i + 4, lane) << 4);
-        }
-        if let [line] = more_lines {
-            let bit = |k: usize, lane: usize| (words[k][lane] >> 4 & 0x0101_0101) << k;
-            line.0 = std::array::from_fn(|lane| (0..8).fold(0, |bits, k| bits | bit(k, lane)));
-            continue;
-        }
-        for (line, words) in more_lines.iter_mut().zip(words.as_chunks::<4>().0) {
-            let pair = |t: usize, lane: usize| (words[t][lane] >> 4 & 0x0303_0303) << (2 * t);
-            line.0 =
-                std::array::from_fn(|lane| pair(0, lane) | pair(1, lane) | pair(2, lane) | pair(3, lane));
+        match packing.format {
+            Format::Q8_0 => lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word),
+            Format::Q2_K => pack_pairs(&words, 0, lines),
+            Format::Q3_K => {
+                pack_pairs(&words, 0, &mut lines[..2]);
+                pack_bits(&words, 2, &mut lines[2]);
+            }
+            _ => {
+                let (nibbles, more) = lines.split_at_mut(4);
+                pack_nibbles(&words, nibbles);
+                match more {
+                    [] => {}
+                    [line] => pack_bits(&words, 4, line),
+                    lines => pack_pairs(&words, 4, lines),
+                }
+            }
         }
     }
+}
+
+/// A cell: eight words of sixteen lanes.
+type Words = [[i32; TILE]; 8];
+
+/// The low four bits of words i and i + 4 to line i.
+fn pack_nibbles(words: &Words, lines: &mut [Line]) {
+    for (i, line) in lines.iter_mut().enumerate() {
+        let nibble = |k: usize, lane: usize| words[k][lane] & 0x0f0f_0f0f;
+        line.0 = std::array::from_fn(|lane| nibble(i, lane) | nibble(i + 4, lane) << 4);
+    }
+}
+
+/// Two bits from `shift` on, of four words to a line.
+fn pack_pairs(words: &Words, shift: u32, lines: &mut [Line]) {
+    for (line, words) in lines.iter_mut().zip(words.as_chunks::<4>().0) {
+        let pair = |t: usize, lane: usize| (words[t][lane] >> shift & 0x0303_0303) << (2 * t);
+        line.0 = std::array::from_fn(|lane| (0..4).fold(0, |bits, t| bits | pair(t, lane)));
+    }
+}
+
+/// Bit `shift` of word k to bit k of the line.
+fn pack_bits(words: &Words, shift: u32, line: &mut Line) {
+    let bit = |k: usize, lane: usize| (words[k][lane] >> shift & 0x0101_0101) << k;
+    line.0 = std::array::from_fn(|lane| (0..8).fold(0, |bits, k| bits | bit(k, lane)));
 }
 
 /// Adds to each byte of a word.
@@ -45,52 +63,28 @@ fn raise(word: i32, by: u8) -> i32 {
     i32::from_ne_bytes(word.to_ne_bytes().map(|byte| byte.wrapping_add(by)))
 }
 
-/// Packs the scales of one row of a tile, from the row's bytes in the file.
-pub fn pack_scales(packing: Packing, lane: usize, bytes: &[u8], tile: &mut [Line]) {
-    let (lines, size, _) = packing.sizes();
-    let scales: &mut [u8] = bytemuck::cast_slice_mut(&mut tile[packing.cells() * lines..]);
-    let blocks = bytes.chunks_exact(packing.format.block_bytes());
-    for (block, scales) in blocks.zip(scales.chunks_exact_mut(size)) {
-        // Two bytes of the block go to place `at` of halves.
-        let mut half = |at: usize, from: usize| {
-            scales[at + 2 * lane..][..2].copy_from_slice(&block[from..from + 2]);
-        };
-        match packing.format {
-            Format::Q4_1 | Format::Q5_1 => {
-                half(0, 0);
-                half(2 * LANES, 2);
+/// Packs the scales and factors of one row of a tile.
+pub fn pack_scales(packing: Packing, lane: usize, row: &Unpacked, tile: &mut [Line]) {
+    let sizes = packing.sizes();
+    let groups = sizes.block / sizes.group;
+    let lines = packing.columns / 32 * sizes.lines;
+    let blocks = bytemuck::cast_slice_mut::<Line, u8>(&mut tile[lines..]).chunks_exact_mut(sizes.bytes);
+    for (b, bytes) in blocks.take(row.scales.len()).enumerate() {
+        // Scales are half-precision numbers in the file, so nothing is lost.
+        let half = |scale: f32| f16::from_f32(scale).to_le_bytes();
+        bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b]));
+        if sizes.mins {
+            bytes[sizes.mins_at() + 2 * lane..][..2].copy_from_slice(&half(row.mins[b]));
+        }
+        if sizes.has_factors() {
+            for (g, factor) in row.factors[b * groups..][..groups].iter().enumerate() {
+                bytes[sizes.factors_at() + g * TILE + lane] = *factor as u8;
             }
-            Format::Q4_K | Format::Q5_K => {
-                half(0, 0);
-                half(2 * LANES, 2);
-                // The mins are subtracted: the sign goes with `dmin`.
-                scales[2 * LANES + 2 * lane + 1] ^= 0x80;
-                let (codes, min_codes) = six_bits(&block[4..16]);
-                for cell in 0..8 {
-                    scales[4 * LANES + cell * 2 * LANES + lane] = codes[cell];
-                    scales[5 * LANES + cell * 2 * LANES + lane] = min_codes[cell];
+            if sizes.mins {
+                for (g, factor) in row.min_factors[b * groups..][..groups].iter().enumerate() {
+                    bytes[sizes.min_factors_at() + g / 2 * 2 * TILE + 2 * lane + g % 2] = *factor as u8;
                 }
             }
-            Format::Q6_K => {
-                half(0, 208);
-                for (group, &code) in block[192..208].iter().enumerate() {
-                    scales[2 * LANES + group * LANES + lane] = code;
-                }
-            }
-            _ => half(0, 0),
         }
     }
-}
-
-/// The eight scales and mins of six bits that Q4_K and Q5_K keep in twelve bytes.
-fn six_bits(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
-    let scale = |i: usize| match i {
-        0..4 => bytes[i] & 63,
-        _ => bytes[i + 4] & 15 | bytes[i - 4] >> 6 << 4,
-    };
-    let min = |i: usize| match i {
-        0..4 => bytes[i + 4] & 63,
-        _ => bytes[i + 4] >> 4 | bytes[i] >> 6 << 4,
-    };
-    (std::array::from_fn(scale), std::array::from_fn(min))
 }
