@@ -92,6 +92,7 @@ impl Loaded {
             isa: options.isa,
             max_rows,
             pages: positions.div_ceil(PAGE).max(1),
+            memory: None,
         };
         let progress = Progress::new("loading", self.file.tensor_bytes()).bytes();
         let cpu = Cpu::load(self.file.clone(), program, settings, &mut |done, total| {

@@ -13,7 +13,7 @@ use crate::kernels::{Isa, Kernels};
 use crate::machine::{Machine, lock};
 use crate::ops::{self, Fixed};
 use crate::plan::{Plan, plan, vectors};
-use crate::weights::{WeightKernel, Weights, kernel_name, kernels_of, linear_weights};
+use crate::weights::{WeightKernel, Weights, kernel_name, linear_weights, named_kernels};
 use crate::{Error, Options};
 
 /// Runs programs on the CPU.
@@ -22,6 +22,7 @@ pub struct Cpu {
     program: Program,
     plans: Vec<Plan>,
     weights: Weights,
+    stays_in_file: bool,
     machine: Machine,
     caches: Vec<Layer>,
     max_rows: usize,
@@ -65,13 +66,26 @@ impl Cpu {
             threads => threads,
         };
         let mut pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
-        weights.pack(kernels, &mut pool, &linear_weights(&program), progress)?;
+        let matrices = linear_weights(&program);
+        weights.pack(kernels, &mut pool, &matrices, options.memory, progress)?;
+        let stays_in_file = weights.stays_in_file(&matrices);
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
-        let counters = Counters::new(&program, options.arithmetic, isa);
+        let counters = Counters::new(&program, options.arithmetic, isa, !stays_in_file);
         let Options { max_rows, pages, arithmetic, .. } = options;
-        Ok(Cpu { arithmetic, program, plans, weights, machine, caches, max_rows, pages, counters })
+        Ok(Cpu {
+            arithmetic,
+            program,
+            plans,
+            weights,
+            stays_in_file,
+            machine,
+            caches,
+            max_rows,
+            pages,
+            counters,
+        })
     }
 
     /// The instruction set of the kernels.
@@ -86,7 +100,12 @@ impl Cpu {
 
     /// Which kernel multiplies with each weight of the program's linear ops.
     pub fn kernels(&self) -> Vec<WeightKernel> {
-        kernels_of(&self.program, self.arithmetic, self.isa())
+        named_kernels(&self.program, self.arithmetic, self.isa(), !self.stays_in_file)
+    }
+
+    /// Whether weights are used from the file because there was no memory to repack them.
+    pub fn stays_in_file(&self) -> bool {
+        self.stays_in_file
     }
 
     /// How often each kernel has run: linear kernels once per weight and step, all others by op.
@@ -117,7 +136,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn new(program: &Program, arithmetic: Arithmetic, isa: Isa) -> Counters {
+    fn new(program: &Program, arithmetic: Arithmetic, isa: Isa, repacked: bool) -> Counters {
         let mut all: Vec<(String, u64)> = Vec::new();
         let mut index_of = |name: String| {
             all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
@@ -135,7 +154,7 @@ impl Counters {
                 }
                 let name = |id: &WeightId| {
                     let weight = &program.weights[*id];
-                    kernel_name(weight.format, weight.columns, arithmetic, isa)
+                    kernel_name(weight.format, weight.columns, arithmetic, isa, repacked)
                 };
                 linear.iter().map(|id| index_of(name(id))).collect()
             })

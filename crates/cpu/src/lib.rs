@@ -9,6 +9,7 @@ mod error;
 mod executor;
 pub mod kernels;
 mod machine;
+mod memory;
 mod ops;
 mod plan;
 mod weights;
@@ -35,6 +36,9 @@ pub struct Options {
     pub max_rows: usize,
     /// KV pages.
     pub pages: usize,
+    /// Bytes that repacked weights may take; `None` for what the system says is available. Weights that
+    /// would take more are used from the file, which is slower.
+    pub memory: Option<usize>,
 }
 
 impl Default for Options {
@@ -47,6 +51,7 @@ impl Default for Options {
             isa: None,
             max_rows: 512,
             pages: 64,
+            memory: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::kernels::pool::Pool;
 use crate::kernels::shared::{BlockQueue, zeros};
 use crate::kernels::unpack::Unpack;
 use crate::kernels::{Isa, Kernels};
+use crate::memory::{self, Lines};
 
 /// Which code multiplies with a weight, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +42,12 @@ pub(crate) struct Weight {
 }
 
 /// A weight repacked in tiles of sixteen rows.
+#[derive(Debug, Clone, Copy)]
 struct Packed {
     packing: Packing,
-    /// `[tiles][packing.lines()]`.
-    lines: Box<[Line]>,
+    tiles: usize,
+    /// Where its `[tiles][packing.lines()]` begin among all lines.
+    first: usize,
 }
 
 /// All weights of a program.
@@ -53,6 +56,8 @@ pub(crate) struct Weights {
     weights: Vec<Weight>,
     /// Decoded vectors (norms, biases), one entry per weight, empty for matrices.
     vectors: Vec<Vec<f32>>,
+    /// The tiles of all repacked weights.
+    lines: Lines,
 }
 
 impl Weights {
@@ -65,7 +70,9 @@ impl Weights {
     ) -> Result<Weights, Error> {
         let weights: Vec<Weight> =
             program.weights.iter().map(|w| find(&file, w, arithmetic)).collect::<Result<_, _>>()?;
-        let mut all = Weights { file, vectors: weights.iter().map(|_| Vec::new()).collect(), weights };
+        let vectors_of = weights.iter().map(|_| Vec::new()).collect();
+        let lines = Lines::zeros(0).ok_or(Error::Memory { what: "the weights" })?;
+        let mut all = Weights { file, vectors: vectors_of, weights, lines };
         for id in vectors {
             let mut vector = vec![0.0; all.weights[id].columns];
             all.weights[id].format.decode(all.rows(id, 0, 1), &mut vector);
@@ -75,32 +82,37 @@ impl Weights {
     }
 
     /// Repacks matrices that are multiplied as integers, where their format can be; the file's pages of
-    /// what was packed are given back as it goes. `progress` is told the bytes that are done, and of how many.
+    /// what was packed are given back as it goes. When they would take more than `limit` bytes (or, without
+    /// one, than is available) they stay in the file. `progress` is told the bytes that are done, and of how
+    /// many.
     pub fn pack(
         &mut self,
         kernels: Kernels,
         pool: &mut Pool,
         matrices: &[WeightId],
+        limit: Option<usize>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(), Error> {
         let bytes = |weight: &Weight| weight.rows * weight.row_bytes;
-        let total = matrices.iter().map(|id| bytes(&self.weights[*id])).sum();
         let columns = matrices.iter().map(|id| self.weights[*id].columns).max().unwrap_or(0);
         let scratch = (0..pool.threads()).map(|_| {
             let words = zeros::<[i32; TILE]>(columns.next_multiple_of(PACK_COLUMNS) / 4)?;
             Some(Mutex::new((UnpackedRows::new(columns)?, words)))
         });
         let scratch = scratch.collect::<Option<Vec<_>>>().ok_or(Error::Memory { what: "repacking" })?;
-        let mut done = 0;
-        for &id in matrices {
+        let packed = self.place(matrices);
+        let needed = packed.iter().map(|(_, packed)| packed.tiles * packed.packing.lines()).sum::<usize>();
+        let limit = limit.or_else(memory::available).unwrap_or(usize::MAX);
+        if needed.saturating_mul(size_of::<Line>()) > limit {
+            return Ok(());
+        }
+        let mut lines = Lines::zeros(needed).ok_or(Error::Memory { what: "the repacked weights" })?;
+        let (total, mut done) = (packed.iter().map(|(id, _)| bytes(&self.weights[*id])).sum(), 0);
+        for (id, Packed { packing, tiles, first }) in packed {
             let weight = &self.weights[id];
-            done += bytes(weight);
-            let packing = Packing::new(weight.format, weight.columns);
-            let (Some(groups), Some(packing)) = (weight.groups, packing) else { continue };
-            let (tiles, size) = (weight.rows.div_ceil(TILE), packing.lines());
-            let lines = tiles.checked_mul(size).and_then(zeros::<Line>);
-            let mut lines = lines.ok_or(Error::Memory { what: "the repacked weights" })?;
-            let queue = BlockQueue::new(&mut lines, tiles, size);
+            let Some(groups) = weight.groups else { continue };
+            let size = packing.lines();
+            let queue = BlockQueue::new(&mut lines[first..first + tiles * size], tiles, size);
             pool.run(|thread| {
                 let mut scratch = scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
                 let (unpacked, words) = &mut *scratch;
@@ -116,17 +128,41 @@ impl Weights {
                 }
             });
             self.file.release(&self.file.tensors()[weight.tensor]);
-            self.weights[id].packed = Some(Packed { packing, lines });
+            done += bytes(weight);
+            self.weights[id].packed = Some(Packed { packing, tiles, first });
             progress(done, total);
         }
+        self.lines = lines;
         Ok(())
     }
 
-    /// The tile of a repacked weight that starts at a row; `None` when it was not repacked.
-    pub fn tile(&self, id: WeightId, first: usize) -> Option<(Packing, &[Line])> {
-        let packed = self.weights[id].packed.as_ref()?;
-        let size = packed.packing.lines();
-        Some((packed.packing, &packed.lines[first / TILE * size..][..size]))
+    /// Where the tiles of matrices that can be repacked go, one after the other.
+    fn place(&self, matrices: &[WeightId]) -> Vec<(WeightId, Packed)> {
+        let mut first = 0;
+        let packable = matrices.iter().filter_map(|&id| {
+            let weight = &self.weights[id];
+            let packing = Packing::new(weight.format, weight.columns).filter(|_| weight.groups.is_some())?;
+            let tiles = weight.rows.div_ceil(TILE);
+            let packed = Packed { packing, tiles, first };
+            first += tiles * packing.lines();
+            Some((id, packed))
+        });
+        packable.collect()
+    }
+
+    /// Whether matrices that can be repacked were not, for want of memory.
+    pub fn stays_in_file(&self, matrices: &[WeightId]) -> bool {
+        self.lines.is_empty() && !self.place(matrices).is_empty()
+    }
+
+    /// The tile of a repacked weight that starts at a row, and what lies after it in memory; `None` when it
+    /// was not repacked.
+    pub fn tile(&self, id: WeightId, row: usize) -> Option<(Packing, &[Line], &[Line])> {
+        let Packed { packing, tiles, first } = self.weights[id].packed?;
+        let size = packing.lines();
+        let lines = &self.lines[first + row / TILE * size..first + tiles * size];
+        let (tile, after) = lines.split_at(size);
+        Some((packing, tile, after))
     }
 
     pub fn get(&self, id: WeightId) -> &Weight {
@@ -152,8 +188,7 @@ impl Weights {
     /// Bytes of the decoded vectors and the repacked matrices.
     pub fn bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().map(|v| size_of_val(&v[..])).sum();
-        let packed = self.weights.iter().filter_map(|w| w.packed.as_ref());
-        vectors + packed.map(|p| size_of_val(&p.lines[..])).sum::<usize>()
+        vectors + size_of_val(&self.lines[..])
     }
 }
 
@@ -183,11 +218,21 @@ fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmet
 
 /// Which kernel would multiply with each matrix of a program. Nothing is loaded for the answer.
 pub fn kernels_of(program: &Program, arithmetic: Arithmetic, isa: Isa) -> Vec<WeightKernel> {
+    named_kernels(program, arithmetic, isa, true)
+}
+
+/// The same, given whether weights are repacked.
+pub(crate) fn named_kernels(
+    program: &Program,
+    arithmetic: Arithmetic,
+    isa: Isa,
+    repacked: bool,
+) -> Vec<WeightKernel> {
     linear_weights(program)
         .into_iter()
         .map(|id| {
             let weight = &program.weights[id];
-            let kernel = kernel_name(weight.format, weight.columns, arithmetic, isa);
+            let kernel = kernel_name(weight.format, weight.columns, arithmetic, isa, repacked);
             WeightKernel { weight: weight.name.clone(), format: weight.format, kernel }
         })
         .collect()
@@ -202,12 +247,20 @@ pub(crate) fn linear_weights(program: &Program) -> Vec<WeightId> {
 }
 
 /// The name of the kernel that multiplies with a weight.
-pub(crate) fn kernel_name(format: Format, columns: usize, arithmetic: Arithmetic, isa: Isa) -> String {
+pub(crate) fn kernel_name(
+    format: Format,
+    columns: usize,
+    arithmetic: Arithmetic,
+    isa: Isa,
+    repacked: bool,
+) -> String {
     let name = format.name().to_ascii_lowercase();
     let integers = arithmetic == Arithmetic::Q8 && format.groups().is_some();
     match format {
-        _ if integers && Packing::new(format, columns).is_some() => format!("q8/{isa}/{name} packed"),
-        _ if integers => format!("q8/{isa}/{name} by plain unpack"),
+        _ if integers && repacked && Packing::new(format, columns).is_some() => {
+            format!("q8/{isa}/{name} packed")
+        }
+        _ if integers => format!("q8/{isa}/{name} from the file"),
         Format::F32 | Format::F16 | Format::BF16 => format!("f32/{isa}/{name}"),
         _ => format!("f32/{isa}/{name} by plain decode"),
     }

@@ -56,7 +56,8 @@ fn steps_do_not_allocate() {
                 (Arithmetic::Q8, KvType::F16),
                 (Arithmetic::F32, KvType::F32),
             ] {
-                let options = Options { arithmetic, kv, threads: 2, isa: None, max_rows: 96, pages: 4 };
+                let options =
+                    Options { arithmetic, kv, threads: 2, isa: None, max_rows: 96, pages: 4, memory: None };
                 let mut cpu = cpu(&file, &program, options);
                 let prompt: Vec<_> = (0..80).map(|i| (0, i, i as u32 % 60, i % 9 == 0)).collect();
                 let mut batches = vec![batch(&[(0, 0, 1, true)], 2, 4), batch(&prompt, 2, 4)];

@@ -13,8 +13,15 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Activation, Buffer, Node, Op, Part, Program, View, Weight};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
 
-const OPTIONS: Options =
-    Options { arithmetic: Arithmetic::Q8, kv: KvType::F16, threads: 2, isa: None, max_rows: 40, pages: 4 };
+const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::Q8,
+    kv: KvType::F16,
+    threads: 2,
+    isa: None,
+    max_rows: 40,
+    pages: 4,
+    memory: None,
+};
 
 fn reference(file: &Arc<Gguf>, program: &Program, arithmetic: Arithmetic, kv: KvType) -> Reference {
     let options = reference::Options { arithmetic, kv, max_rows: OPTIONS.max_rows, pages: OPTIONS.pages };
@@ -160,7 +167,7 @@ fn counters_prove_which_kernel_ran() {
         assert_eq!(cpu.isa(), isa);
         assert!(cpu.counters().all(|(_, count)| count == 0));
         let names: Vec<String> = cpu.kernels().into_iter().map(|k| k.kernel).collect();
-        for expected in ["q8/ISA/q4_k packed", "q8/ISA/iq4_nl by plain unpack", "f32/ISA/f16"] {
+        for expected in ["q8/ISA/q4_k packed", "q8/ISA/iq4_nl from the file", "f32/ISA/f16"] {
             let expected = expected.replace("ISA", isa.name());
             assert!(names.contains(&expected), "{expected} in {names:?}");
         }
@@ -192,6 +199,23 @@ fn the_tile_unit_takes_many_rows() {
         logits(&mut cpu, &batch(&rows(35), 1, 4));
         assert_eq!(cpu.tile_products() > 0, isa == Isa::Amx, "{isa}");
     }
+}
+
+#[test]
+fn weights_stay_in_the_file_when_memory_is_short() {
+    let (file, plain) = tiny("llama", &[Format::Q4_K, Format::Q6_K, Format::Q8_0], 1);
+    let program = fuse(&plain, Rules::ALL);
+    let rows: Vec<_> = (0..35).map(|i| (0, i, (i % 23) as u32, true)).collect();
+    let batch = batch(&rows, 1, 4);
+    let mut packed = cpu(&file, &program, OPTIONS);
+    let mut mapped = cpu(&file, &program, Options { memory: Some(1000), ..OPTIONS });
+    assert!(!packed.stays_in_file() && mapped.stays_in_file());
+    assert!(packed.memory().weights > 1000 * mapped.memory().weights / 100);
+    assert_eq!(logits(&mut packed, &batch), logits(&mut mapped, &batch));
+    assert!(packed.kernels().iter().all(|k| k.kernel.ends_with("packed")));
+    assert!(mapped.kernels().iter().all(|k| k.kernel.ends_with("from the file")));
+    let ran = |cpu: &Cpu, name: &str| cpu.counters().any(|(n, count)| n.ends_with(name) && count > 0);
+    assert!(ran(&packed, "packed") && ran(&mapped, "from the file") && !ran(&mapped, "packed"));
 }
 
 #[test]

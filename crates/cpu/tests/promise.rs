@@ -84,7 +84,7 @@ fn run(
 }
 
 fn options(arithmetic: Arithmetic, kv: KvType, threads: usize, isa: Isa) -> Options {
-    Options { arithmetic, kv, threads, isa: Some(isa), max_rows: 96, pages: PAGES }
+    Options { arithmetic, kv, threads, isa: Some(isa), max_rows: 96, pages: PAGES, memory: None }
 }
 
 fn check_family(family: &str) {

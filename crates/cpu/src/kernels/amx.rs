@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use super::avx512::Avx512;
-use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, SuperScales};
+use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, RowBlock, SuperScales};
 use super::integer::{Panel, TILE};
 use super::packed::Line;
 
@@ -269,8 +269,7 @@ fn blocks<const MINS: bool>(
     let weights = panel.integers.as_chunks::<8>().0;
     let steps = weights.len();
     for (b, out) in out.iter_mut().enumerate() {
-        let (integers, scales, scaled_sums) = x.block(b);
-        let (integers, scales, scaled_sums) = (&integers[..steps], &scales[..steps], &scaled_sums[..steps]);
+        let RowBlock { integers, scales, scaled_sums } = x.block(b);
         let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
         for step in 0..steps + 2 {
             let even = step.is_multiple_of(2);

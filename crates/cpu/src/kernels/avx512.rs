@@ -58,8 +58,8 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(self, byte: &u8) {
-        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()))
+    fn prefetch<T>(self, value: &T) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()))
     }
 
     #[inline(always)]

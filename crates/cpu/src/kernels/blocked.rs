@@ -59,14 +59,18 @@ impl<'a> Blocked<'a> {
         &self.lines[(chunk * self.row_blocks + b) * lines..][..lines]
     }
 
-    /// A block of rows in blocks of 32 columns: integers, scales, scaled sums.
+    /// A block of rows in blocks of 32 columns.
     #[inline(always)]
-    pub(super) fn block(self, b: usize) -> (&'a [[Line; CELL_LINES]], &'a [PerRow<f32>], &'a [PerRow<f32>]) {
+    pub(super) fn block(self, b: usize) -> RowBlock<'a> {
         assert_eq!(self.block, BLOCK);
         let cells = self.columns / BLOCK;
         let (integers, rest) = self.rows(b, 0).split_at(cells * CELL_LINES);
         let (scales, sums) = rest.split_at(cells);
-        (integers.as_chunks().0, bytemuck::cast_slice(scales), bytemuck::cast_slice(sums))
+        RowBlock {
+            integers: &integers.as_chunks().0[..cells],
+            scales: &bytemuck::cast_slice(scales)[..cells],
+            scaled_sums: &bytemuck::cast_slice(sums)[..cells],
+        }
     }
 
     /// The integers of one block of 256 columns of a block of rows.
@@ -89,6 +93,14 @@ impl<'a> Blocked<'a> {
             pairs_16: &pairs_16.as_chunks().0.as_chunks().0[0],
         }
     }
+}
+
+/// A block of rows in blocks of 32 columns, one entry for each of these.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowBlock<'a> {
+    pub integers: &'a [[Line; CELL_LINES]],
+    pub scales: &'a [PerRow<f32>],
+    pub scaled_sums: &'a [PerRow<f32>],
 }
 
 /// What each row of a block has of 256 columns besides its integers.

@@ -181,12 +181,12 @@ impl Multiply<'_> {
         let mut results = [s.splat(0.0); R];
         for (b, scale) in panel.scales.iter().enumerate() {
             let mut totals = [s.to_i32(0); R];
-            for g in b * groups..(b + 1) * groups {
+            for (g, words) in integers.iter().enumerate().skip(b * groups).take(groups) {
                 let mut acc = [s.to_i32(0); R];
                 for r in 0..R {
                     acc[r] = s.dot_start(rows[r].sums[g]);
                 }
-                for (k, word) in integers[g].iter().enumerate() {
+                for (k, word) in words.iter().enumerate() {
                     let w = s.weights(word);
                     for r in 0..R {
                         acc[r] = s.dot4(acc[r], w, rows[r].q[g * WORDS + k]);

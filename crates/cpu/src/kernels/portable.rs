@@ -27,7 +27,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn prefetch(self, _byte: &u8) {}
+    fn prefetch<T>(self, _value: &T) {}
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F32 {

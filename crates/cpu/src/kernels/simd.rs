@@ -33,8 +33,8 @@ pub trait Simd: Copy {
     /// Runs a kernel compiled with this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 
-    /// Asks for the memory around a byte ahead of its use.
-    fn prefetch(self, byte: &u8);
+    /// Asks for a value's memory ahead of its use.
+    fn prefetch<T>(self, value: &T);
 
     /// All lanes the same.
     fn splat(self, x: f32) -> Self::F32;

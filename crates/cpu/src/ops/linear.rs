@@ -175,12 +175,12 @@ impl Inputs<'_> {
         };
         let rest = on_tiles..x.rows;
         let x = x.from_row(on_tiles);
-        if let Some((packing, tile)) = self.weights.tile(part.weight, range.start) {
+        if let Some((packing, tile, after)) = self.weights.tile(part.weight, range.start) {
             if on_tiles > 0 {
                 let panel = self.kernels.run(UnpackTile { packing, tile, room: panel.room() });
                 multiply_blocks(panel, results);
             }
-            self.kernels.run(MultiplyPacked { packing, tile, x, out: &mut results[rest] });
+            self.kernels.run(MultiplyPacked { packing, tile, after, x, out: &mut results[rest] });
         } else {
             let panel = self.unpack(part, groups, range, rows, panel);
             multiply_blocks(panel, results);

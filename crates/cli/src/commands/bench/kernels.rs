@@ -43,6 +43,7 @@ pub fn run(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
             isa: options.isa,
             max_rows: ROWS[ROWS.len() - 1],
             pages: 1,
+            memory: None,
         };
         let mut executor = Cpu::new(loaded.file.clone(), program, settings)?;
         let kernel = executor.kernels().first().map(|k| k.kernel.to_string()).unwrap_or_default();

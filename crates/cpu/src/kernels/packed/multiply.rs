@@ -9,6 +9,10 @@ use crate::kernels::integer::{Quantized, TILE};
 use crate::kernels::quantize::QuantizedRow;
 use crate::kernels::simd::{Kernel, Simd};
 
+/// How many lines ahead of their use memory is asked for them: the processor alone does not look beyond
+/// the end of a page.
+const AHEAD: usize = 64;
+
 /// Multiplies a packed tile with all rows of activations.
 #[derive(Debug)]
 pub struct MultiplyPacked<'a> {
@@ -16,6 +20,8 @@ pub struct MultiplyPacked<'a> {
     pub packing: Packing,
     /// The tile.
     pub tile: &'a [Line],
+    /// What will be multiplied next, and lies behind the tile: it is fetched ahead.
+    pub after: &'a [Line],
     /// The activations.
     pub x: Quantized<'a>,
     /// One result per row of activations and row of weights.
@@ -61,7 +67,7 @@ impl MultiplyPacked<'_> {
 
     #[inline(always)]
     fn block<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
-        let MultiplyPacked { packing, tile, x, ref mut out } = *self;
+        let MultiplyPacked { packing, tile, after, x, ref mut out } = *self;
         let sizes = const { Sizes::of::<L>() };
         let (cells, groups) = (L::BLOCK / BLOCK, L::BLOCK / L::GROUP);
         // Groups and words of a cell.
@@ -81,11 +87,17 @@ impl MultiplyPacked<'_> {
             let scales = BlockScales(scales);
             let mut totals = [s.to_i32(0); R];
             for (c, lines) in integers.chunks_exact(L::LINES).enumerate() {
+                let next = (b * cells + c) * L::LINES + AHEAD;
+                for i in next..next + L::LINES {
+                    if let Some(line) = tile.get(i).or_else(|| after.get(i.wrapping_sub(tile.len()))) {
+                        s.prefetch(line);
+                    }
+                }
                 let first = (b * cells + c) * cell_groups;
                 let mut acc = [[s.to_i32(0); R]; 2];
                 for r in 0..R {
-                    for g in 0..cell_groups {
-                        acc[g][r] = L::start(s, rows[r].sums[first + g]);
+                    for (acc, sum) in acc.iter_mut().zip(&rows[r].sums[first..first + cell_groups]) {
+                        acc[r] = L::start(s, *sum);
                     }
                 }
                 L::words(
@@ -100,10 +112,10 @@ impl MultiplyPacked<'_> {
                     },
                 );
                 if sizes.has_factors() {
-                    for g in 0..cell_groups {
+                    for (g, acc) in acc.iter().enumerate().take(cell_groups) {
                         let factor = scales.factor::<S, L>(s, c * cell_groups + g);
                         for r in 0..R {
-                            totals[r] = s.mul_add_i32(acc[g][r], factor, totals[r]);
+                            totals[r] = s.mul_add_i32(acc[r], factor, totals[r]);
                         }
                     }
                 } else {
