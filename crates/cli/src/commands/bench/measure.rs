@@ -202,6 +202,39 @@ mod tests {
     }
 
     #[test]
+    fn a_depth_is_the_same_however_it_was_filled() {
+        let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
+        let options = crate::load::Options {
+            arithmetic: Default::default(),
+            kv: Default::default(),
+            threads: Some(2),
+            isa: None,
+        };
+        let deep = Test::generate(3, 4, PAGE + 9);
+        let tests = [Test::prompt(20, 0), Test::generate(5, 2, 30), deep.clone()];
+        let runner = || {
+            let executor = loaded.executor(&options, positions_of(&tests), 64).unwrap();
+            Runner::new(executor, &tests)
+        };
+        let logits = |runner: &Runner| (0..4).map(|i| runner.executor.logits(i).to_vec()).collect::<Vec<_>>();
+        // At once; and after tests that have left parts of it behind, in some sequences.
+        let mut fresh = runner();
+        assert!(fresh.run(&deep, &mut ()).unwrap() > 0.0);
+        let mut used = runner();
+        for test in &tests {
+            used.run(test, &mut ()).unwrap();
+        }
+        assert_eq!(logits(&fresh), logits(&used));
+        // All sequences compute the same tokens, and so does a prompt of all of them.
+        let prompt = Test::prompt(deep.positions(), 0);
+        let mut whole = runner();
+        whole.run(&prompt, &mut ()).unwrap();
+        for sequence in logits(&fresh) {
+            assert_eq!(sequence, whole.executor.logits(0));
+        }
+    }
+
+    #[test]
     fn medians() {
         assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).median, 2.0);
         assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);

@@ -26,7 +26,6 @@ use crate::output;
 use limits::Limits;
 use measure::{Runner, Test};
 use peer::Peer;
-use peer::build::Units;
 use rounds::Rounds;
 
 /// Measure how fast a model runs here
@@ -132,12 +131,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let warnings = match &mut peer {
         Some(peer) => {
             peer.look_closer();
-            peer.warnings(Units::of_isa(isa), isa.name())
+            peer.warnings(isa)
         }
         None => Vec::new(),
     };
     if let Some(path) = &arguments.plot {
-        let picture = plot::picture(&loaded.name, &limits, &rounds.results);
+        let (kv, threads) = (arguments.options.kv, runner.executor.threads());
+        let run = format!("{isa}, {threads} threads, {kv} keys and values");
+        let picture = plot::picture(&loaded.name, &run, &limits, &rounds.results);
         std::fs::write(path, picture).with_context(|| path.display().to_string())?;
     }
     if arguments.json {
@@ -158,8 +159,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
         }));
     }
     describe(&arguments, &runner, &rounds, &limits);
-    if let Some(peer) = &peer {
-        output::note(format!("peer: {}, {}", peer.build, peer.options()));
+    if let Some(peer) = peer.as_ref().filter(|peer| peer.build.is_known()) {
+        output::note(peer.describe());
     }
     warnings.iter().for_each(output::warning);
     for result in &rounds.results {

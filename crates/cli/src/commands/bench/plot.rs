@@ -6,11 +6,11 @@ use super::report::Measured;
 use super::svg::{Anchor, Svg};
 
 const WIDTH: f64 = 880.0;
-const HEIGHT: f64 = 540.0;
+const HEIGHT: f64 = 552.0;
 /// The corners of the frame, in pixels.
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = WIDTH - 28.0;
-const TOP: f64 = 72.0;
+const TOP: f64 = 86.0;
 const BOTTOM: f64 = HEIGHT - 62.0;
 /// Pixels of a character of a label, on average, and of a line.
 const CHARACTER: f64 = 6.4;
@@ -80,12 +80,12 @@ struct Point {
     is_peer: bool,
 }
 
-/// The picture of these results as an SVG document.
-pub fn picture(model: &str, limits: &Limits, results: &[Measured]) -> String {
+/// The picture of these results as an SVG document; `run` is a few words on how they were measured.
+pub fn picture(model: &str, run: &str, limits: &Limits, results: &[Measured]) -> String {
     let points = points(results);
     let memory = limits.memory / 1e9;
     let roofs: Vec<(&str, f64)> = [
-        ("int8 tiles", limits.int8_tiles),
+        ("int8 tiles (AMX)", limits.int8_tiles),
         ("int8 vectors", Some(limits.int8)),
         ("f32 vectors", Some(limits.f32)),
     ]
@@ -109,7 +109,8 @@ pub fn picture(model: &str, limits: &Limits, results: &[Measured]) -> String {
     let title = format!("{file}: operations per second against the limits of the machine");
     let mut svg = Svg::new(WIDTH, HEIGHT, &title, STYLE);
     svg.rectangle("back", (0.5, 0.5), (WIDTH - 1.0, HEIGHT - 1.0), 8.0);
-    svg.text("title", (LEFT, 32.0), Anchor::Start, 0.0, file);
+    svg.text("title", (LEFT, 31.0), Anchor::Start, 0.0, file);
+    svg.text("tick", (LEFT, 48.0), Anchor::Start, 0.0, run);
     legend(&mut svg, points.iter().any(|p| p.is_peer));
     axes(&mut svg, across, up);
     let mut labels = Labels::default();
@@ -125,7 +126,7 @@ fn points(results: &[Measured]) -> Vec<Point> {
         let (bytes, operations) = (result.bytes, result.operations);
         let per_token = operations / (result.tokens * result.sequences) as f64;
         let point = |tokens_per_second: f64, is_peer: bool| {
-            let test = if is_peer { String::new() } else { format!("{}  ", result.test) };
+            let test = if is_peer { String::new() } else { format!("{} · ", result.test) };
             let digits = if tokens_per_second < 100.0 { 1 } else { 0 };
             let label = format!("{test}{tokens_per_second:.digits$} t/s");
             Point { intensity: operations / bytes, rate: per_token * tokens_per_second / 1e9, label, is_peer }
@@ -143,11 +144,11 @@ fn legend(svg: &mut Svg, has_peer: bool) {
     let mut x = RIGHT;
     if has_peer {
         svg.text("peer-name", (x, 32.0), Anchor::End, 0.0, "llama.cpp");
-        svg.diamond("peer", (x - 64.0, 28.0), 5.5);
+        svg.diamond("peer", (x - 64.0, 28.0), 6.5);
         x -= 90.0;
     }
     svg.text("ours-name", (x, 32.0), Anchor::End, 0.0, "gleed");
-    svg.circle("ours", (x - 46.0, 28.0), 5.0);
+    svg.circle("ours", (x - 46.0, 28.0), 4.5);
 }
 
 /// Grid, numbers and names of both axes.
@@ -208,14 +209,19 @@ fn draw_points(svg: &mut Svg, labels: &mut Labels, across: Axis, up: Axis, point
         points.iter().map(|p| (across.place(p.intensity), up.place(p.rate))).collect();
     for (index, pair) in points.windows(2).enumerate() {
         if !pair[0].is_peer && pair[1].is_peer {
-            svg.line("link", places[index], places[index + 1]);
+            let ((x, from), (_, to)) = (places[index], places[index + 1]);
+            svg.line("link", (x, from), (x, to));
+            labels.take(Box { left: x - 1.0, right: x + 1.0, top: from.min(to), bottom: from.max(to) });
         }
     }
-    for (point, &(x, y)) in points.iter().zip(&places) {
-        match point.is_peer {
-            true => svg.diamond("peer", (x, y), 5.5),
-            false => svg.circle("ours", (x, y), 5.0),
-        }
+    // Ours on top: the peer's mark is wider, so both are seen where they meet.
+    for (_, place) in points.iter().zip(&places).filter(|(point, _)| point.is_peer) {
+        svg.diamond("peer", *place, 6.5);
+    }
+    for (_, place) in points.iter().zip(&places).filter(|(point, _)| !point.is_peer) {
+        svg.circle("ours", *place, 4.5);
+    }
+    for &(x, y) in &places {
         labels.take(Box { left: x - 6.0, right: x + 6.0, top: y - 6.0, bottom: y + 6.0 });
     }
     for (point, &(x, y)) in points.iter().zip(&places) {
@@ -362,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_picture_is_well_formed_and_every_point_is_inside_the_frame() {
-        let picture = picture("a/b & <c>.gguf", &LIMITS, &results());
+        let picture = picture("a/b & <c>.gguf", "2 threads", &LIMITS, &results());
         let elements = check::elements(&picture);
         let circles: Vec<_> = elements.iter().filter(|e| e.0 == "circle").collect();
         let diamonds = elements.iter().filter(|e| e.0 == "polygon").count();
@@ -377,7 +383,7 @@ mod tests {
 
     #[test]
     fn points_lie_where_the_arithmetic_says() {
-        let elements = check::elements(&picture("m", &LIMITS, &results()));
+        let elements = check::elements(&picture("m", "", &LIMITS, &results()));
         let circles: Vec<_> = elements.iter().filter(|e| e.0 == "circle").skip(1).collect();
         let roofs: Vec<_> = elements.iter().filter(|e| class(e) == "roof").collect();
         let (slope, tiles, f32) = (roofs[0], roofs[1], roofs[3]);
@@ -398,7 +404,7 @@ mod tests {
     #[test]
     fn labels_keep_apart() {
         let mut labels = Labels::default();
-        let places: Vec<_> = (0..4).map(|_| labels.find("pp512  420 t/s", (400.0, 300.0))).collect();
+        let places: Vec<_> = (0..4).map(|_| labels.find("pp512 · 420 t/s", (400.0, 300.0))).collect();
         for (index, a) in labels.0.iter().enumerate() {
             for b in &labels.0[..index] {
                 assert_eq!(a.overlap(*b), 0.0, "{places:?}");

@@ -7,6 +7,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use gleed_cpu::Isa;
 use serde::Serialize;
 use serde_json::json;
 
@@ -79,6 +80,8 @@ pub fn run(
     progress.finish();
     let ours = Side::new("gleed", &our_runs);
     let theirs = (peer_error.is_none() && !peer_runs.is_empty()).then(|| Side::new("peer", &peer_runs));
+    let isa = options.isa.unwrap_or_else(Isa::detect);
+    let warnings = peer.as_ref().map(|peer| peer.warnings(isa)).unwrap_or_default();
     if as_json {
         return output::print_json(&json!({
             "model": model,
@@ -86,15 +89,18 @@ pub fn run(
             "start": ours,
             "peer": peer.as_ref().map(|p| p.build.json()),
             "peer_start": theirs,
+            "peer_options": peer.as_ref().map(Peer::options),
             "peer_error": peer_error,
+            "warnings": warnings,
             "first_token_ratio": theirs.as_ref().map(|t| ours.first_token_seconds / t.first_token_seconds),
             "peak_memory_ratio": theirs.as_ref().and_then(|t| memory_ratio(&ours, t)),
         }));
     }
     output::note(format!("{model}: from the start of the process to the first token, file cache warm"));
-    if let Some(peer) = &peer {
-        output::note(format!("peer: {}, without its warm-up, {}", peer.build, peer.options()));
+    if let Some(peer) = peer.as_ref().filter(|peer| peer.build.is_known()) {
+        output::note(format!("{}, without its warm-up", peer.describe()));
     }
+    warnings.iter().for_each(output::warning);
     if let Some(error) = peer_error {
         output::warning(format!("the peer did not start: {error}"));
     }

@@ -111,6 +111,11 @@ impl Build {
         self.units = flags.or(self.units);
     }
 
+    /// Whether the peer has said anything of itself: it ran.
+    pub fn is_known(&self) -> bool {
+        *self != Build::default()
+    }
+
     /// Lines for when one side has instructions that the other lacks, or when nobody knows.
     pub fn warnings(&self, ours: Units, isa: &str) -> Vec<String> {
         let named = self.variant.as_ref().map(|v| format!(" (CPU variant {v})")).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, anyhow, bail};
+use gleed_cpu::Isa;
 use gleed_model::KvType;
 use serde::Deserialize;
 
@@ -115,7 +116,7 @@ impl Peer {
 
     /// Finds out which instructions the peer uses where its name does not tell: llama-completion says so.
     pub fn look_closer(&mut self) {
-        if self.build.units.is_some() {
+        if self.build.units.is_some() || !self.build.is_known() {
             return;
         }
         if let Ok(mut command) = self.complete("a", 1, 64)
@@ -125,21 +126,30 @@ impl Peer {
         }
     }
 
-    /// Lines about what makes the comparison unfair, or might.
-    pub fn warnings(&self, ours: Units, isa: &str) -> Vec<String> {
-        let mut warnings = self.build.warnings(ours, isa);
+    /// Lines about what makes the comparison unfair, or might; none of a peer that never ran.
+    pub fn warnings(&self, isa: Isa) -> Vec<String> {
+        if !self.build.is_known() {
+            return Vec::new();
+        }
+        let mut warnings = self.build.warnings(Units::of_isa(isa), isa.name());
         if let Some(threads) = self.build.threads.filter(|threads| *threads != self.threads) {
             warnings.push(format!("the peer ran with {threads} threads, ours with {}", self.threads));
         }
         warnings
     }
 
-    /// What had to be added to the peer's options, for people.
-    pub fn options(&self) -> String {
-        self.options_of().join(" ")
+    /// One line about the peer and how it was called.
+    pub fn describe(&self) -> String {
+        let options = self.options();
+        let why = match options.iter().any(|o| o == "-fa") && self.kv == KvType::Q8_0 {
+            true => " (it keeps quantised values only with flash attention)",
+            false => "",
+        };
+        format!("peer: {}, {}{why}", self.build, options.join(" "))
     }
 
-    fn options_of(&self) -> Vec<String> {
+    /// The options that all of the peer's tools get.
+    pub fn options(&self) -> Vec<String> {
         let kv = self.kv.to_string();
         let mut options: Vec<String> = ["-ctk", &kv, "-ctv", &kv].map(str::to_string).to_vec();
         // llama.cpp keeps values quantised only for its flash attention.
@@ -153,7 +163,7 @@ impl Peer {
     /// What all tools take.
     fn command(&self, tool: &Path) -> Command {
         let mut command = Command::new(tool);
-        command.arg("-m").arg(&self.model).args(["-t", &self.threads.to_string()]).args(self.options_of());
+        command.arg("-m").arg(&self.model).args(["-t", &self.threads.to_string()]).args(self.options());
         command
     }
 
