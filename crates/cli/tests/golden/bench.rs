@@ -191,7 +191,7 @@ echo '[{"build_commit": "abc", "build_number": 77, "n_threads": 2, "avg_ts": 50.
                 (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
             assert_eq!(table.lines().count(), 4, "{table}");
             assert_eq!(table.matches("failed").count(), 3, "{table}");
-            assert!(notes.contains(&format!("warning: pp16: the peer was not measured: ")), "{notes}");
+            assert!(notes.contains("warning: pp16: the peer was not measured: "), "{notes}");
             assert!(notes.contains(expected), "{notes}");
             assert!(notes.contains("there is no llama-batched-bench beside"), "{notes}");
             // What has failed once is not tried again.
@@ -206,13 +206,13 @@ echo '[{"build_commit": "abc", "build_number": 77, "n_threads": 2, "avg_ts": 50.
     #[test]
     fn the_start_is_compared() {
         const COMPLETION: &str =
-            "echo 'system_info: n_threads = 2 | CPU : AVX2 = 1 |' >&2\nsleep 1\necho word\nsleep 0.3";
+            "echo 'system_info: n_threads = 2 | CPU : AVX2 = 1 |' >&2\nsleep 0.5\necho word\nsleep 2";
         let folder = peer("start", &[("llama-bench", BENCH), ("llama-completion", COMPLETION)]);
         let program = folder.join("llama-bench");
         let arguments = ["bench", &stories(), "--start", "-r", "1", "--json", "--isa", "portable"];
         let report = json(&[&arguments[..], &["--against", program.to_str().unwrap()]].concat());
         let theirs = positive(&report["peer_start"]["first_token_seconds"]);
-        assert!((1.0..1.3).contains(&theirs), "{theirs}");
+        assert!((0.5..2.5).contains(&theirs), "{theirs}");
         let ratio = positive(&report["start"]["first_token_seconds"]) / theirs;
         assert!((positive(&report["first_token_ratio"]) - ratio).abs() < 1e-9);
         positive(&report["peak_memory_ratio"]);

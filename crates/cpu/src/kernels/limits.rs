@@ -7,9 +7,9 @@ use std::hint::black_box;
 
 use gleed_model::arithmetic::LANES;
 
+use super::Kernels;
 use super::packed::Line;
 use super::simd::{Kernel, Simd};
-use super::{Kernels, Unit};
 
 /// Places from which a thread reads at once. One sequential stream does not fill the memory's queues: on
 /// a Xeon of 2023 two threads read 19 GB/s so, and 30 GB/s in eight streams each.
@@ -46,7 +46,7 @@ impl Kernels {
             Arithmetic::Int8 => Some(self.run(Dots { operations })),
             Arithmetic::Int8Tiles => match self.unit {
                 #[cfg(target_arch = "x86_64")]
-                Unit::Amx(_, amx) => Some(tile_products(amx, operations)),
+                super::Unit::Amx(_, amx) => Some(tile_products(amx, operations)),
                 _ => None,
             },
         }

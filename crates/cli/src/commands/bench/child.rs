@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn the_first_byte_is_timed_and_not_the_end() {
-        let seen = shell("sleep 0.2; echo a; sleep 0.5; echo said >&2").unwrap();
-        assert!((0.2..0.6).contains(&seen.first_byte), "{}", seen.first_byte);
+        let seen = shell("sleep 0.2; echo a; sleep 2; echo said >&2").unwrap();
+        assert!((0.2..2.0).contains(&seen.first_byte), "{}", seen.first_byte);
         assert_eq!(seen.stderr, b"said\n");
         assert!(seen.peak_memory.unwrap() > 100_000);
     }

@@ -3,6 +3,7 @@
 
 mod child;
 mod kernels;
+mod labels;
 mod limits;
 mod measure;
 mod ops;
@@ -69,7 +70,7 @@ pub struct Arguments {
     against_options: String,
 
     /// Measure the start instead: from nothing to the first token, and the memory it takes
-    #[arg(long, conflicts_with_all = ["per_token", "ops", "kernels", "plot"])]
+    #[arg(long, conflicts_with_all = ["prompt", "generate", "depth", "sequences", "per_token", "ops", "kernels", "plot"])]
     start: bool,
 
     /// Also compute each prompt one token at a time, and say what the batch gains
