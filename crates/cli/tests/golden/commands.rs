@@ -7,20 +7,20 @@ use gleed_gguf::{Gguf, Metadata, TensorSpec, Value, Writer};
 
 use crate::data::{golden, root, test_data};
 
-fn gleed(arguments: &[&str]) -> Output {
+pub fn gleed(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));
     command.args(arguments).env("GLEED_CACHE", scratch("cache")).env("NO_COLOR", "1");
     command.output().unwrap()
 }
 
 /// A file or folder of these tests' own.
-fn scratch(name: &str) -> PathBuf {
+pub fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("commands");
     std::fs::create_dir_all(&folder).unwrap();
     folder.join(name)
 }
 
-fn json(arguments: &[&str]) -> serde_json::Value {
+pub fn json(arguments: &[&str]) -> serde_json::Value {
     let output = gleed(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "gleed {}: {stderr}", arguments.join(" "));
@@ -28,7 +28,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 }
 
 /// One line on stderr that says this, nothing on stdout, a non-zero exit.
-fn refused(arguments: &[&str], expected: &str) {
+pub fn refused(arguments: &[&str], expected: &str) {
     let output = gleed(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "gleed {} succeeded", arguments.join(" "));
@@ -37,7 +37,7 @@ fn refused(arguments: &[&str], expected: &str) {
     assert!(stderr.starts_with("error: ") && stderr.contains(expected), "{stderr:?} lacks {expected:?}");
 }
 
-fn stories() -> String {
+pub fn stories() -> String {
     root().join("models/stories15M-q8_0.gguf").to_str().unwrap().to_string()
 }
 
@@ -145,22 +145,6 @@ fn validate_fails_past_its_tolerance() {
 }
 
 #[test]
-fn bench_reports_what_was_asked_for() {
-    let arguments = ["bench", &stories(), "-p", "19,40", "-n", "8", "-d", "0,64", "-r", "1", "--json"];
-    let report = json(&[&arguments[..], &["--ops", "--per-token"]].concat());
-    let tests: Vec<&str> =
-        report["results"].as_array().unwrap().iter().map(|r| r["test"].as_str().unwrap()).collect();
-    assert_eq!(tests, ["pp19", "pp40", "tg8", "pp19@d64", "pp40@d64", "tg8@d64"]);
-    for result in report["results"].as_array().unwrap() {
-        assert!(result["median"].as_f64().unwrap() > 0.0);
-    }
-    assert!(report["results"][0]["batch_gain"].as_f64().unwrap() > 0.0);
-    assert_eq!(report["ops"].as_array().unwrap().len(), 6);
-    let kernels = json(&["bench", &stories(), "--kernels", "--json"]);
-    assert!(kernels["kernels"].as_array().unwrap().len() >= 10);
-}
-
-#[test]
 fn perplexity_of_a_story_is_low() {
     let text = scratch("story.txt");
     let story =
@@ -221,8 +205,6 @@ fn bad_input_gets_one_clear_line() {
     refused(&["chat", &model], "terminal");
     refused(&["detokenize", &model, "99999999"], "99999999");
     refused(&["perplexity", &model, "/no/such/text"], "/no/such/text");
-    refused(&["bench", &model, "-p", "100000"], "256");
-    refused(&["bench", &model, "--against", "/no/such/llama-bench"], "/no/such/llama-bench");
     refused(&["synth", "gpt-17", &text(&zeros)], "gpt-17");
     refused(&["quantize", &model, &model, "--type", "q4_0"], "same file");
 }

@@ -1,5 +1,6 @@
 //! Whole models against llama.cpp: tiny random ones of every family, and real ones as users have them.
 
+mod bench;
 mod commands;
 mod data;
 mod real;

@@ -18,6 +18,7 @@ pub mod convert;
 pub mod dot;
 pub mod integer;
 mod isa;
+pub mod limits;
 mod math;
 pub mod norm;
 pub mod packed;

@@ -1,39 +1,136 @@
-//! What the machine itself can do.
+//! What the machine itself can do, measured with as many threads as the model gets: bytes read from
+//! memory, and operations of each unit of the instruction set in use.
 
-use std::hint::black_box;
-use std::time::Instant;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
-/// Bytes per second that all threads together can read from memory, measured over buffers much larger
-/// than the caches; the best of several passes.
-pub fn memory_read(threads: Option<usize>) -> f64 {
-    const BYTES: usize = 256 << 20;
-    let threads = threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-        .max(1);
-    let words = BYTES / size_of::<u64>() / threads;
-    let buffers: Vec<Vec<u64>> = (0..threads).map(|t| vec![t as u64 + 1; words]).collect();
-    let pass = || {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            for buffer in &buffers {
-                scope.spawn(move || black_box(sum(buffer)));
-            }
-        });
-        (threads * words * size_of::<u64>()) as f64 / start.elapsed().as_secs_f64()
-    };
-    (0..6).map(|_| pass()).fold(0.0, f64::max)
+use anyhow::{Context, Result};
+use gleed_cpu::Isa;
+use gleed_cpu::kernels::Kernels;
+use gleed_cpu::kernels::limits::Arithmetic;
+use gleed_cpu::kernels::packed::Line;
+use serde::Serialize;
+
+use super::measure::Spread;
+
+/// Bytes that all threads together read in a pass: much more than the caches hold.
+const BYTES: usize = 256 << 20;
+/// How long a pass computes, in portions of so many operations.
+const COMPUTE: Duration = Duration::from_millis(8);
+const PORTION: u64 = 1 << 24;
+/// Passes of a measurement; the best one counts, because whatever disturbs a pass only makes it slower.
+const PASSES: usize = 5;
+
+/// Amounts per second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limits {
+    /// Bytes read from memory.
+    pub memory: f64,
+    /// f32 operations of the vector unit; a multiply-add is two.
+    pub f32: f64,
+    /// Operations on bytes of the vector unit, likewise.
+    pub int8: f64,
+    /// Operations on bytes of the tile unit, where the instruction set has one.
+    pub int8_tiles: Option<f64>,
 }
 
-/// Reads everything with eight independent sums, so that the loads and not the additions take the time.
-fn sum(buffer: &[u64]) -> u64 {
-    let mut sums = [0u64; 8];
-    let (chunks, rest) = buffer.as_chunks::<8>();
-    for chunk in chunks {
-        for (sum, word) in sums.iter_mut().zip(chunk) {
-            *sum = sum.wrapping_add(*word);
+impl Limits {
+    /// The faster unit for bytes, and its name.
+    pub fn best_int8(&self) -> (f64, &'static str) {
+        match self.int8_tiles {
+            Some(tiles) if tiles > self.int8 => (tiles, "int8 tiles"),
+            _ => (self.int8, "int8"),
         }
     }
-    sums.iter().chain(rest).fold(0, |a, b| a.wrapping_add(*b))
+}
+
+/// Measures the limits again and again, so that they belong to the same minutes as what is compared
+/// with them.
+pub struct Meter {
+    kernels: Kernels,
+    threads: usize,
+    /// What each thread reads.
+    buffers: Vec<Vec<Line>>,
+    samples: Vec<Limits>,
+}
+
+impl Meter {
+    /// Takes its memory here.
+    pub fn new(isa: Isa, threads: usize) -> Result<Meter> {
+        let kernels = Kernels::new(isa).context("the instruction set is not there")?;
+        let lines = BYTES / size_of::<Line>() / threads;
+        // Not zeros: those would be the same page of memory again and again.
+        let buffers = (0..threads).map(|_| vec![Line([1; 16]); lines]).collect();
+        Ok(Meter { kernels, threads, buffers, samples: Vec::new() })
+    }
+
+    /// Measures every limit once.
+    pub fn measure(&mut self) {
+        let best = |pass: &dyn Fn() -> Option<f64>| (0..PASSES).filter_map(|_| pass()).reduce(f64::max);
+        let compute = |unit: Arithmetic| best(&|| self.together(|_| self.compute(unit)));
+        let memory = best(&|| {
+            self.together(|thread| {
+                let lines = &self.buffers[thread];
+                std::hint::black_box(self.kernels.read_all(lines));
+                Some(size_of_val(&lines[..]) as u64)
+            })
+        });
+        let limits = Limits {
+            memory: memory.unwrap_or(f64::NAN),
+            f32: compute(Arithmetic::F32).unwrap_or(f64::NAN),
+            int8: compute(Arithmetic::Int8).unwrap_or(f64::NAN),
+            int8_tiles: compute(Arithmetic::Int8Tiles),
+        };
+        self.samples.push(limits);
+    }
+
+    /// Computes for a while and returns how many operations it were.
+    fn compute(&self, unit: Arithmetic) -> Option<u64> {
+        let start = Instant::now();
+        let mut done = 0;
+        while start.elapsed() < COMPUTE {
+            done += self.kernels.compute(unit, PORTION)?;
+        }
+        Some(done)
+    }
+
+    /// What all threads do together per second, from the start of the first to the end of the last;
+    /// `None` where there is no such unit.
+    fn together(&self, work: impl Fn(usize) -> Option<u64> + Sync) -> Option<f64> {
+        let barrier = Barrier::new(self.threads);
+        let timed = &|thread| {
+            barrier.wait();
+            let start = Instant::now();
+            let amount = work(thread);
+            (start, Instant::now(), amount)
+        };
+        let runs: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads).map(|t| scope.spawn(move || timed(t))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let amount: u64 = runs.iter().map(|run| run.2).sum::<Option<u64>>()?;
+        let start = runs.iter().map(|run| run.0).min()?;
+        let end = runs.iter().map(|run| run.1).max()?;
+        Some(amount as f64 / (end - start).as_secs_f64())
+    }
+
+    /// The median of every limit over all measurements, of which there must be one.
+    pub fn limits(&self) -> Limits {
+        let median =
+            |of: &dyn Fn(&Limits) -> f64| Spread::of(&self.samples.iter().map(of).collect::<Vec<_>>()).median;
+        let tiles: Vec<f64> = self.samples.iter().filter_map(|l| l.int8_tiles).collect();
+        Limits {
+            memory: median(&|l| l.memory),
+            f32: median(&|l| l.f32),
+            int8: median(&|l| l.int8),
+            int8_tiles: (!tiles.is_empty()).then(|| Spread::of(&tiles).median),
+        }
+    }
+
+    /// All measurements.
+    pub fn samples(&self) -> &[Limits] {
+        &self.samples
+    }
 }
 
 /// The most memory that this process has had resident, where the system tells.
@@ -42,4 +139,25 @@ pub fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_found_for_every_instruction_set_and_grow_with_it() {
+        let mut before = 0.0;
+        for isa in Isa::available() {
+            let mut meter = Meter::new(isa, 1).unwrap();
+            meter.measure();
+            let limits = meter.limits();
+            assert!(limits.memory > 1e8 && limits.memory < 1e13, "{limits:?}");
+            assert!(limits.f32 > 1e8 && limits.int8 > 1e8, "{limits:?}");
+            assert_eq!(limits.int8_tiles.is_some(), isa == Isa::Amx);
+            let (best, _) = limits.best_int8();
+            assert!(best > before / 2.0, "{isa} is far slower than what it extends: {limits:?}");
+            before = best;
+        }
+    }
 }

@@ -1,69 +1,169 @@
-//! The tests themselves: how long do these rows take?
+//! The tests themselves: what is measured, and how long do these rows take?
 
 use std::time::Instant;
 
 use anyhow::Result;
+use gleed_cpu::Cpu;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::executor::Observer;
-use gleed_model::{Batch, Executor, KvType, Program, Row};
+use gleed_model::{Batch, Executor, Row};
 
 /// Rows per step: longer prompts are processed in chunks of this.
 pub const MAX_ROWS: usize = 512;
 
 /// What is measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Test {
     kind: Kind,
-    /// Positions that the sequence holds already.
+    /// Tokens that each sequence computes.
+    pub tokens: usize,
+    /// Sequences that compute together.
+    pub sequences: usize,
+    /// Positions that each sequence holds already.
     pub depth: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    Prompt(usize),
-    Generate(usize),
+    Prompt,
+    Generate,
 }
 
 impl Test {
     /// A prompt of so many tokens, of which the last wants logits.
     pub fn prompt(tokens: usize, depth: usize) -> Test {
-        Test { kind: Kind::Prompt(tokens), depth }
+        Test { kind: Kind::Prompt, tokens, sequences: 1, depth }
     }
 
-    /// So many tokens, one step each.
-    pub fn generate(tokens: usize, depth: usize) -> Test {
-        Test { kind: Kind::Generate(tokens), depth }
+    /// So many tokens of each sequence, one of each a step.
+    pub fn generate(tokens: usize, sequences: usize, depth: usize) -> Test {
+        Test { kind: Kind::Generate, tokens, sequences, depth }
     }
 
-    /// How many tokens it computes.
-    pub fn tokens(&self) -> usize {
-        match self.kind {
-            Kind::Prompt(n) | Kind::Generate(n) => n,
-        }
-    }
-
-    /// How many of them want logits: the last of a prompt, all that are generated.
-    pub fn wanted(&self) -> usize {
-        match self.kind {
-            Kind::Prompt(_) => 1,
-            Kind::Generate(n) => n,
-        }
+    /// The tokens of all sequences.
+    pub fn all_tokens(&self) -> usize {
+        self.tokens * self.sequences
     }
 
     /// Whether it is a prompt.
     pub fn is_prompt(&self) -> bool {
-        matches!(self.kind, Kind::Prompt(_))
+        self.kind == Kind::Prompt
     }
 
-    /// A name as the peer would give it: pp512, tg128, tg64@d2048.
+    /// Positions that each sequence needs.
+    pub fn positions(&self) -> usize {
+        self.depth + self.tokens
+    }
+
+    /// The same tokens of one sequence only.
+    pub fn alone(&self) -> Test {
+        Test { sequences: 1, ..self.clone() }
+    }
+
+    /// A name as llama-bench gives it: `pp512`, `tg64 @ d2048`; `tg64 x8` for eight sequences.
     pub fn name(&self) -> String {
         let kind = if self.is_prompt() { "pp" } else { "tg" };
-        let depth = if self.depth > 0 { format!("@d{}", self.depth) } else { String::new() };
-        format!("{kind}{}{depth}", self.tokens())
+        let sequences = if self.sequences > 1 { format!(" x{}", self.sequences) } else { String::new() };
+        let depth = if self.depth > 0 { format!(" @ d{}", self.depth) } else { String::new() };
+        format!("{kind}{}{sequences}{depth}", self.tokens)
+    }
+
+    /// Tokens of a sequence that one step computes, where a step takes so many rows.
+    pub fn chunk(&self, max_rows: usize) -> usize {
+        if self.is_prompt() { max_rows } else { 1 }
+    }
+}
+
+/// An executor whose KV pages are shared out to sequences, and what each sequence holds.
+///
+/// Position `p` gets the same token in every test, so what one test has left behind is what the next
+/// would compute: a depth is filled once.
+pub struct Runner {
+    /// The executor.
+    pub executor: Cpu,
+    /// Pages of each sequence.
+    pages: usize,
+    /// Positions that each sequence holds.
+    filled: Vec<usize>,
+    batch: Batch,
+}
+
+/// Positions that an executor needs to be made with for these tests.
+pub fn positions_of(tests: &[Test]) -> usize {
+    let sequences = tests.iter().map(|t| t.sequences).max().unwrap_or(1);
+    sequences * pages_of(tests) * PAGE
+}
+
+/// Pages of the longest sequence.
+fn pages_of(tests: &[Test]) -> usize {
+    tests.iter().map(|t| t.positions().div_ceil(PAGE)).max().unwrap_or(1)
+}
+
+impl Runner {
+    /// Takes an executor that was made with [`positions_of`] these tests.
+    pub fn new(executor: Cpu, tests: &[Test]) -> Runner {
+        let pages = pages_of(tests);
+        let filled = vec![0; executor.page_count() / pages];
+        Runner { executor, pages, filled, batch: Batch::default() }
+    }
+
+    /// Runs a test once and returns its seconds. As with llama-bench, the depth is not timed, and an
+    /// untimed run comes first: of the same prompt, or of one step.
+    pub fn run(&mut self, test: &Test, observer: &mut dyn Observer) -> Result<f64> {
+        self.fill(test)?;
+        let first = if test.is_prompt() { test.tokens } else { 1 };
+        self.compute(test, test.depth + first, &mut ())?;
+        let start = Instant::now();
+        self.compute(test, test.positions(), observer)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Sees to it that all sequences of a test hold its depth.
+    fn fill(&mut self, test: &Test) -> Result<()> {
+        if self.filled[0] < test.depth {
+            let rest = Test::prompt(test.depth - self.filled[0], self.filled[0]);
+            self.compute(&rest, test.depth, &mut ())?;
+        }
+        for sequence in 1..test.sequences {
+            if self.filled[sequence] < test.depth {
+                for page in 0..test.depth.div_ceil(PAGE) {
+                    self.executor.copy_page(page as u32, (sequence * self.pages + page) as u32);
+                }
+                self.filled[sequence] = test.depth;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes positions from the test's depth up to `end` of all its sequences.
+    fn compute(&mut self, test: &Test, end: usize, observer: &mut dyn Observer) -> Result<()> {
+        let vocabulary = self.executor.program().vocabulary;
+        let chunk = test.chunk(self.executor.max_rows());
+        for from in (test.depth..end).step_by(chunk) {
+            self.batch.clear();
+            let to = end.min(from + chunk);
+            for sequence in 0..test.sequences {
+                let first = (sequence * self.pages) as u32;
+                let pages: Vec<u32> = (first..first + to.div_ceil(PAGE) as u32).collect();
+                let table = self.batch.add_table(&pages);
+                for position in from..to {
+                    // Any tokens will do; a fixed scatter over the vocabulary keeps runs alike.
+                    let token = (position * 7919 % vocabulary) as u32;
+                    let wants_logits = !test.is_prompt() || position + 1 == end;
+                    self.batch.push(Row { table, position: position as u32, token, wants_logits });
+                }
+            }
+            self.executor.step(&self.batch, observer)?;
+        }
+        for filled in &mut self.filled[..test.sequences] {
+            *filled = end.max(*filled);
+        }
+        Ok(())
     }
 }
 
 /// The middle and the ends of some measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
     pub low: f64,
@@ -82,63 +182,6 @@ impl Spread {
     }
 }
 
-/// Computes rows `start..end` of the one sequence, `chunk` rows a step; the last one wants logits.
-fn compute(
-    executor: &mut dyn Executor,
-    start: usize,
-    end: usize,
-    chunk: usize,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    let pages: Vec<u32> = (0..end.div_ceil(PAGE) as u32).collect();
-    let vocabulary = executor.program().vocabulary;
-    let mut batch = Batch::default();
-    for from in (start..end).step_by(chunk) {
-        batch.clear();
-        let table = batch.add_table(&pages);
-        let to = end.min(from + chunk);
-        for position in from..to {
-            // Any tokens will do; a fixed scatter over the vocabulary keeps runs alike.
-            let token = (position * 7919 % vocabulary) as u32;
-            let wants_logits = position + 1 == to && (to == end || chunk == 1);
-            batch.push(Row { table, position: position as u32, token, wants_logits });
-        }
-        executor.step(&batch, observer)?;
-    }
-    Ok(())
-}
-
-/// Runs a test once and returns tokens per second. What comes before the depth is not timed.
-pub fn run(executor: &mut dyn Executor, test: &Test) -> Result<f64> {
-    run_observed(executor, test, &mut ())
-}
-
-/// The same under the eyes of an observer.
-pub fn run_observed(executor: &mut dyn Executor, test: &Test, observer: &mut dyn Observer) -> Result<f64> {
-    let max_rows = executor.max_rows();
-    compute(executor, 0, test.depth, max_rows, &mut ())?;
-    let chunk = if test.is_prompt() { max_rows } else { 1 };
-    let start = Instant::now();
-    compute(executor, test.depth, test.depth + test.tokens(), chunk, observer)?;
-    Ok(test.tokens() as f64 / start.elapsed().as_secs_f64())
-}
-
-/// The tokens of a prompt test one row at a time, in tokens per second.
-pub fn per_token(executor: &mut dyn Executor, test: &Test) -> Result<f64> {
-    run(executor, &Test::generate(test.tokens(), test.depth))
-}
-
-/// Bytes that generating one token must read: all weights of linear layers once, and the KV cache at
-/// the middle of the test.
-pub fn bytes_per_token(program: &Program, kv: KvType, test: &Test) -> usize {
-    let matrices = program.nodes.iter().flat_map(|n| n.op.matrices());
-    let weights: usize = matrices.map(|w| program.weights[w].bytes()).sum();
-    let positions = test.depth + test.tokens() / 2;
-    let per_position: usize =
-        program.caches.iter().map(|c| c.heads * (kv.bytes(c.key_dim) + kv.bytes(c.value_dim))).sum();
-    weights + positions * per_position
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +189,49 @@ mod tests {
     #[test]
     fn names_are_the_peers() {
         assert_eq!(Test::prompt(512, 0).name(), "pp512");
-        assert_eq!(Test::generate(64, 2048).name(), "tg64@d2048");
+        assert_eq!(Test::prompt(512, 2048).name(), "pp512 @ d2048");
+        assert_eq!(Test::generate(64, 1, 2048).name(), "tg64 @ d2048");
+        assert_eq!(Test::generate(64, 8, 0).name(), "tg64 x8");
+        assert_eq!(Test::generate(64, 8, 128).name(), "tg64 x8 @ d128");
+    }
+
+    #[test]
+    fn every_sequence_gets_whole_pages() {
+        let tests = [Test::generate(1, 3, PAGE), Test::prompt(2 * PAGE + 1, 0)];
+        assert_eq!(positions_of(&tests), 3 * 3 * PAGE);
+    }
+
+    #[test]
+    fn a_depth_is_the_same_however_it_was_filled() {
+        let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
+        let options = crate::load::Options {
+            arithmetic: Default::default(),
+            kv: Default::default(),
+            threads: Some(2),
+            isa: None,
+        };
+        let deep = Test::generate(3, 4, PAGE + 9);
+        let tests = [Test::prompt(20, 0), Test::generate(5, 2, 30), deep.clone()];
+        let runner = || {
+            let executor = loaded.executor(&options, positions_of(&tests), 64).unwrap();
+            Runner::new(executor, &tests)
+        };
+        let logits = |runner: &Runner| (0..4).map(|i| runner.executor.logits(i).to_vec()).collect::<Vec<_>>();
+        // At once; and after tests that have left parts of it behind, in some sequences.
+        let mut fresh = runner();
+        assert!(fresh.run(&deep, &mut ()).unwrap() > 0.0);
+        let mut used = runner();
+        for test in &tests {
+            used.run(test, &mut ()).unwrap();
+        }
+        assert_eq!(logits(&fresh), logits(&used));
+        // All sequences compute the same tokens, and so does a prompt of all of them.
+        let prompt = Test::prompt(deep.positions(), 0);
+        let mut whole = runner();
+        whole.run(&prompt, &mut ()).unwrap();
+        for sequence in logits(&fresh) {
+            assert_eq!(sequence, whole.executor.logits(0));
+        }
     }
 
     #[test]
@@ -154,5 +239,6 @@ mod tests {
         assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).median, 2.0);
         assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
         assert_eq!(Spread::of(&[4.0, 1.0]).low, 1.0);
+        assert_eq!(Spread::of(&[4.0, 1.0]).high, 4.0);
     }
 }

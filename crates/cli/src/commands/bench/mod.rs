@@ -1,24 +1,33 @@
-//! `gleed bench`: how fast is this model on this machine, where does the time go, and how does that
-//! compare with a peer?
+//! `gleed bench`: how fast is this model on this machine, where does the time go, how far is that from
+//! what the machine can do, and how does it compare with a peer?
 
+mod child;
 mod kernels;
+mod labels;
 mod limits;
 mod measure;
 mod ops;
 mod peer;
+mod plot;
+mod report;
+mod rounds;
+mod start;
+mod svg;
+mod work;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_model::Executor;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::load::{self, Loaded, Options};
-use crate::output::{self, Align, Table};
-use crate::progress::Progress;
-use measure::{Spread, Test};
+use crate::models::{self, Source};
+use crate::output;
+use limits::Limits;
+use measure::{Runner, Test};
+use peer::Peer;
+use rounds::Rounds;
 
 /// Measure how fast a model runs here
 #[derive(Args)]
@@ -38,7 +47,11 @@ pub struct Arguments {
     #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "N,…")]
     depth: Vec<usize>,
 
-    /// How often each test is measured, after one round of warm-up
+    /// Also generate in so many sequences together, one token of each a step
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
+    sequences: Vec<usize>,
+
+    /// How often each test is measured, each time after an untimed run
     #[arg(short, long, default_value_t = 5)]
     repetitions: usize,
 
@@ -46,17 +59,35 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
 
+    /// More options for the peer, such as "-fa off"
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        requires = "against",
+        allow_hyphen_values = true,
+        default_value = ""
+    )]
+    against_options: String,
+
+    /// Measure the start instead: from nothing to the first token, and the memory it takes
+    #[arg(long, conflicts_with_all = ["prompt", "generate", "depth", "sequences", "per_token", "ops", "kernels", "plot"])]
+    start: bool,
+
     /// Also compute each prompt one token at a time, and say what the batch gains
     #[arg(long)]
     per_token: bool,
 
-    /// Show where the time of each test goes, op by op
+    /// Show where the time of each test goes, op by op, and how far each is from the machine's limit
     #[arg(long)]
     ops: bool,
 
     /// Time each linear kernel over the model's own shapes and several row counts
     #[arg(long)]
     kernels: bool,
+
+    /// Draw all tests against the machine's limits: a roofline, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -66,140 +97,123 @@ pub struct Arguments {
     options: Options,
 }
 
-/// One measured test.
-#[derive(Serialize)]
-struct Measured {
-    test: String,
-    /// Tokens per second.
-    median: f64,
-    low: f64,
-    high: f64,
-    runs: Vec<f64>,
-    /// Seconds until the first token after the prompt (prompt tests only).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_token_seconds: Option<f64>,
-    /// Share of the measured memory limit that the weights and KV reads come to (generation only).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory_share: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    per_token: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch_gain: Option<f64>,
-    /// The peer's median in the same rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<f64>,
-}
-
-/// A column that is shown when a result has it: its name, its value and how that is written.
-type Column = (&'static str, fn(&Measured) -> Option<f64>, fn(f64) -> String);
-
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.repetitions == 0 {
         bail!("--repetitions must be at least 1");
+    }
+    let mut peer = peer(&arguments)?;
+    if arguments.start {
+        let Arguments { model, options, repetitions, json, .. } = &arguments;
+        return start::run(model, options, *repetitions, peer, *json);
     }
     let loaded = load::open(&arguments.model)?;
     if arguments.kernels {
         return kernels::run(&loaded, &arguments.options, arguments.json);
     }
     let tests = tests(&arguments, &loaded)?;
-    let longest = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
-    let mut executor = loaded.executor(&arguments.options, longest, measure::MAX_ROWS)?;
-    let mut peer = match &arguments.against {
-        Some(path) => Some(peer::Peer::new(path, &loaded.file, &arguments.options)?),
-        None => None,
-    };
-    let per_round = tests.len() * if peer.is_some() { 2 } else { 1 };
-    let progress = Progress::new("bench", (per_round * (arguments.repetitions + 1)) as u64);
-    let mut ours = vec![Vec::new(); tests.len()];
-    let mut theirs = vec![Vec::new(); tests.len()];
-    for round in 0..=arguments.repetitions {
-        for (index, test) in tests.iter().enumerate() {
-            progress.message(test.name());
-            let rate = measure::run(&mut executor, test)?;
-            progress.advance(1);
-            if round > 0 {
-                ours[index].push(rate);
-            }
-            if let Some(peer) = &mut peer {
-                // The peer warms itself up in every call.
-                if round > 0 {
-                    theirs[index].push(peer.run(test)?);
-                }
-                progress.advance(1);
-            }
-        }
-    }
-    progress.finish();
-    // Before the memory limit is measured, which takes memory of its own.
-    let peak = limits::peak_memory();
-    let memory_limit = limits::memory_read(arguments.options.threads);
-
-    let mut results = Vec::new();
-    for (index, test) in tests.iter().enumerate() {
-        let spread = Spread::of(&ours[index]);
-        let peer = (!theirs[index].is_empty()).then(|| Spread::of(&theirs[index]).median);
-        let per_token = match (arguments.per_token, test.is_prompt()) {
-            (true, true) => Some(measure::per_token(&mut executor, test)?),
-            _ => None,
-        };
-        let bytes = measure::bytes_per_token(executor.program(), arguments.options.kv, test);
-        results.push(Measured {
-            test: test.name(),
-            median: spread.median,
-            low: spread.low,
-            high: spread.high,
-            runs: ours[index].clone(),
-            first_token_seconds: test.is_prompt().then(|| test.tokens() as f64 / spread.median),
-            memory_share: (!test.is_prompt()).then(|| spread.median * bytes as f64 / memory_limit),
-            per_token,
-            batch_gain: per_token.map(|rate| spread.median / rate),
-            peer,
-            ratio: peer.map(|peer| spread.median / peer),
-        });
-    }
+    let positions = measure::positions_of(&tests);
+    let executor = loaded.executor(&arguments.options, positions, measure::MAX_ROWS)?;
+    let mut runner = Runner::new(executor, &tests);
+    let rounds = rounds::run(
+        &mut runner,
+        &arguments.options,
+        &tests,
+        arguments.repetitions,
+        peer.as_mut(),
+        arguments.per_token,
+    )?;
+    let limits = rounds.meter.limits();
     let ops = match arguments.ops {
-        true => Some(ops::run(&mut executor, &tests)?),
+        true => Some(ops::run(&mut runner, &arguments.options, &tests)?),
         false => None,
     };
+    let isa = runner.executor.isa();
+    let warnings = match &mut peer {
+        Some(peer) => {
+            peer.look_closer();
+            peer.warnings(isa)
+        }
+        None => Vec::new(),
+    };
+    if let Some(path) = &arguments.plot {
+        let (kv, threads) = (arguments.options.kv, runner.executor.threads());
+        let run = format!("{isa}, {threads} threads, {kv} keys and values");
+        let picture = plot::picture(&loaded.name, &run, &limits, &rounds.results);
+        std::fs::write(path, picture).with_context(|| path.display().to_string())?;
+    }
     if arguments.json {
         return output::print_json(&json!({
             "model": loaded.name,
             "arithmetic": arguments.options.arithmetic.to_string(),
             "kv": arguments.options.kv.to_string(),
-            "isa": executor.isa().to_string(),
-            "threads": executor.threads(),
-            "memory_limit_bytes_per_second": memory_limit,
-            "peak_memory_bytes": peak,
-            "peer": peer.as_ref().map(|p| p.description()),
-            "results": results,
-            "ops": ops.as_ref().map(|ops| ops.json()),
+            "isa": isa.to_string(),
+            "threads": runner.executor.threads(),
+            "limits": limits,
+            "limit_samples": rounds.meter.samples(),
+            "peak_memory_bytes": rounds.peak_memory,
+            "peer": peer.as_ref().map(|p| p.build.json()),
+            "peer_options": peer.as_ref().map(Peer::options),
+            "warnings": warnings,
+            "results": rounds.results,
+            "ops": ops.as_ref().map(|ops| ops.json(&limits)),
         }));
     }
-    output::note(format!(
-        "{}: {} arithmetic, {} KV, {}, {} threads; memory limit {:.1} GB/s{}",
-        loaded.name,
-        arguments.options.arithmetic,
-        arguments.options.kv,
-        executor.isa(),
-        executor.threads(),
-        memory_limit / 1e9,
-        peak.map(|p| format!("; peak memory {}", output::human_bytes(p))).unwrap_or_default(),
-    ));
-    if let Some(peer) = &peer {
-        output::note(format!("against {}", peer.description()));
+    describe(&arguments, &runner, &rounds, &limits);
+    if let Some(peer) = peer.as_ref().filter(|peer| peer.build.is_known()) {
+        output::note(peer.describe());
     }
-    print_results(&results)?;
+    warnings.iter().for_each(output::warning);
+    for result in &rounds.results {
+        if let Some(error) = &result.peer_error {
+            output::warning(format!("{}: the peer was not measured: {error}", result.test));
+        }
+    }
+    report::print(&rounds.results)?;
     match ops {
-        Some(ops) => ops.print(),
+        Some(ops) => ops.print(&limits),
         None => Ok(()),
     }
 }
 
+/// The peer that was asked for.
+fn peer(arguments: &Arguments) -> Result<Option<Peer>> {
+    let Some(path) = &arguments.against else { return Ok(None) };
+    let Source::Path(model) = models::resolve(&arguments.model)? else {
+        bail!("--against needs a model in a file: name one by path");
+    };
+    let options = &arguments.options;
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = options.threads.unwrap_or_else(cores);
+    Peer::new(path, &model, threads, options.kv, &arguments.against_options).map(Some)
+}
+
+/// Two lines about what was run, and what the machine can do.
+fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: &Limits) {
+    let peak = rounds.peak_memory.map(|p| format!(", peak memory {}", output::human_bytes(p)));
+    output::note(format!(
+        "{}: {} arithmetic, {} KV, {}, {} threads{}",
+        arguments.model,
+        arguments.options.arithmetic,
+        arguments.options.kv,
+        runner.executor.isa(),
+        runner.executor.threads(),
+        peak.unwrap_or_default(),
+    ));
+    let tiles = limits.int8_tiles.map(|t| format!(", int8 tiles {:.0} GOP/s", t / 1e9)).unwrap_or_default();
+    output::note(format!(
+        "limits: memory {:.1} GB/s, f32 {:.0} GFLOP/s, int8 {:.0} GOP/s{tiles}",
+        limits.memory / 1e9,
+        limits.f32 / 1e9,
+        limits.int8 / 1e9,
+    ));
+}
+
 fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
     let context = loaded.model.config.context;
+    if let Some(wrong) = arguments.sequences.iter().find(|n| !(1..=measure::MAX_ROWS).contains(*n)) {
+        bail!("--sequences {wrong}: a step takes 1 to {} sequences", measure::MAX_ROWS);
+    }
     let mut tests = Vec::new();
     for &depth in &arguments.depth {
         let or_default = |asked: &Option<Vec<usize>>, usual: usize| {
@@ -207,37 +221,21 @@ fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
             asked.into_iter().filter(|n| *n > 0)
         };
         tests.extend(or_default(&arguments.prompt, 512).map(|n| Test::prompt(n, depth)));
-        tests.extend(or_default(&arguments.generate, 128).map(|n| Test::generate(n, depth)));
+        for tokens in or_default(&arguments.generate, 128) {
+            // One sequence first: the others are compared with it.
+            let more = arguments.sequences.iter().filter(|n| **n > 1);
+            tests.extend(std::iter::once(&1).chain(more).map(|n| Test::generate(tokens, *n, depth)));
+        }
     }
     if tests.is_empty() {
         bail!("nothing to measure: give -p or -n a number above 0, and -d one below {context}");
     }
-    if let Some(test) = tests.iter().find(|t| t.depth + t.tokens() > context) {
-        let needs = test.depth + test.tokens();
+    if !arguments.sequences.is_empty() && tests.iter().all(Test::is_prompt) {
+        bail!("--sequences needs tokens to generate: give -n a number above 0");
+    }
+    if let Some(test) = tests.iter().find(|t| t.positions() > context) {
+        let needs = test.positions();
         bail!("{} needs {needs} positions, more than the model's context of {context}", test.name());
     }
     Ok(tests)
-}
-
-fn print_results(results: &[Measured]) -> Result<()> {
-    let mut columns = vec![("test", Align::Left), ("tokens/s", Align::Right), ("spread", Align::Right)];
-    let any = |f: fn(&Measured) -> Option<f64>| results.iter().any(|r| f(r).is_some());
-    let optional: [Column; 6] = [
-        ("first token", |r| r.first_token_seconds, |s| format!("{:.0} ms", s * 1e3)),
-        ("of memory", |r| r.memory_share, |s| format!("{:.0} %", s * 100.0)),
-        ("per token", |r| r.per_token, |s| format!("{s:.1}")),
-        ("gain", |r| r.batch_gain, |s| format!("{s:.1} ×")),
-        ("peer", |r| r.peer, |s| format!("{s:.1}")),
-        ("ratio", |r| r.ratio, |s| format!("{s:.2} ×")),
-    ];
-    let shown: Vec<_> = optional.into_iter().filter(|(_, value, _)| any(*value)).collect();
-    columns.extend(shown.iter().map(|(name, _, _)| (*name, Align::Right)));
-    let mut table = Table::new(&columns);
-    for r in results {
-        let spread = (r.high - r.low) / r.median / 2.0 * 100.0;
-        let mut cells = vec![r.test.clone(), format!("{:.1}", r.median), format!("± {spread:.0} %")];
-        cells.extend(shown.iter().map(|(_, value, show)| value(r).map(show).unwrap_or_default()));
-        table.row(cells.into_iter().map(|c| (c, None)));
-    }
-    output::print(table.render(output::colour(&std::io::stdout())))
 }

@@ -1,5 +1,5 @@
-//! Where the time goes, by op: each node of the program timed, and nodes that differ only in their layer
-//! added up.
+//! Where the time goes, by op: each node of the program timed, nodes that differ only in their layer
+//! added up, and each held against the limit that its work runs into.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -7,10 +7,13 @@ use std::time::Instant;
 use anyhow::Result;
 use gleed_model::Executor;
 use gleed_model::executor::{Buffers, Observer};
-use gleed_model::program::{Op, Program};
+use gleed_model::program::Program;
 use serde_json::{Value, json};
 
-use super::measure::{self, Test};
+use super::limits::Limits;
+use super::measure::{Runner, Test};
+use super::work::{Counter, Work};
+use crate::load::Options;
 use crate::output::{self, Align, Table};
 
 /// The time of each kind of node in one test.
@@ -24,23 +27,31 @@ struct Entry {
     name: String,
     kind: &'static str,
     seconds: f64,
-    /// Weight bytes read, once per step.
-    bytes: f64,
-    /// Multiply-adds over all rows.
-    operations: f64,
+    work: Work,
+}
+
+impl Entry {
+    /// How much of the limit was reached, and which limit it is.
+    fn share(&self, limits: &Limits) -> Option<(f64, &'static str)> {
+        let (least, limit) = self.work.least_seconds(limits)?;
+        (self.seconds > 0.0).then_some((least / self.seconds, limit))
+    }
 }
 
 /// The profiles of all tests.
 pub struct Profiles(Vec<Profile>);
 
 /// Measures each test once more, with a clock between the nodes.
-pub fn run(executor: &mut dyn Executor, tests: &[Test]) -> Result<Profiles> {
+pub fn run(runner: &mut Runner, options: &Options, tests: &[Test]) -> Result<Profiles> {
     let mut profiles = Vec::new();
     for test in tests {
-        let program = executor.program().clone();
-        let mut clock = Clock { last: Instant::now(), nodes: vec![0.0; program.nodes.len()], steps: 0 };
-        measure::run_observed(executor, test, &mut clock)?;
-        profiles.push(Profile { test: test.name(), entries: entries(&program, &clock, test) });
+        let program = runner.executor.program().clone();
+        let mut clock = Clock { last: Instant::now(), nodes: vec![0.0; program.nodes.len()] };
+        runner.run(test, &mut clock)?;
+        let max_rows = runner.executor.max_rows();
+        let counter = Counter { program: &program, arithmetic: options.arithmetic, kv: options.kv, max_rows };
+        let entries = entries(&program, &clock.nodes, &counter.nodes(test));
+        profiles.push(Profile { test: test.name(), entries });
     }
     Ok(Profiles(profiles))
 }
@@ -48,12 +59,10 @@ pub fn run(executor: &mut dyn Executor, tests: &[Test]) -> Result<Profiles> {
 struct Clock {
     last: Instant,
     nodes: Vec<f64>,
-    steps: usize,
 }
 
 impl Observer for Clock {
     fn start(&mut self) {
-        self.steps += 1;
         self.last = Instant::now();
     }
 
@@ -64,26 +73,19 @@ impl Observer for Clock {
     }
 }
 
-fn entries(program: &Program, clock: &Clock, test: &Test) -> Vec<Entry> {
-    let mut gathered = false;
+/// Nodes by the names of their ops without the layer, the slowest first.
+fn entries(program: &Program, seconds: &[f64], works: &[Work]) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    for (node, seconds) in program.nodes.iter().zip(&clock.nodes) {
+    for ((node, seconds), work) in program.nodes.iter().zip(seconds).zip(works) {
         let short = |label: &String| label.splitn(3, '.').last().unwrap_or(label).to_string();
         let name = node.labels.iter().map(short).collect::<Vec<_>>().join("+");
         let index = *known.entry(name.clone()).or_insert_with(|| {
-            entries.push(Entry { name, kind: node.op.kind(), seconds: 0.0, bytes: 0.0, operations: 0.0 });
+            entries.push(Entry { name, kind: node.op.kind(), seconds: 0.0, work: Work::default() });
             entries.len() - 1
         });
-        // After the gather only wanted rows are computed.
-        gathered |= matches!(node.op, Op::Gather { .. });
-        let rows = if gathered { test.wanted() } else { test.tokens() };
-        let entry = &mut entries[index];
-        entry.seconds += seconds;
-        for weight in node.op.matrices().into_iter().map(|w| &program.weights[w]) {
-            entry.bytes += (weight.bytes() * clock.steps) as f64;
-            entry.operations += (weight.size() * rows) as f64;
-        }
+        entries[index].seconds += seconds;
+        entries[index].work += *work;
     }
     entries.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     entries
@@ -91,10 +93,15 @@ fn entries(program: &Program, clock: &Clock, test: &Test) -> Vec<Entry> {
 
 impl Profiles {
     /// For programs.
-    pub fn json(&self) -> Value {
+    pub fn json(&self, limits: &Limits) -> Value {
         let entry = |e: &Entry| {
-            json!({ "ops": e.name, "kind": e.kind, "seconds": e.seconds, "weight_bytes": e.bytes,
-                    "multiply_adds": e.operations })
+            let share = e.share(limits);
+            json!({
+                "ops": e.name, "kind": e.kind, "seconds": e.seconds,
+                "weight_bytes": e.work.weights, "kv_bytes": e.work.kv,
+                "int8_operations": e.work.integer, "f32_operations": e.work.float,
+                "limit": share.map(|s| s.1), "share_of_limit": share.map(|s| s.0),
+            })
         };
         self.0
             .iter()
@@ -103,7 +110,7 @@ impl Profiles {
     }
 
     /// For people.
-    pub fn print(&self) -> Result<()> {
+    pub fn print(&self, limits: &Limits) -> Result<()> {
         for profile in &self.0 {
             let total: f64 = profile.entries.iter().map(|e| e.seconds).sum();
             output::print_line(format!("\n{}: {:.1} ms by op", profile.test, total * 1e3))?;
@@ -113,19 +120,24 @@ impl Profiles {
                 ("share", Align::Right),
                 ("GB/s", Align::Right),
                 ("GOP/s", Align::Right),
-                ("of", Align::Left),
+                ("of limit", Align::Right),
+                ("limit", Align::Left),
+                ("what", Align::Left),
             ]);
             for e in &profile.entries {
                 let rate = |amount: f64| match amount > 0.0 {
                     true => format!("{:.1}", amount / e.seconds / 1e9),
                     false => String::new(),
                 };
+                let share = e.share(limits);
                 let cells = [
                     e.kind.to_string(),
                     format!("{:.2}", e.seconds * 1e3),
                     format!("{:.1} %", e.seconds / total * 100.0),
-                    rate(e.bytes),
-                    rate(2.0 * e.operations),
+                    rate(e.work.bytes()),
+                    rate(e.work.operations()),
+                    share.map(|s| format!("{:.0} %", s.0 * 100.0)).unwrap_or_default(),
+                    share.map(|s| s.1.to_string()).unwrap_or_default(),
                     e.name.clone(),
                 ];
                 table.row(cells.map(|c| (c, None)));

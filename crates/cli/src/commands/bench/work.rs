@@ -1,0 +1,207 @@
+//! How much work a test is: bytes that must be read and operations that must be done, op by op, whatever
+//! the kernels do. What is measured is held against this.
+
+use std::ops::AddAssign;
+
+use gleed_model::program::{Node, Op, Program};
+use gleed_model::{Arithmetic, KvType};
+
+use super::limits::Limits;
+use super::measure::Test;
+
+/// Bytes and operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Bytes of weights, read once a step.
+    pub weights: f64,
+    /// Bytes of keys and values, read once a step for each sequence.
+    pub kv: f64,
+    /// Operations on bytes; a multiply-add is two.
+    pub integer: f64,
+    /// Operations on f32, likewise.
+    pub float: f64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        self.weights += other.weights;
+        self.kv += other.kv;
+        self.integer += other.integer;
+        self.float += other.float;
+    }
+}
+
+impl Work {
+    /// All bytes.
+    pub fn bytes(&self) -> f64 {
+        self.weights + self.kv
+    }
+
+    /// All operations.
+    pub fn operations(&self) -> f64 {
+        self.integer + self.float
+    }
+
+    /// The seconds that it takes at least, and which limit says so; `None` where there is no work to count.
+    pub fn least_seconds(&self, limits: &Limits) -> Option<(f64, &'static str)> {
+        let (int8, unit) = limits.best_int8();
+        let (integer, float) = (self.integer / int8, self.float / limits.f32);
+        let memory = self.bytes() / limits.memory;
+        let compute = if integer >= float { unit } else { "f32" };
+        let least = if memory >= integer + float { (memory, "memory") } else { (integer + float, compute) };
+        (least.0 > 0.0).then_some(least)
+    }
+}
+
+/// The rows of a test, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rows {
+    /// Steps that have rows.
+    steps: usize,
+    /// Rows of all steps.
+    rows: usize,
+    /// Positions that each row sees, over all rows.
+    seen: usize,
+    /// Positions that each sequence holds, over all its steps.
+    held: usize,
+}
+
+/// The rows of a test before and after those that want logits are gathered.
+fn rows_of(test: &Test, max_rows: usize) -> (Rows, Rows) {
+    let mut all = Rows::default();
+    let chunk = test.chunk(max_rows);
+    for from in (test.depth..test.positions()).step_by(chunk) {
+        let to = test.positions().min(from + chunk);
+        all.steps += 1;
+        all.rows += test.sequences * (to - from);
+        all.seen += test.sequences * (from + 1..=to).sum::<usize>();
+        all.held += test.sequences * to;
+    }
+    let wanted = if test.is_prompt() { Rows { steps: 1, rows: 1, ..all } } else { all };
+    (all, wanted)
+}
+
+/// What work is counted for: a program and how it is run.
+pub struct Counter<'a> {
+    pub program: &'a Program,
+    pub arithmetic: Arithmetic,
+    pub kv: KvType,
+    /// The most rows of a step.
+    pub max_rows: usize,
+}
+
+impl Counter<'_> {
+    /// The work of each node over a whole test.
+    pub fn nodes(&self, test: &Test) -> Vec<Work> {
+        let (mut rows, wanted) = rows_of(test, self.max_rows);
+        let work = |node: &Node| {
+            if matches!(node.op, Op::Gather { .. }) {
+                rows = wanted;
+            }
+            self.op(&node.op, rows)
+        };
+        self.program.nodes.iter().map(work).collect()
+    }
+
+    /// The work of a whole test.
+    pub fn test(&self, test: &Test) -> Work {
+        let mut sum = Work::default();
+        self.nodes(test).into_iter().for_each(|work| sum += work);
+        sum
+    }
+
+    /// What is counted of an op: the products of linear ops and of attention. All else is small beside them.
+    fn op(&self, op: &Op, rows: Rows) -> Work {
+        let mut work = Work::default();
+        for weight in op.matrices().into_iter().map(|w| &self.program.weights[w]) {
+            work.weights += (weight.bytes() * rows.steps) as f64;
+            let is_integer = self.arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
+            let operations = 2.0 * weight.size() as f64 * rows.rows as f64;
+            *if is_integer { &mut work.integer } else { &mut work.float } += operations;
+        }
+        if let Op::Attention { cache, heads, .. } = op {
+            let layer = &self.program.caches[*cache];
+            let per_position = layer.heads * (self.kv.bytes(layer.key_dim) + self.kv.bytes(layer.value_dim));
+            work.kv += (per_position * rows.held) as f64;
+            work.float += 2.0 * (heads * (layer.key_dim + layer.value_dim)) as f64 * rows.seen as f64;
+        }
+        work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleed_gguf::Format;
+    use gleed_model::program::{KvLayer, Part, View, Weight};
+
+    const VIEW: View = View { buffer: 0, offset: 0, width: 64 };
+
+    /// One matrix, attention of four heads over two, and a head after the gather.
+    fn program() -> Program {
+        let node = |op| Node { op, labels: vec![], layer: None };
+        let matrix = |weight| Op::Linear { parts: vec![Part { weight, bias: None }], input: VIEW, out: VIEW };
+        let attention = Op::Attention { cache: 0, heads: 4, scale: 1.0, query: VIEW, out: VIEW };
+        let weight = |rows, format| Weight { name: String::new(), rows, columns: 64, format };
+        Program {
+            buffers: vec![],
+            weights: vec![weight(32, Format::Q8_0), weight(100, Format::F16)],
+            nodes: vec![
+                node(matrix(0)),
+                node(attention),
+                node(Op::Gather { views: vec![] }),
+                node(matrix(1)),
+            ],
+            caches: vec![KvLayer { heads: 2, key_dim: 16, value_dim: 32 }],
+            ropes: vec![],
+            logits: VIEW,
+            vocabulary: 100,
+            context: 4096,
+        }
+    }
+
+    #[test]
+    fn a_prompt_in_two_steps() {
+        let program = program();
+        let counter = Counter { program: &program, arithmetic: Arithmetic::Q8, kv: KvType::F16, max_rows: 4 };
+        let [matrix, attention, gather, head] = counter.nodes(&Test::prompt(6, 2))[..] else { panic!() };
+        // 32 rows of two blocks of 34 bytes, read in two steps; six rows of 2 · 32 · 64 operations.
+        assert_eq!(matrix, Work { weights: 2.0 * 2176.0, integer: 6.0 * 4096.0, ..Work::default() });
+        // The steps end at positions 6 and 8; the rows see 3, 4, … 8 positions.
+        let (held, seen) = (6.0 + 8.0, 33.0);
+        assert_eq!(
+            attention,
+            Work { kv: held * 2.0 * 96.0, float: seen * 4.0 * 2.0 * 48.0, ..Work::default() }
+        );
+        assert_eq!(gather, Work::default());
+        // Only the last row of the last step.
+        assert_eq!(head, Work { weights: 12800.0, float: 12800.0, ..Work::default() });
+    }
+
+    #[test]
+    fn sequences_share_the_weights_and_not_the_keys() {
+        let program = program();
+        let counter =
+            Counter { program: &program, arithmetic: Arithmetic::F32, kv: KvType::Q8_0, max_rows: 512 };
+        let one = counter.test(&Test::generate(5, 1, 7));
+        let eight = counter.test(&Test::generate(5, 8, 7));
+        assert_eq!(one.integer, 0.0);
+        assert_eq!(eight.weights, one.weights);
+        assert_eq!(eight.kv, 8.0 * one.kv);
+        assert_eq!(eight.float, 8.0 * one.float);
+        // Positions 8 to 12, two heads of 18 and 34 bytes.
+        assert_eq!(one.kv, 50.0 * 2.0 * 52.0);
+    }
+
+    #[test]
+    fn the_slower_of_memory_and_arithmetic_is_the_limit() {
+        let limits = Limits { memory: 10.0, f32: 100.0, int8: 200.0, int8_tiles: Some(1000.0) };
+        let work = Work { weights: 30.0, kv: 10.0, integer: 1000.0, float: 100.0 };
+        assert_eq!(work.least_seconds(&limits), Some((4.0, "memory")));
+        assert_eq!(Work { kv: 0.0, weights: 0.0, ..work }.least_seconds(&limits), Some((2.0, "int8 tiles")));
+        let vector = Limits { int8_tiles: None, ..limits };
+        assert_eq!(work.least_seconds(&vector), Some((6.0, "int8")));
+        assert_eq!(Work { float: 4000.0, ..work }.least_seconds(&limits), Some((41.0, "f32")));
+        assert_eq!(Work::default().least_seconds(&limits), None);
+    }
+}
