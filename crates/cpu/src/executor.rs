@@ -59,12 +59,12 @@ impl Cpu {
             isa,
             available: Isa::available().map(Isa::name).collect::<Vec<_>>().join(", "),
         })?;
-        let plans = plan(&program)?;
         let mut weights = Weights::new(file, &program, options.arithmetic, vectors(&program))?;
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        let plans = plan(&program, threads)?;
         let mut pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
         let matrices = linear_weights(&program);
         weights.pack(kernels, &mut pool, &matrices, options.memory, progress)?;

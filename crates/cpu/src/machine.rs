@@ -12,7 +12,7 @@ use crate::kernels::Kernels;
 use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
-use crate::kernels::packed::{Line, PanelRoom};
+use crate::kernels::packed::{Line, PanelRoom, STREAMS};
 use crate::kernels::pool::Pool;
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
@@ -242,7 +242,7 @@ impl Sizes {
 /// Memory that one thread works in.
 pub(crate) struct Scratch {
     pub tile: TileScratch,
-    /// Results of a tile, a line per row; a gated op needs two.
+    /// Results of a strip, `[tile][row]`; a gated op needs two.
     pub results: [Box<[Line]>; 2],
     pub attention: AttentionScratch,
     /// One head.
@@ -334,7 +334,7 @@ impl Scratch {
                 tiles_multiplied: 0,
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },
-            results: [zeros(result_rows)?, zeros(result_rows)?],
+            results: [zeros(STREAMS.checked_mul(result_rows)?)?, zeros(STREAMS * result_rows)?],
             attention: AttentionScratch {
                 page: zeros(sizes.tile)?,
                 scores: zeros(queries * PAGE)?,

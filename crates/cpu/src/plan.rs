@@ -5,31 +5,33 @@ use gleed_model::program::{KvLayer, Norm, Op, Part, Program, View, WeightId};
 
 use crate::Error;
 use crate::kernels::integer::TILE;
+use crate::kernels::packed::STREAMS;
 use crate::kernels::shared::{Boundaries, is_apart};
 
 /// One node, ready to run.
 pub(crate) struct Plan {
     /// Parts of the output's columns that are worked on alone: tiles of a linear op, heads of others.
     pub columns: Boundaries,
-    /// For each tile of a linear op, the part and the first row of the part's weight.
-    pub tiles: Vec<Tile>,
+    /// For each strip of a linear op, the part and the first row of the part's weight.
+    pub strips: Vec<Strip>,
 }
 
-/// A tile of a linear op: up to sixteen rows of one weight.
+/// A strip of a linear op: a few tiles of sixteen rows of one weight.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tile {
+pub(crate) struct Strip {
     pub part: usize,
     pub first: usize,
 }
 
+/// Strips of a linear op that each thread gets at least, where there are enough tiles.
+const STRIPS: usize = 8;
+
 /// Checks a program and plans its nodes.
-pub(crate) fn plan(program: &Program) -> Result<Vec<Plan>, Error> {
+pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error> {
     let plans = program.nodes.iter().enumerate().map(|(index, node)| {
-        check(program, &node.op).map(|()| plan_node(program, &node.op)).map_err(|what| Error::Program {
-            node: index,
-            kind: node.op.kind(),
-            what,
-        })
+        check(program, &node.op)
+            .map(|()| plan_node(program, &node.op, threads))
+            .map_err(|what| Error::Program { node: index, kind: node.op.kind(), what })
     });
     let plans = plans.collect::<Result<_, _>>()?;
     let logits = is_inside(program, program.logits) && program.logits.width == program.vocabulary;
@@ -54,22 +56,26 @@ pub(crate) fn vectors(program: &Program) -> impl Iterator<Item = WeightId> {
     })
 }
 
-fn plan_node(program: &Program, op: &Op) -> Plan {
+fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
     let rows = |part: &Part| program.weights[part.weight].rows;
-    let mut tiles = Vec::new();
+    // As many tiles as are best read together, but so few that every thread gets several strips.
+    let strip = |rows: usize| TILE * (rows / TILE / (STRIPS * threads)).clamp(1, STREAMS);
+    let mut strips = Vec::new();
     let columns = match op {
         Op::Linear { parts, .. } => {
             let mut columns = Boundaries::with_capacity(0);
+            let width = strip(parts.iter().map(rows).sum());
             for (index, part) in parts.iter().enumerate() {
-                let firsts = (0..rows(part)).step_by(TILE);
-                tiles.extend(firsts.map(|first| Tile { part: index, first }));
-                columns.push_equal(columns.end() + rows(part), TILE);
+                let firsts = (0..rows(part)).step_by(width);
+                strips.extend(firsts.map(|first| Strip { part: index, first }));
+                columns.push_equal(columns.end() + rows(part), width);
             }
             columns
         }
         Op::GatedLinear { gate, .. } => {
-            tiles.extend((0..rows(gate)).step_by(TILE).map(|first| Tile { part: 0, first }));
-            Boundaries::equal(rows(gate), TILE)
+            let width = strip(rows(gate));
+            strips.extend((0..rows(gate)).step_by(width).map(|first| Strip { part: 0, first }));
+            Boundaries::equal(rows(gate), width)
         }
         Op::RopeKvWrite { heads, query, .. } => Boundaries::equal(query.width, query.width / heads),
         Op::Attention { cache, out, .. } => {
@@ -77,7 +83,7 @@ fn plan_node(program: &Program, op: &Op) -> Plan {
         }
         _ => Boundaries::with_capacity(0),
     };
-    Plan { columns, tiles }
+    Plan { columns, strips }
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {

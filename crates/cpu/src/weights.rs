@@ -1,5 +1,6 @@
 //! The weights of a program: where they lie in the file, and which kernel multiplies with them.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gleed_gguf::{Format, Gguf, Groups, Unpacked};
@@ -155,14 +156,11 @@ impl Weights {
         self.lines.is_empty() && !self.place(matrices).is_empty()
     }
 
-    /// The tile of a repacked weight that starts at a row, and what lies after it in memory; `None` when it
-    /// was not repacked.
-    pub fn tile(&self, id: WeightId, row: usize) -> Option<(Packing, &[Line], &[Line])> {
-        let Packed { packing, tiles, first } = self.weights[id].packed?;
-        let size = packing.lines();
-        let lines = &self.lines[first + row / TILE * size..first + tiles * size];
-        let (tile, after) = lines.split_at(size);
-        Some((packing, tile, after))
+    /// The tiles of a repacked weight's rows, the first of which starts a tile; `None` when it was not repacked.
+    pub fn tiles(&self, id: WeightId, rows: Range<usize>) -> Option<(Packing, &[Line])> {
+        let Packed { packing, first, .. } = self.weights[id].packed?;
+        let (size, tiles) = (packing.lines(), rows.start / TILE..rows.end.div_ceil(TILE));
+        Some((packing, &self.lines[first + tiles.start * size..first + tiles.end * size]))
     }
 
     pub fn get(&self, id: WeightId) -> &Weight {

@@ -1,5 +1,5 @@
-//! Linear ops: threads take tiles of sixteen rows of a weight and multiply them with all rows of the
-//! batch, so that each weight is read from memory once.
+//! Linear ops: threads take strips of a weight, a few tiles of sixteen rows each, and multiply them with all
+//! rows of the batch, so that each weight is read from memory once.
 //!
 //! Weights that were repacked when the model was loaded are multiplied as they lie, on the tile unit where
 //! there is one and there are rows enough. Other block-quantised weights are unpacked from the file, tile by
@@ -25,9 +25,6 @@ use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch
 use crate::plan::Plan;
 use crate::weights::{UnpackedRows, Weights, as_floats, decode};
 
-/// Chunks of tiles that each thread takes in the course of an op: enough that threads end together.
-const CHUNKS: usize = 8;
-
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
 pub(super) fn linear(
@@ -48,7 +45,7 @@ pub(super) fn linear(
     }
     let Machine { kernels, pool, activations, rows, quantized, super_quantized, scratch, whole, .. } =
         machine;
-    let ([source], tiles) = activations.split_view([input], out, whole, &plan.columns);
+    let ([source], strips) = activations.split_view([input], out, whole, &plan.columns);
     let quantized = [&*quantized, super_quantized].map(|input_rows| {
         let QuantizedInput { block, ref words, ref lines } = *input_rows;
         let row_blocks = kernels.tile_blocks(rows.len());
@@ -56,30 +53,31 @@ pub(super) fn linear(
         Input { quantized: Quantized { words, columns: input.width, block, rows: rows.len() }, blocked }
     });
     let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
-    let chunk = tiles.len().div_ceil(CHUNKS * pool.threads());
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
+    let stride = rows.len().next_multiple_of(BLOCK_ROWS);
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
         let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
-        while let Some(chunk) = tiles.next(chunk) {
-            for mut tile in chunk {
-                let planned = plan.tiles[tile.column_part];
-                let range = planned.first..planned.first + tile.columns().len();
-                let count = range.len();
-                inputs.multiply(parts[planned.part], range.clone(), tile_scratch, results);
-                if let Some(activation) = activation {
-                    inputs.multiply(parts[1], range, tile_scratch, factors);
-                    for row in tile.rows() {
-                        let (gate, up) = (&results[row][..count], Some(&factors[row][..count]));
-                        kernels.run(Activate { activation, gate, up, out: tile.row(row) });
-                    }
-                } else {
-                    for row in tile.rows() {
-                        match tile.row(row).as_mut_array() {
-                            Some(out) => *out = results[row],
-                            None => tile.row(row).copy_from_slice(&results[row][..count]),
+        while let Some(next) = strips.next(1) {
+            for mut strip in next {
+                let planned = plan.strips[strip.column_part];
+                let range = planned.first..planned.first + strip.columns().len();
+                inputs.multiply(parts[planned.part], range.clone(), tile_scratch, results, stride);
+                if activation.is_some() {
+                    inputs.multiply(parts[1], range, tile_scratch, factors, stride);
+                }
+                for row in strip.rows() {
+                    for (t, out) in strip.row(row).chunks_mut(TILE).enumerate() {
+                        let result = &results[t * stride + row];
+                        if let Some(activation) = activation {
+                            let (gate, up) = (&result[..out.len()], &factors[t * stride + row][..out.len()]);
+                            kernels.run(Activate { activation, gate, up: Some(up), out });
+                        } else if let Some(out) = out.as_mut_array() {
+                            *out = *result;
+                        } else {
+                            out.copy_from_slice(&result[..out.len()]);
                         }
                     }
                 }
@@ -131,23 +129,29 @@ struct Input<'a> {
 }
 
 impl Inputs<'_> {
-    /// Some rows of a part's weight (at most [`TILE`]) times all rows of the batch, with the bias.
+    /// A strip of a part's weight times all rows of the batch, with the bias: `[tile][stride]`.
     fn multiply(
         &self,
         part: Part,
         range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
+        stride: usize,
     ) {
+        let tiles = range.clone().step_by(TILE).map(|first| first..range.end.min(first + TILE));
         match self.weights.get(part.weight).groups {
-            Some(groups) => self.integers(part, groups, range.clone(), scratch, results),
-            None => self.floats(part, range.clone(), scratch, results),
+            Some(groups) => self.integers(part, groups, range.clone(), scratch, results, stride),
+            None => {
+                for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
+                    self.floats(part, tile, scratch, results);
+                }
+            }
         }
         if let Some(bias) = part.bias {
-            let bias = &self.weights.vector(bias)[range];
-            for results in results {
-                for (result, bias) in results.iter_mut().zip(bias) {
-                    *result += bias;
+            for (tile, results) in tiles.zip(results.chunks_mut(stride)) {
+                let bias = &self.weights.vector(bias)[tile];
+                for results in &mut results[..self.floats.count] {
+                    results.iter_mut().zip(bias).for_each(|(result, bias)| *result += bias);
                 }
             }
         }
@@ -162,29 +166,35 @@ impl Inputs<'_> {
         range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
+        stride: usize,
     ) {
         let Input { quantized: x, blocked } = self.quantized[usize::from(groups.block != BLOCK)];
-        let on_tiles = (self.kernels.tile_blocks(x.rows) * BLOCK_ROWS).min(x.rows);
+        let blocks = blocked.row_blocks * BLOCK_ROWS;
+        let on_tiles = blocks.min(x.rows);
+        let rest = x.from_row(on_tiles);
         let TileScratch { rows, panel, tile_unit, tiles_multiplied, .. } = scratch;
-        let mut multiply_blocks = |panel: Panel, results: &mut [[f32; TILE]]| {
-            if on_tiles > 0 {
-                let filled = on_tiles.next_multiple_of(BLOCK_ROWS);
-                self.kernels.multiply_blocks(panel, blocked, &mut results[..filled], tile_unit);
-                *tiles_multiplied += 1;
-            }
+        let mut on_tile_unit = |panel: Panel, results: &mut [[f32; TILE]]| {
+            self.kernels.multiply_blocks(panel, blocked, &mut results[..blocks], tile_unit);
+            *tiles_multiplied += 1;
         };
-        let rest = on_tiles..x.rows;
-        let x = x.from_row(on_tiles);
-        if let Some((packing, tile, after)) = self.weights.tile(part.weight, range.start) {
+        if let Some((packing, tiles)) = self.weights.tiles(part.weight, range.clone()) {
             if on_tiles > 0 {
-                let panel = self.kernels.run(UnpackTile { packing, tile, room: panel.room() });
-                multiply_blocks(panel, results);
+                for (tile, results) in tiles.chunks_exact(packing.lines()).zip(results.chunks_mut(stride)) {
+                    let room = panel.room();
+                    on_tile_unit(self.kernels.run(UnpackTile { packing, tile, room }), results);
+                }
             }
-            self.kernels.run(MultiplyPacked { packing, tile, after, x, out: &mut results[rest] });
-        } else {
-            let panel = self.unpack(part, groups, range, rows, panel);
-            multiply_blocks(panel, results);
-            self.kernels.run(Multiply { panel, x, out: &mut results[rest] });
+            let out = &mut results[on_tiles..];
+            self.kernels.run(MultiplyPacked { packing, tiles, x: rest, out, stride });
+            return;
+        }
+        for (first, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
+            let tile = first..range.end.min(first + TILE);
+            let panel = self.unpack(part, groups, tile, rows, panel);
+            if on_tiles > 0 {
+                on_tile_unit(panel, results);
+            }
+            self.kernels.run(Multiply { panel, x: rest, out: &mut results[on_tiles..x.rows] });
         }
     }
 

@@ -13,7 +13,7 @@ mod multiply;
 mod pack;
 
 use self::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-pub use self::multiply::MultiplyPacked;
+pub use self::multiply::{MultiplyPacked, STREAMS};
 pub use self::pack::{pack_integers, pack_scales};
 use super::integer::{Panel, TILE};
 use super::simd::{Kernel, Simd};
