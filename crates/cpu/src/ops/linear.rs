@@ -19,11 +19,15 @@ use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
 use crate::kernels::packed::{MultiplyPacked, PanelRoom, UnpackTile};
 use crate::kernels::quantize::{Quantize, row_words};
-use crate::kernels::shared::BlockQueue;
+use crate::kernels::shared::{BlockQueue, Rectangle};
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::Plan;
 use crate::weights::{UnpackedRows, Weights, as_floats, decode};
+
+/// Chunks of strips that each thread takes in the course of an op: enough that threads end together, few
+/// enough that a thread mostly knows its next strip and can have it fetched.
+const CHUNKS: usize = 4;
 
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
@@ -55,18 +59,26 @@ pub(super) fn linear(
     let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     let stride = rows.len().next_multiple_of(BLOCK_ROWS);
+    let chunk = strips.len().div_ceil(CHUNKS * pool.threads());
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
         let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
-        while let Some(next) = strips.next(1) {
-            for mut strip in next {
-                let planned = plan.strips[strip.column_part];
-                let range = planned.first..planned.first + strip.columns().len();
-                inputs.multiply(parts[planned.part], range.clone(), tile_scratch, results, stride);
+        while let Some(some) = strips.next(chunk) {
+            let mut some = some.peekable();
+            while let Some(mut strip) = some.next() {
+                let slice = |strip: &Rectangle| {
+                    let planned = plan.strips[strip.column_part];
+                    Slice { part: parts[planned.part], first: planned.first, rows: strip.columns().len() }
+                };
+                let (this, next) = (slice(&strip), some.peek().map(slice));
                 if activation.is_some() {
-                    inputs.multiply(parts[1], range, tile_scratch, factors, stride);
+                    let other = Slice { part: parts[1], ..this };
+                    inputs.multiply(this, Some(other), tile_scratch, results, stride);
+                    inputs.multiply(other, next, tile_scratch, factors, stride);
+                } else {
+                    inputs.multiply(this, next, tile_scratch, results, stride);
                 }
                 for row in strip.rows() {
                     for (t, out) in strip.row(row).chunks_mut(TILE).enumerate() {
@@ -121,6 +133,20 @@ struct Inputs<'a> {
     quantized: [Input<'a>; 2],
 }
 
+/// Some rows of a part's weight: a few tiles.
+#[derive(Clone, Copy)]
+struct Slice {
+    part: Part,
+    first: usize,
+    rows: usize,
+}
+
+impl Slice {
+    fn range(self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
+}
+
 /// The input in integers.
 #[derive(Clone, Copy)]
 struct Input<'a> {
@@ -129,18 +155,20 @@ struct Input<'a> {
 }
 
 impl Inputs<'_> {
-    /// A strip of a part's weight times all rows of the batch, with the bias: `[tile][stride]`.
+    /// A slice of a weight times all rows of the batch, with the bias: `[tile][stride]`. Memory for the next
+    /// one is asked for meanwhile.
     fn multiply(
         &self,
-        part: Part,
-        range: Range<usize>,
+        slice: Slice,
+        next: Option<Slice>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
         stride: usize,
     ) {
+        let (part, range) = (slice.part, slice.range());
         let tiles = range.clone().step_by(TILE).map(|first| first..range.end.min(first + TILE));
         match self.weights.get(part.weight).groups {
-            Some(groups) => self.integers(part, groups, range.clone(), scratch, results, stride),
+            Some(groups) => self.integers(slice, next, groups, scratch, results, stride),
             None => {
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
                     self.floats(part, tile, scratch, results);
@@ -161,13 +189,15 @@ impl Inputs<'_> {
     /// rest on the vector unit.
     fn integers(
         &self,
-        part: Part,
+        slice: Slice,
+        next: Option<Slice>,
         groups: Groups,
-        range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
         stride: usize,
     ) {
+        let (part, range) = (slice.part, slice.range());
+        let tiles_of = |slice: Slice| self.weights.tiles(slice.part.weight, slice.range());
         let Input { quantized: x, blocked } = self.quantized[usize::from(groups.block != BLOCK)];
         let blocks = blocked.row_blocks * BLOCK_ROWS;
         let on_tiles = blocks.min(x.rows);
@@ -177,15 +207,16 @@ impl Inputs<'_> {
             self.kernels.multiply_blocks(panel, blocked, &mut results[..blocks], tile_unit);
             *tiles_multiplied += 1;
         };
-        if let Some((packing, tiles)) = self.weights.tiles(part.weight, range.clone()) {
+        if let Some((packing, tiles)) = tiles_of(slice) {
             if on_tiles > 0 {
                 for (tile, results) in tiles.chunks_exact(packing.lines()).zip(results.chunks_mut(stride)) {
                     let room = panel.room();
                     on_tile_unit(self.kernels.run(UnpackTile { packing, tile, room }), results);
                 }
             }
-            let out = &mut results[on_tiles..];
-            self.kernels.run(MultiplyPacked { packing, tiles, x: rest, out, stride });
+            let (out, next) =
+                (&mut results[on_tiles..], next.and_then(tiles_of).map_or(&[][..], |(_, lines)| lines));
+            self.kernels.run(MultiplyPacked { packing, tiles, next, x: rest, out, stride });
             return;
         }
         for (first, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {

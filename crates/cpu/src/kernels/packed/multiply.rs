@@ -4,14 +4,10 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
 use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::{BlockScales, Line, Packing, Sizes, with_layout};
+use super::{BlockScales, LINE, Line, Packing, Sizes, with_layout};
 use crate::kernels::integer::{Quantized, TILE};
 use crate::kernels::quantize::QuantizedRow;
 use crate::kernels::simd::{Kernel, Simd};
-
-/// How many lines ahead of their use memory is asked for them: the processor alone does not look beyond
-/// the end of a page.
-const AHEAD: usize = 64;
 
 /// Most tiles that are multiplied together: so many places of memory are read at the same time, which is
 /// faster than one place after the other.
@@ -24,6 +20,8 @@ pub struct MultiplyPacked<'a> {
     pub packing: Packing,
     /// The tiles, at most [`STREAMS`].
     pub tiles: &'a [Line],
+    /// What will be multiplied next: it is fetched meanwhile.
+    pub next: &'a [Line],
     /// The activations.
     pub x: Quantized<'a>,
     /// For each tile one result per row of activations and row of weights.
@@ -75,22 +73,46 @@ impl MultiplyPacked<'_> {
 
     #[inline(always)]
     fn block<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
-        let MultiplyPacked { packing, tiles, x, ref mut out, stride } = *self;
+        let MultiplyPacked { packing, tiles, next, x, ref mut out, stride } = *self;
+        let size = packing.lines();
         let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, L::GROUP);
         }
-        let tiles = tiles.chunks_exact(packing.lines());
-        let count = tiles.len();
-        let mut parts = [(&[][..], &[][..]); STREAMS];
-        for (part, tile) in parts.iter_mut().zip(tiles) {
-            let (integers, scales) = tile.split_at(packing.cells() * L::LINES);
-            *part = (integers, bytemuck::cast_slice(scales));
+        let count = tiles.len() / size;
+        let mut streams = [Stream::default(); STREAMS];
+        for (stream, tile) in streams.iter_mut().zip(tiles.chunks_exact(size)) {
+            *stream = Stream::new::<L>(packing, tile);
         }
-        let mut results = [[s.splat(0.0); R]; STREAMS];
+        if row == 0 {
+            for (stream, next) in streams.iter_mut().zip(next.chunks_exact(size)) {
+                stream.next = next;
+            }
+        }
+        let (streams, mut results) = (&streams[..count], [[s.splat(0.0); R]; STREAMS]);
+        let cells = L::BLOCK / BLOCK;
         for b in 0..packing.columns / L::BLOCK {
-            for ((integers, scales), results) in parts[..count].iter().zip(&mut results) {
-                add_block::<S, L, R>(s, b, integers, scales, &rows, results);
+            let mut ahead = [&[][..]; STREAMS];
+            if row == 0 {
+                for (ahead, stream) in ahead.iter_mut().zip(streams) {
+                    *ahead = stream.ahead::<L>(b);
+                }
+            }
+            let mut totals = [[s.to_i32(0); R]; STREAMS];
+            let mut add_cell = |t: usize, c: usize| {
+                let share = ahead[t].split_off(..FETCHED.min(ahead[t].len())).unwrap_or_default();
+                share.iter().for_each(|line| s.prefetch(line));
+                streams[t].add_cell::<S, L, R>(s, b, c, &rows, &mut totals[t]);
+            };
+            // With few rows memory is slow, and likes to be read in all places in turn; with more rows the
+            // totals of all places would not fit in registers.
+            if R <= 2 {
+                (0..cells).for_each(|c| (0..count).for_each(|t| add_cell(t, c)));
+            } else {
+                (0..count).for_each(|t| (0..cells).for_each(|c| add_cell(t, c)));
+            }
+            for (stream, (totals, results)) in streams.iter().zip(totals.iter().zip(&mut results)) {
+                stream.add_block::<S, L, R>(s, b, &rows, totals, results);
             }
         }
         for (t, results) in results[..count].iter().enumerate() {
@@ -101,80 +123,125 @@ impl MultiplyPacked<'_> {
     }
 }
 
-/// One block of columns: results += scale · products [+ min · sums].
-#[inline(always)]
-fn add_block<S: Simd, L: Layout, const R: usize>(
-    s: S,
-    b: usize,
-    integers: &[Line],
-    scales: &[u8],
-    rows: &[QuantizedRow; R],
-    results: &mut [S::F32; R],
-) {
-    let sizes = const { Sizes::of::<L>() };
-    let (cells, groups) = (L::BLOCK / BLOCK, L::BLOCK / L::GROUP);
-    // Groups of a cell, and words of a group.
-    let (cell_groups, group_words) = (BLOCK / L::GROUP, L::GROUP / 4);
-    let lines = cells * L::LINES;
-    if let Some(ahead) = integers.get(b * lines + AHEAD..b * lines + AHEAD + lines) {
-        ahead.iter().for_each(|line| s.prefetch(line));
+/// Lines that are asked for with each cell, at most: a little more than a cell has.
+const FETCHED: usize = 9;
+
+/// How many lines ahead of their use memory is asked for them.
+const AHEAD: usize = 32;
+
+/// One of the tiles that are multiplied together.
+#[derive(Clone, Copy, Default)]
+struct Stream<'a> {
+    tile: &'a [Line],
+    /// The tile that comes after it.
+    next: &'a [Line],
+    integers: &'a [Line],
+    scales: &'a [u8],
+}
+
+impl<'a> Stream<'a> {
+    #[inline(always)]
+    fn new<L: Layout>(packing: Packing, tile: &'a [Line]) -> Stream<'a> {
+        let (integers, scales) = tile.split_at(packing.cells() * L::LINES);
+        Stream { tile, next: &[], integers, scales: bytemuck::cast_slice(scales) }
     }
-    let integers = &integers[b * lines..][..lines];
-    let scales = BlockScales(&scales[b * sizes.bytes..][..sizes.bytes]);
-    let mut totals = [s.to_i32(0); R];
-    for (c, lines) in integers.chunks_exact(L::LINES).enumerate() {
-        let cell = b * cells + c;
+
+    /// What to ask for while a block is multiplied: as many lines as it has, from this tile or the next.
+    #[inline(always)]
+    fn ahead<L: Layout>(&self, b: usize) -> &'a [Line] {
+        let count = L::BLOCK / BLOCK * L::LINES + const { Sizes::of::<L>().bytes.div_ceil(LINE) };
+        let first = b * count + AHEAD;
+        match first.checked_sub(self.tile.len()) {
+            None => &self.tile[first..self.tile.len().min(first + count)],
+            Some(first) => &self.next[first.min(self.next.len())..self.next.len().min(first + count)],
+        }
+    }
+
+    #[inline(always)]
+    fn scales<L: Layout>(&self, b: usize) -> BlockScales<'a> {
+        let bytes = const { Sizes::of::<L>().bytes };
+        BlockScales(&self.scales[b * bytes..][..bytes])
+    }
+
+    /// Cell `c` of block `b`: totals += factor · products.
+    #[inline(always)]
+    fn add_cell<S: Simd, L: Layout, const R: usize>(
+        &self,
+        s: S,
+        b: usize,
+        c: usize,
+        rows: &[QuantizedRow; R],
+        totals: &mut [S::I32; R],
+    ) {
+        // Groups of a cell, and words of a group.
+        let (groups, words) = (BLOCK / L::GROUP, L::GROUP / 4);
+        let cell = b * (L::BLOCK / BLOCK) + c;
         let mut acc = [[s.to_i32(0); R]; 2];
         let mut q = [&[0; 8]; R];
         for r in 0..R {
             q[r] = &rows[r].q.as_chunks().0[cell];
-            for (acc, sum) in acc.iter_mut().zip(&rows[r].sums[cell * cell_groups..][..cell_groups]) {
+            for (acc, sum) in acc.iter_mut().zip(&rows[r].sums[cell * groups..][..groups]) {
                 acc[r] = L::start(s, *sum);
             }
         }
         L::words(
             s,
-            lines,
+            &self.integers[cell * L::LINES..][..L::LINES],
             #[inline(always)]
             |k, word| {
                 for r in 0..R {
-                    let acc = &mut acc[k / group_words][r];
+                    let acc = &mut acc[k / words][r];
                     *acc = L::dot(s, *acc, word, q[r][k]);
                 }
             },
         );
-        if sizes.has_factors() {
-            for (g, acc) in acc.iter().enumerate().take(cell_groups) {
-                let factor = scales.factor::<S, L>(s, c * cell_groups + g);
-                for r in 0..R {
-                    totals[r] = s.mul_add_i32(acc[r], factor, totals[r]);
-                }
+        if L::BLOCK == BLOCK {
+            *totals = acc[0];
+            return;
+        }
+        for (g, acc) in acc.iter().enumerate().take(groups) {
+            let factor = self.scales::<L>(b).factor::<S, L>(s, c * groups + g);
+            for r in 0..R {
+                totals[r] = s.mul_add_i32(acc[r], factor, totals[r]);
             }
-        } else {
-            totals = acc[0];
         }
     }
-    let scale = scales.scale(s);
-    for r in 0..R {
-        let factor = s.mul(scale, s.splat(rows[r].scales[b]));
-        results[r] = s.mul_add(factor, s.to_f32(totals[r]), results[r]);
-    }
-    if L::MINS {
+
+    /// Block `b`: results += scale · totals [+ min · sums].
+    #[inline(always)]
+    fn add_block<S: Simd, L: Layout, const R: usize>(
+        &self,
+        s: S,
+        b: usize,
+        rows: &[QuantizedRow; R],
+        totals: &[S::I32; R],
+        results: &mut [S::F32; R],
+    ) {
+        let scales = self.scales::<L>(b);
+        let scale = scales.scale(s);
+        for r in 0..R {
+            let factor = s.mul(scale, s.splat(rows[r].scales[b]));
+            results[r] = s.mul_add(factor, s.to_f32(totals[r]), results[r]);
+        }
+        if !L::MINS {
+            return;
+        }
         let mut sums = [s.splat(0.0); R];
-        if sizes.has_factors() {
+        if L::BLOCK == BLOCK {
+            for r in 0..R {
+                sums[r] = s.splat(rows[r].scaled_sums[b]);
+            }
+        } else {
+            let pairs = L::BLOCK / L::GROUP / 2;
             let mut totals = [s.to_i32(0); R];
-            for i in 0..groups / 2 {
+            for i in 0..pairs {
                 let pair = scales.min_factors::<S, L>(s, i);
                 for r in 0..R {
-                    totals[r] = s.dot2(totals[r], pair, rows[r].pairs[b * groups / 2 + i]);
+                    totals[r] = s.dot2(totals[r], pair, rows[r].pairs[b * pairs + i]);
                 }
             }
             for r in 0..R {
                 sums[r] = s.mul(s.splat(rows[r].scales[b]), s.to_f32(totals[r]));
-            }
-        } else {
-            for r in 0..R {
-                sums[r] = s.splat(rows[r].scaled_sums[b]);
             }
         }
         let min = scales.min::<S, L>(s);
