@@ -66,7 +66,7 @@ impl Cpu {
         };
         let mut pool = Pool::new(threads).map_err(|source| Error::Threads { threads, source })?;
         weights.pack(kernels, &mut pool, &linear_weights(&program), progress)?;
-        let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
+        let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows, options.pages)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let counters = Counters::new(&program, options.arithmetic, isa);
@@ -97,6 +97,11 @@ impl Cpu {
     /// How many tiles of weights the tile unit (AMX) has multiplied with, where there is one.
     pub fn tile_products(&self) -> u64 {
         self.machine.scratch.iter().map(|scratch| lock(scratch).tile.tiles_multiplied).sum()
+    }
+
+    /// How many attention ops were split over spans of positions, each span a task of its own.
+    pub fn attention_splits(&self) -> u64 {
+        self.machine.attention_splits
     }
 
     /// Bytes of buffers and KV cache.

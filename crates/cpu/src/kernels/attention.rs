@@ -1,22 +1,155 @@
-//! Attention over one tile (page) of keys and values: scores, running softmax, weighted values.
+//! Attention of several queries over one page of keys and values: scores and weighted values.
+//!
+//! Both are chains of fused multiply-adds that run side by side in registers: a few queries times a few
+//! vectors. A vector of keys is sixteen positions of one dimension, a vector of values sixteen columns of
+//! one position, so no lane ever meets another.
 
-use gleed_model::arithmetic::{LANES, Softmax};
+use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES, PAGE};
 
-use super::dot::dot;
-use super::math::exp;
 use super::simd::{Kernel, Simd};
 
-/// `scores[j] = dot(query, keys[j]) · scale`.
+/// Queries whose chains run side by side.
+pub const QUERIES: usize = 6;
+
+/// One head's keys or values of a page, as vectors of sixteen: keys `[position / 16][dim]`, values
+/// `[position][dim / 16]`.
+#[derive(Debug, Clone, Copy)]
+pub enum Page<'a> {
+    /// As they are.
+    F32(&'a [[f32; LANES]]),
+    /// Half precision (bits).
+    F16(&'a [[u16; LANES]]),
+    /// Integers and half-precision scales: of keys `[position / 16][dim / 32][16]`, of values
+    /// `[position][dim / 32]`.
+    Q8_0 {
+        /// The integers.
+        integers: &'a [[i8; LANES]],
+        /// One scale for every 32 of a position (fewer in a last, shorter block).
+        scales: &'a [u16],
+    },
+}
+
+/// A number that keys and values are stored as.
+trait Stored: Copy {
+    /// Sixteen of them.
+    fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::F32;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[f32; LANES]) -> S::F32 {
+        s.load(x)
+    }
+}
+
+/// Half precision.
+impl Stored for u16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[u16; LANES]) -> S::F32 {
+        s.load_half(x)
+    }
+}
+
+/// Not yet scaled.
+impl Stored for i8 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[i8; LANES]) -> S::F32 {
+        s.load_i8(x)
+    }
+}
+
+/// What chains run over: `N` vectors at each step.
+trait Steps<S: Simd, const N: usize>: Copy {
+    fn step(self, s: S, k: usize) -> [S::F32; N];
+}
+
+/// What chains multiply with: one number for each of `Q` queries at each step.
+trait Factors<const Q: usize>: Copy {
+    fn at(self, q: usize, k: usize) -> f32;
+}
+
+/// Queries side by side.
+impl<const Q: usize> Factors<Q> for &[[f32; Q]] {
+    #[inline(always)]
+    fn at(self, q: usize, k: usize) -> f32 {
+        self[k][q]
+    }
+}
+
+/// The weights of a page's positions.
+#[derive(Clone, Copy)]
+struct Weights<'a, const Q: usize> {
+    weights: &'a [[f32; PAGE]; Q],
+    start: usize,
+}
+
+impl<const Q: usize> Factors<Q> for Weights<'_, Q> {
+    #[inline(always)]
+    fn at(self, q: usize, k: usize) -> f32 {
+        self.weights[q][self.start + k]
+    }
+}
+
+/// Runs `Q` times `N` chains of `count` steps: `acc = fma(factor of the query at step k, vector of step k, acc)`.
+#[inline(always)]
+fn chain<S: Simd, const Q: usize, const N: usize>(
+    s: S,
+    factors: impl Factors<Q>,
+    steps: impl Steps<S, N>,
+    count: usize,
+    mut acc: [[S::F32; N]; Q],
+) -> [[S::F32; N]; Q] {
+    for k in 0..count {
+        let vectors = steps.step(s, k);
+        for q in 0..Q {
+            let factor = s.splat(factors.at(q, k));
+            for n in 0..N {
+                acc[q][n] = s.mul_add(factor, vectors[n], acc[q][n]);
+            }
+        }
+    }
+    acc
+}
+
+/// How many vectors the chains of so many queries take at once, so that all fit the registers.
+#[inline(always)]
+const fn widest<S: Simd>(queries: usize) -> usize {
+    match (S::WIDE, queries) {
+        (true, ..=3) => 8,
+        (true, _) => 4,
+        (false, 1) => 4,
+        (false, ..=3) => 2,
+        (false, _) => 1,
+    }
+}
+
+/// Lays queries of `dim` values out for [`Scores`]: in blocks of [`QUERIES`] (the last may have fewer),
+/// `[block][dim][query of the block]`.
+pub fn interleave(queries: &[f32], dim: usize, out: &mut [f32]) {
+    assert_eq!(queries.len(), out.len());
+    for (queries, out) in queries.chunks(QUERIES * dim).zip(out.chunks_mut(QUERIES * dim)) {
+        let count = queries.len() / dim;
+        for (q, query) in queries.chunks_exact(dim).enumerate() {
+            for (out, x) in out.chunks_exact_mut(count).zip(query) {
+                out[q] = *x;
+            }
+        }
+    }
+}
+
+/// `scores = arithmetic::score(query, key, scale)` for the positions of a page that each query sees.
 #[derive(Debug)]
 pub struct Scores<'a> {
-    /// `[dim]`.
-    pub query: &'a [f32],
-    /// `[positions][dim]`, for at least as many positions as there are scores.
-    pub keys: &'a [f32],
+    /// As [`interleave`] lays them out.
+    pub queries: &'a [f32],
+    /// The page.
+    pub keys: Page<'a>,
+    /// The positions that each query sees; the rest of its scores is undefined.
+    pub counts: &'a [usize],
     /// The factor.
     pub scale: f32,
-    /// One per position.
-    pub scores: &'a mut [f32],
+    /// One row for each query.
+    pub scores: &'a mut [[f32; PAGE]],
 }
 
 impl Kernel for Scores<'_> {
@@ -24,105 +157,158 @@ impl Kernel for Scores<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Scores { query, keys, scale, scores } = self;
-        let dim = query.len();
-        assert!(keys.len() >= scores.len() * dim);
-        let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-        let done = chunks.len() * LANES;
-        for (c, out) in chunks.iter_mut().enumerate() {
-            let keys = &keys[c * LANES * dim..][..LANES * dim];
-            let mut lanes = [s.splat(0.0); LANES];
-            for quarter in 0..4 {
-                let keys = &keys[quarter * 4 * dim..][..4 * dim];
-                let four = four_dots(s, query, keys);
-                lanes[4 * quarter..][..4].copy_from_slice(&four);
+        let Scores { queries, keys, counts, scale, scores } = self;
+        assert!(counts.len() == scores.len() && queries.len().is_multiple_of(counts.len()));
+        let dim = queries.len() / counts.len();
+        let blocks = counts.chunks(QUERIES).zip(scores.chunks_mut(QUERIES));
+        for ((counts, scores), queries) in blocks.zip(queries.chunks(QUERIES * dim)) {
+            let most = counts.iter().fold(0, |most, count| most.max(*count));
+            let vectors = most.div_ceil(LANES);
+            let block = ScoreBlock { queries, keys, dim, scale, vectors, scores };
+            match counts.len() {
+                1 => block.run::<S, 1>(s),
+                2 => block.run::<S, 2>(s),
+                3 => block.run::<S, 3>(s),
+                4 => block.run::<S, 4>(s),
+                5 => block.run::<S, 5>(s),
+                _ => block.run::<S, QUERIES>(s),
             }
-            s.store(s.mul(s.fold_each(&lanes), s.splat(scale)), out);
-        }
-        for (j, score) in rest.iter_mut().enumerate() {
-            *score = dot(s, query, &keys[(done + j) * dim..][..dim]) * scale;
         }
     }
 }
 
-/// The lanes of the dot products of a query with four keys, not yet folded.
-#[inline(always)]
-fn four_dots<S: Simd>(s: S, query: &[f32], keys: &[f32]) -> [S::F32; 4] {
-    let dim = query.len();
-    let (queries, query_rest) = query.as_chunks::<LANES>();
-    let mut lanes = [s.splat(0.0); 4];
-    let key = |j: usize| &keys[j * dim..][..dim];
-    let mut chunks = [&[][..]; 4];
-    for (j, chunks) in chunks.iter_mut().enumerate() {
-        *chunks = &key(j).as_chunks::<LANES>().0[..queries.len()];
-    }
-    for (c, query) in queries.iter().enumerate() {
-        let q = s.load(query);
-        for j in 0..4 {
-            lanes[j] = s.mul_add(q, s.load(&chunks[j][c]), lanes[j]);
-        }
-    }
-    if !query_rest.is_empty() {
-        for (j, lanes) in lanes.iter_mut().enumerate() {
-            *lanes = s.mul_add_partial(query_rest, &key(j)[queries.len() * LANES..], *lanes);
-        }
-    }
-    lanes
+/// The scores of a few queries with the first `vectors` times sixteen positions.
+struct ScoreBlock<'a> {
+    queries: &'a [f32],
+    keys: Page<'a>,
+    dim: usize,
+    scale: f32,
+    vectors: usize,
+    scores: &'a mut [[f32; PAGE]],
 }
 
-/// `Softmax::tile`: turns scores into weights and returns the correction of what came before.
-#[derive(Debug)]
-pub struct SoftmaxTile<'a> {
-    /// The softmax so far.
-    pub state: &'a mut Softmax,
-    /// The tile's scores, then its weights.
-    pub scores: &'a mut [f32],
-}
-
-impl Kernel for SoftmaxTile<'_> {
-    type Output = f32;
-
+impl ScoreBlock<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> f32 {
-        let SoftmaxTile { state, scores } = self;
-        let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-        let mut largest = s.splat(state.max);
-        for chunk in chunks.iter() {
-            largest = s.max(s.load(chunk), largest);
+    fn run<S: Simd, const Q: usize>(mut self, s: S) {
+        let mut first = 0;
+        while first < self.vectors {
+            first += match (self.vectors - first).min(widest::<S>(Q)) {
+                4.. => self.vectors::<S, Q, 4>(s, first),
+                2.. => self.vectors::<S, Q, 2>(s, first),
+                _ => self.vectors::<S, Q, 1>(s, first),
+            };
         }
-        let max = rest.iter().fold(s.largest(largest), |m, x| m.max(*x));
-        let mut correction = [0.0; LANES];
-        if state.max != f32::NEG_INFINITY {
-            s.store(exp(s, s.splat(state.max - max)), &mut correction);
+    }
+
+    /// `N` vectors from the `first` on. Returns `N`.
+    #[inline(always)]
+    fn vectors<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
+        let dim = self.dim;
+        let queries = &self.queries.as_chunks::<Q>().0[..dim];
+        let acc = [[s.splat(0.0); N]; Q];
+        let acc = match self.keys {
+            Page::F32(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, acc),
+            Page::F16(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, acc),
+            Page::Q8_0 { integers, scales } => {
+                chain_scaled(s, queries, KeySteps::new(integers, dim, first), scales, first, acc)
+            }
+        };
+        for q in 0..Q {
+            let out = &mut self.scores[q].as_chunks_mut::<LANES>().0[first..][..N];
+            for n in 0..N {
+                s.store(s.mul(acc[q][n], s.splat(self.scale)), &mut out[n]);
+            }
         }
-        let mut lanes = s.splat(0.0);
-        for chunk in chunks {
-            let weights = exp(s, s.sub(s.load(chunk), s.splat(max)));
-            s.store(weights, chunk);
-            lanes = s.add(lanes, weights);
-        }
-        if !rest.is_empty() {
-            s.store_partial(exp(s, s.sub(s.load_partial(rest), s.splat(max))), rest);
-            // Weights are positive, so the zeros beyond the rest change no lane.
-            lanes = s.add(lanes, s.load_partial(rest));
-        }
-        state.sum = state.sum.mul_add(correction[0], s.fold(lanes));
-        state.max = max;
-        correction[0]
+        N
     }
 }
 
-/// `acc = acc · correction`, then `acc = fma(weights[j], values[j], acc)` position by position.
+/// Sixteen positions in each of `N` blocks, dimension by dimension.
+#[derive(Clone, Copy)]
+struct KeySteps<'a, T, const N: usize> {
+    /// `[dim]` each.
+    blocks: [&'a [[T; LANES]]; N],
+}
+
+impl<'a, T, const N: usize> KeySteps<'a, T, N> {
+    #[inline(always)]
+    fn new(keys: &'a [[T; LANES]], dim: usize, first: usize) -> Self {
+        let mut blocks = [&[][..]; N];
+        for n in 0..N {
+            blocks[n] = &keys[(first + n) * dim..][..dim];
+        }
+        KeySteps { blocks }
+    }
+}
+
+impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for KeySteps<'_, T, N> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors = [s.splat(0.0); N];
+        for n in 0..N {
+            vectors[n] = T::load(s, &self.blocks[n][k]);
+        }
+        vectors
+    }
+}
+
+/// The same with a scale for each position, for up to 32 dimensions.
+#[derive(Clone, Copy)]
+struct ScaledKeySteps<'a, V, const N: usize> {
+    keys: KeySteps<'a, i8, N>,
+    scales: [V; N],
+}
+
+impl<S: Simd, const N: usize> Steps<S, N> for ScaledKeySteps<'_, S::F32, N> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors = self.keys.step(s, k);
+        for n in 0..N {
+            vectors[n] = s.mul(vectors[n], self.scales[n]);
+        }
+        vectors
+    }
+}
+
+/// [`chain`] over integers with scales, which change every 32 dimensions.
+#[inline(always)]
+fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
+    s: S,
+    queries: &[[f32; Q]],
+    keys: KeySteps<i8, N>,
+    scales: &[u16],
+    first: usize,
+    mut acc: [[S::F32; N]; Q],
+) -> [[S::F32; N]; Q] {
+    let dim = queries.len();
+    let groups = dim.div_ceil(ACTIVATION_BLOCK);
+    let all = &scales.as_chunks::<LANES>().0[first * groups..][..N * groups];
+    for group in 0..groups {
+        let (start, end) = (group * ACTIVATION_BLOCK, dim.min((group + 1) * ACTIVATION_BLOCK));
+        let (mut part, mut scales) = (keys, [s.splat(0.0); N]);
+        for n in 0..N {
+            part.blocks[n] = &keys.blocks[n][start..end];
+            scales[n] = s.load_half(&all[n * groups + group]);
+        }
+        acc = chain(s, &queries[start..end], ScaledKeySteps { keys: part, scales }, end - start, acc);
+    }
+    acc
+}
+
+/// `acc = acc · correction`, then `acc = fma(weights[j], values[j], acc)` position by position, for the
+/// positions of a page that each query sees.
 #[derive(Debug)]
 pub struct Accumulate<'a> {
-    /// `[dim]`.
-    pub acc: &'a mut [f32],
-    /// What the softmax's tile returned.
-    pub correction: f32,
-    /// One per position.
-    pub weights: &'a [f32],
-    /// `[positions][dim]`, for at least as many positions as there are weights.
-    pub values: &'a [f32],
+    /// `[query][dim / 16]`; of a query that sees nothing it stays as it is.
+    pub acc: &'a mut [[f32; LANES]],
+    /// One for each query: what the softmax's tile returned.
+    pub corrections: &'a [f32],
+    /// The positions that each query sees.
+    pub counts: &'a [usize],
+    /// One row for each query.
+    pub weights: &'a [[f32; PAGE]],
+    /// The page.
+    pub values: Page<'a>,
 }
 
 impl Kernel for Accumulate<'_> {
@@ -130,53 +316,139 @@ impl Kernel for Accumulate<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Accumulate { acc, correction, weights, values } = self;
-        let dim = acc.len();
-        assert!(values.len() >= weights.len() * dim);
-        let mut column = 0;
-        while column + 4 * LANES <= dim {
-            columns::<S, 4>(s, acc, correction, weights, values, column);
-            column += 4 * LANES;
-        }
-        while column + LANES <= dim {
-            columns::<S, 1>(s, acc, correction, weights, values, column);
-            column += LANES;
-        }
-        if column < dim {
-            let rest = &mut acc[column..];
-            let mut lanes = s.mul(s.load_partial(rest), s.splat(correction));
-            for (j, weight) in weights.iter().enumerate() {
-                let value = s.load_partial(&values[j * dim + column..][..rest.len()]);
-                lanes = s.mul_add(s.splat(*weight), value, lanes);
+        let Accumulate { acc, corrections, counts, weights, values } = self;
+        assert!(counts.len() == weights.len() && counts.len() == corrections.len());
+        assert!(acc.len().is_multiple_of(counts.len()));
+        let vectors = acc.len() / counts.len();
+        let blocks = acc.chunks_mut(QUERIES * vectors).zip(weights.chunks(QUERIES));
+        let blocks = blocks.zip(counts.chunks(QUERIES)).zip(corrections.chunks(QUERIES));
+        for (((acc, weights), counts), corrections) in blocks {
+            // What all queries see together, then the rest one by one.
+            let common = counts.iter().fold(PAGE, |least, count| least.min(*count));
+            if common > 0 {
+                let mut block =
+                    ValueBlock { acc, vectors, corrections, weights, start: 0, end: common, values };
+                match counts.len() {
+                    1 => block.run::<S, 1>(s),
+                    2 => block.run::<S, 2>(s),
+                    3 => block.run::<S, 3>(s),
+                    4 => block.run::<S, 4>(s),
+                    5 => block.run::<S, 5>(s),
+                    _ => block.run::<S, QUERIES>(s),
+                }
             }
-            s.store_partial(lanes, rest);
+            for (q, acc) in acc.chunks_mut(vectors).enumerate().filter(|(q, _)| counts[*q] > common) {
+                let corrections = if common > 0 { &[1.0] } else { &corrections[q..=q] };
+                let weights = &weights[q..=q];
+                let (start, end) = (common, counts[q]);
+                ValueBlock { acc, vectors, corrections, weights, start, end, values }.run::<S, 1>(s);
+            }
         }
     }
 }
 
-/// `N` times sixteen columns, kept in registers over all positions.
-#[inline(always)]
-fn columns<S: Simd, const N: usize>(
-    s: S,
-    acc: &mut [f32],
-    correction: f32,
-    weights: &[f32],
-    values: &[f32],
-    column: usize,
-) {
-    let dim = acc.len();
-    let acc = &mut acc[column..].as_chunks_mut::<LANES>().0[..N];
-    let mut lanes = [s.splat(0.0); N];
-    for n in 0..N {
-        lanes[n] = s.mul(s.load(&acc[n]), s.splat(correction));
-    }
-    for (weight, values) in weights.iter().zip(values.chunks_exact(dim)) {
-        let values = &values[column..].as_chunks::<LANES>().0[..N];
-        for n in 0..N {
-            lanes[n] = s.mul_add(s.splat(*weight), s.load(&values[n]), lanes[n]);
+/// The weighted values of a few queries over the positions from `start` to `end`.
+struct ValueBlock<'a> {
+    acc: &'a mut [[f32; LANES]],
+    vectors: usize,
+    corrections: &'a [f32],
+    weights: &'a [[f32; PAGE]],
+    start: usize,
+    end: usize,
+    values: Page<'a>,
+}
+
+impl ValueBlock<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const Q: usize>(&mut self, s: S) {
+        let mut first = 0;
+        while first < self.vectors {
+            first += match (self.vectors - first).min(widest::<S>(Q)) {
+                8.. => self.columns::<S, Q, 8>(s, first),
+                4.. => self.columns::<S, Q, 4>(s, first),
+                2.. => self.columns::<S, Q, 2>(s, first),
+                _ => self.columns::<S, Q, 1>(s, first),
+            };
         }
     }
-    for n in 0..N {
-        s.store(lanes[n], &mut acc[n]);
+
+    /// `N` vectors of columns from the `first` on, which is even. Returns `N`.
+    #[inline(always)]
+    fn columns<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
+        let (stride, start, end) = (self.vectors, self.start, self.end.min(PAGE));
+        let count = end - start;
+        let mut acc = [[s.splat(0.0); N]; Q];
+        let Some(weights) = self.weights.first_chunk::<Q>() else { unreachable!("a row for each query") };
+        let weights = Weights { weights, start };
+        for q in 0..Q {
+            let correction = s.splat(self.corrections[q]);
+            let from = &self.acc[q * stride + first..][..N];
+            for n in 0..N {
+                acc[q][n] = s.mul(s.load(&from[n]), correction);
+            }
+        }
+        let acc = match self.values {
+            Page::F32(values) => {
+                chain(s, weights, ValueSteps { values: &values[start * stride..], stride, first }, count, acc)
+            }
+            Page::F16(values) => {
+                chain(s, weights, ValueSteps { values: &values[start * stride..], stride, first }, count, acc)
+            }
+            Page::Q8_0 { integers, scales } => {
+                let values = ValueSteps { values: &integers[start * stride..], stride, first };
+                let groups = stride.div_ceil(ACTIVATION_BLOCK / LANES);
+                let scales = &scales[start * groups..];
+                chain(s, weights, ScaledValueSteps { values, scales, groups }, count, acc)
+            }
+        };
+        for q in 0..Q {
+            let out = &mut self.acc[q * stride + first..][..N];
+            for n in 0..N {
+                s.store(acc[q][n], &mut out[n]);
+            }
+        }
+        N
+    }
+}
+
+/// Some columns, position by position.
+#[derive(Clone, Copy)]
+struct ValueSteps<'a, T> {
+    values: &'a [[T; LANES]],
+    /// Vectors of a position.
+    stride: usize,
+    first: usize,
+}
+
+impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for ValueSteps<'_, T> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let values = &self.values[k * self.stride + self.first..][..N];
+        let mut vectors = [s.splat(0.0); N];
+        for n in 0..N {
+            vectors[n] = T::load(s, &values[n]);
+        }
+        vectors
+    }
+}
+
+/// The same with a scale for every two vectors; the first of `values` is even.
+#[derive(Clone, Copy)]
+struct ScaledValueSteps<'a> {
+    values: ValueSteps<'a, i8>,
+    scales: &'a [u16],
+    /// Scales of a position.
+    groups: usize,
+}
+
+impl<S: Simd, const N: usize> Steps<S, N> for ScaledValueSteps<'_> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors: [S::F32; N] = self.values.step(s, k);
+        let scales = &self.scales[k * self.groups + self.values.first / 2..][..N.div_ceil(2)];
+        for n in 0..N {
+            vectors[n] = s.mul(vectors[n], s.splat(s.half(scales[n / 2])));
+        }
+        vectors
     }
 }

@@ -109,6 +109,41 @@ impl Kernel for FromBlocks<'_> {
     }
 }
 
+/// Keys of int8, `[position / 16][dim]` vectors of sixteen positions, with half-precision scales
+/// `[position / 16][dim / 32][16]` to f32.
+#[derive(Debug)]
+pub struct FromKeyBlocks<'a> {
+    /// The integers.
+    pub integers: &'a [[i8; LANES]],
+    /// Scales for at least as many positions.
+    pub scales: &'a [u16],
+    /// The size of a head.
+    pub dim: usize,
+    /// As many vectors as there are of integers.
+    pub out: &'a mut [[f32; LANES]],
+}
+
+impl Kernel for FromKeyBlocks<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let FromKeyBlocks { integers, scales, dim, out } = self;
+        let groups = dim.div_ceil(ACTIVATION_BLOCK);
+        let scales = scales.as_chunks::<LANES>().0.chunks(groups);
+        assert!(integers.len() == out.len() && integers.len().div_ceil(dim) <= scales.len());
+        for ((integers, out), scales) in integers.chunks(dim).zip(out.chunks_mut(dim)).zip(scales) {
+            let parts = integers.chunks(ACTIVATION_BLOCK).zip(out.chunks_mut(ACTIVATION_BLOCK));
+            for ((integers, out), scale) in parts.zip(scales) {
+                let scale = s.load_half(scale);
+                for (integers, out) in integers.iter().zip(out) {
+                    s.store(s.mul(s.load_i8(integers), scale), out);
+                }
+            }
+        }
+    }
+}
+
 /// F32 to blocks of int8 with one half-precision scale each (the last block may be shorter).
 #[derive(Debug)]
 pub struct ToBlocks<'a> {

@@ -27,6 +27,7 @@ pub mod quantize;
 pub mod rope;
 pub(crate) mod shared;
 pub mod simd;
+pub mod softmax;
 pub mod unpack;
 
 use blocked::Blocked;
