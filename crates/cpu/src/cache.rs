@@ -10,7 +10,7 @@ use gleed_model::program::KvLayer;
 
 use crate::kernels::Kernels;
 use crate::kernels::attention::Page;
-use crate::kernels::convert::{FromBlocks, FromHalf, FromKeyBlocks, ToBlocks, ToHalf};
+use crate::kernels::convert::{FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use crate::kernels::shared::{BlockQueue, zeros};
 
 /// The keys and values of one layer.
@@ -88,8 +88,16 @@ impl Side {
         (self.slots, BlockQueue::new(&mut self.memory[self.start..], self.heads, self.slots.words()))
     }
 
-    /// One head's part of a page.
-    pub fn page(&self, page: usize, head: usize) -> Page<'_> {
+    /// One head's part of a page, of which the first `count` positions will be used; scales go to
+    /// `scales`.
+    pub fn page<'a>(
+        &'a self,
+        kernels: Kernels,
+        page: usize,
+        head: usize,
+        count: usize,
+        scales: &'a mut [f32],
+    ) -> Page<'a> {
         let words = self.slots.words();
         let block = &self.memory[self.start + (page * self.heads + head) * words..][..words];
         match self.slots.kind {
@@ -97,13 +105,16 @@ impl Side {
             KvType::F16 => Page::F16(bytemuck::cast_slice(block)),
             KvType::Q8_0 => {
                 let bytes: &[u8] = bytemuck::cast_slice(block);
-                let (integers, scales) = bytes.split_at(self.slots.vectors() * LANES);
-                Page::Q8_0 { integers: bytemuck::cast_slice(integers), scales: bytemuck::cast_slice(scales) }
+                let (integers, halves) = bytes.split_at(self.slots.vectors() * LANES);
+                let used = count.next_multiple_of(LANES) * self.slots.dim.div_ceil(ACTIVATION_BLOCK);
+                let (halves, scales) = (&bytemuck::cast_slice(halves)[..used], &mut scales[..used]);
+                kernels.run(FromHalf { x: halves, out: scales });
+                Page::Q8_0 { integers: bytemuck::cast_slice(integers), scales }
             }
         }
     }
 
-    /// The first `count` positions (or some more) of a page in f32: as they are, or decoded into `scratch`.
+    /// The first `count` positions of a page in f32: as they are, or decoded into `scratch`.
     pub fn decode<'a>(
         &self,
         kernels: Kernels,
@@ -112,9 +123,10 @@ impl Side {
         scratch: &'a mut [[f32; LANES]],
     ) -> Page<'a> {
         let Slots { order, dim, .. } = self.slots;
+        let vectors = dim.div_ceil(LANES);
         let used = match order {
             Order::Positions => count.div_ceil(LANES) * dim,
-            Order::Columns => count * dim.div_ceil(LANES),
+            Order::Columns => count * vectors,
         };
         let out = &mut scratch[..used];
         match (page, order) {
@@ -126,17 +138,7 @@ impl Side {
                 kernels.run(FromKeyBlocks { integers: &integers[..used], scales, dim, out });
             }
             (Page::Q8_0 { integers, scales }, Order::Columns) => {
-                let (width, groups) = (dim.next_multiple_of(LANES), dim.div_ceil(ACTIVATION_BLOCK));
-                let (q, out) = (integers[..used].as_flattened(), out.as_flattened_mut());
-                if width.is_multiple_of(ACTIVATION_BLOCK) {
-                    kernels.run(FromBlocks { q, scales: &scales[..count * groups], out });
-                } else {
-                    // Blocks start anew at each position.
-                    let positions = q.chunks(width).zip(scales.chunks(groups));
-                    for ((q, scales), out) in positions.zip(out.chunks_mut(width)) {
-                        kernels.run(FromBlocks { q, scales, out });
-                    }
-                }
+                kernels.run(FromValueBlocks { integers: &integers[..used], scales, vectors, out });
             }
         }
         Page::F32(out)

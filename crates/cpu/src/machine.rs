@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleed_model::Batch;
-use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax};
+use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES, PAGE, SPAN, Softmax};
 use gleed_model::program::{Op, Program};
 
 use crate::Error;
@@ -28,10 +28,9 @@ pub(crate) const PANEL: usize = 512;
 /// power of two would compete for the same places of the innermost cache.
 pub(crate) const STRIDE: usize = PANEL + 64;
 
-/// Queries of one sequence and key head whose attention is computed together, so that a page is decoded
-/// once for them (one row's, where a row has more): as many as leave room for the page in the innermost
-/// cache.
-const RUN_QUERIES: usize = 64;
+/// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
+/// more): so many that decoding a page for them is a small part of the work.
+const RUN_QUERIES: usize = 192;
 
 /// Attention is cut so that each thread gets this many parts, where there is enough of it.
 const PARTS: usize = 4;
@@ -311,6 +310,8 @@ pub(crate) struct PageScratch {
     pub queries: Box<[f32]>,
     /// One head's page, decoded: `[PAGE][dim / 16]` vectors.
     pub decoded: Box<[Line]>,
+    /// The scales of one head's page: `[PAGE][dim / 32]`.
+    pub scales: Box<[f32]>,
     /// `[q][PAGE]`.
     pub scores: Box<[Line]>,
     /// `[q]`.
@@ -367,6 +368,7 @@ impl Scratch {
                     rows: zeros(queries * sizes.key_dim)?,
                     queries: zeros(queries * sizes.key_dim)?,
                     decoded: zeros(PAGE * value_vectors.max(sizes.key_dim.div_ceil(LANES)))?,
+                    scales: zeros(PAGE * sizes.key_dim.max(sizes.value_dim).div_ceil(ACTIVATION_BLOCK))?,
                     scores: zeros(queries * PAGE / LANES)?,
                     counts: zeros(queries)?,
                     corrections: zeros(queries)?,
@@ -393,6 +395,7 @@ impl Scratch {
             + 2 * size_of_val(&scratch.results[0][..])
             + 2 * size_of_val(&attention.page.queries[..])
             + size_of_val(&attention.page.decoded[..])
+            + size_of_val(&attention.page.scales[..])
             + size_of_val(&attention.page.scores[..])
             + size_of_val(&attention.page.counts[..])
             + size_of_val(&attention.page.corrections[..])

@@ -9,13 +9,13 @@ use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
 use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
-use gleed_cpu::kernels::convert::{FromBf16, FromBlocks, FromHalf, FromKeyBlocks, ToBlocks, ToHalf};
+use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
 use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, Running, TILE};
 use gleed_cpu::kernels::norm::Norm;
 use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, row_words};
 use gleed_cpu::kernels::rope::Rotate;
-use gleed_cpu::kernels::softmax::{Merge, SoftmaxTiles};
+use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_cpu::kernels::unpack::Unpack;
 use gleed_gguf::Format;
 use gleed_model::KvType;
@@ -354,8 +354,8 @@ fn stored_blocks() {
             let mut x = random.units(len);
             let (mut q, mut scales) = (vec![0; len], vec![0; len.div_ceil(ACTIVATION_BLOCK)]);
             kernels.run(ToBlocks { x: &x, q: &mut q, scales: &mut scales });
-            let mut back = vec![0.0; len];
-            kernels.run(FromBlocks { q: &q, scales: &scales, out: &mut back });
+            let scale = |column: usize| f16::from_bits(scales[column / ACTIVATION_BLOCK]).to_f32();
+            let back: Vec<f32> = q.iter().enumerate().map(|(i, q)| f32::from(*q) * scale(i)).collect();
             KvType::Q8_0.round(&mut x);
             assert_eq!(bits(&back), bits(&x), "{:?} {len}", kernels.isa());
         }
@@ -371,7 +371,7 @@ struct StoredPage {
     floats: Vec<[f32; LANES]>,
     halves: Vec<[u16; LANES]>,
     integers: Vec<[i8; LANES]>,
-    scales: Vec<u16>,
+    scales: Vec<f32>,
 }
 
 impl StoredPage {
@@ -390,12 +390,12 @@ impl StoredPage {
         let mut halves = vec![[f16::NAN.to_bits(); LANES]; vectors];
         let mut integers = vec![[77; LANES]; vectors];
         let groups = dim.div_ceil(ACTIVATION_BLOCK);
-        let mut scales = vec![f16::NAN.to_bits(); PAGE * groups];
+        let mut scales = vec![f32::NAN; PAGE * groups];
         for (position, row) in plain.chunks_mut(dim).enumerate() {
             let (q, row_scales) = plain_quantized(row);
             kind.round(row);
             for (block, scale) in row_scales.iter().enumerate() {
-                scales[scale_place(position, block)] = f16::from_f32(*scale).to_bits();
+                scales[scale_place(position, block)] = f16::from_f32(*scale).to_f32();
             }
             for (column, x) in row.iter().enumerate() {
                 let (vector, lane) = place(position, column);
@@ -542,15 +542,38 @@ fn merged_spans() {
 }
 
 #[test]
-fn decoded_keys() {
+fn decoded_pages() {
     each_isa(|kernels, random| {
-        for dim in [1, 12, 32, 40, 64, 80, 128] {
-            let keys = StoredPage::keys(random, KvType::Q8_0, dim);
-            for blocks in 0..=PAGE / LANES {
-                let (integers, mut out) = (&keys.integers[..blocks * dim], vec![[0.0; LANES]; blocks * dim]);
+        for dim in [1, 12, 24, 32, 40, 64, 80, 128] {
+            let (keys, values) =
+                (StoredPage::keys(random, KvType::Q8_0, dim), StoredPage::values(random, KvType::Q8_0, dim));
+            for positions in [0, 1, 16, 33, PAGE] {
+                let used = positions.div_ceil(LANES) * dim;
+                let (integers, mut out) = (&keys.integers[..used], vec![[0.0; LANES]; used]);
                 kernels.run(FromKeyBlocks { integers, scales: &keys.scales, dim, out: &mut out });
-                assert_eq!(bits(out.as_flattened()), bits(keys.floats[..blocks * dim].as_flattened()));
+                assert_eq!(bits(out.as_flattened()), bits(keys.floats[..used].as_flattened()));
+                let vectors = dim.div_ceil(LANES);
+                let used = positions * vectors;
+                let (integers, mut out) = (&values.integers[..used], vec![[0.0; LANES]; used]);
+                kernels.run(FromValueBlocks { integers, scales: &values.scales, vectors, out: &mut out });
+                let rows = out.as_flattened().chunks(vectors * LANES);
+                for (row, truth) in rows.zip(values.plain.chunks(dim)) {
+                    assert_eq!(bits(&row[..dim]), bits(truth), "{:?} {dim}", kernels.isa());
+                }
             }
+        }
+    });
+}
+
+#[test]
+fn finished_queries() {
+    each_isa(|kernels, random| {
+        for dim in [1usize, 8, 16, 24, 64, 80] {
+            let values = random.floats(dim.next_multiple_of(LANES));
+            let (state, mut out) = (Softmax { max: 0.0, sum: 7.3 }, vec![0.0; dim]);
+            kernels.run(Finish { state, acc: values.as_chunks().0, out: &mut out });
+            let truth: Vec<f32> = values[..dim].iter().map(|x| x * (1.0 / 7.3)).collect();
+            assert_eq!(bits(&out), bits(&truth), "{:?} {dim}", kernels.isa());
         }
     });
 }

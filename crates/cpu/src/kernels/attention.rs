@@ -19,13 +19,12 @@ pub enum Page<'a> {
     F32(&'a [[f32; LANES]]),
     /// Half precision (bits).
     F16(&'a [[u16; LANES]]),
-    /// Integers and half-precision scales: of keys `[position / 16][dim / 32][16]`, of values
-    /// `[position][dim / 32]`.
+    /// Integers and scales: of keys `[position / 16][dim / 32][16]`, of values `[position][dim / 32]`.
     Q8_0 {
         /// The integers.
         integers: &'a [[i8; LANES]],
         /// One scale for every 32 of a position (fewer in a last, shorter block).
-        scales: &'a [u16],
+        scales: &'a [f32],
     },
 }
 
@@ -276,7 +275,7 @@ fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
     s: S,
     queries: &[[f32; Q]],
     keys: KeySteps<i8, N>,
-    scales: &[u16],
+    scales: &[f32],
     first: usize,
     mut acc: [[S::F32; N]; Q],
 ) -> [[S::F32; N]; Q] {
@@ -288,7 +287,7 @@ fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
         let (mut part, mut scales) = (keys, [s.splat(0.0); N]);
         for n in 0..N {
             part.blocks[n] = &keys.blocks[n][start..end];
-            scales[n] = s.load_half(&all[n * groups + group]);
+            scales[n] = s.load(&all[n * groups + group]);
         }
         acc = chain(s, &queries[start..end], ScaledKeySteps { keys: part, scales }, end - start, acc);
     }
@@ -436,7 +435,7 @@ impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for ValueSteps<'_, T> {
 #[derive(Clone, Copy)]
 struct ScaledValueSteps<'a> {
     values: ValueSteps<'a, i8>,
-    scales: &'a [u16],
+    scales: &'a [f32],
     /// Scales of a position.
     groups: usize,
 }
@@ -447,7 +446,7 @@ impl<S: Simd, const N: usize> Steps<S, N> for ScaledValueSteps<'_> {
         let mut vectors: [S::F32; N] = self.values.step(s, k);
         let scales = &self.scales[k * self.groups + self.values.first / 2..][..N.div_ceil(2)];
         for n in 0..N {
-            vectors[n] = s.mul(vectors[n], s.splat(s.half(scales[n / 2])));
+            vectors[n] = s.mul(vectors[n], s.splat(scales[n / 2]));
         }
         vectors
     }

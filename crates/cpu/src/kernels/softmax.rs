@@ -24,22 +24,42 @@ impl Kernel for SoftmaxTiles<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let SoftmaxTiles { states, counts, scores, corrections } = self;
-        let queries = states.iter_mut().zip(counts).zip(scores).zip(corrections);
-        for (((state, count), scores), correction) in queries.filter(|(((_, count), _), _)| **count > 0) {
-            *correction = tile(s, state, &mut scores[..*count]);
+        let states = states.chunks_mut(LANES).zip(corrections.chunks_mut(LANES));
+        for ((states, corrections), (counts, scores)) in
+            states.zip(counts.chunks(LANES).zip(scores.chunks_mut(LANES)))
+        {
+            // The corrections of sixteen queries are computed in one go.
+            let (mut old, mut new) = ([0.0; LANES], [0.0; LANES]);
+            for (q, (count, scores)) in counts.iter().zip(scores.iter()).enumerate() {
+                old[q] = states[q].max;
+                new[q] = largest(s, old[q], &scores[..*count]);
+            }
+            let mut factors = [0.0; LANES];
+            s.store(exp(s, s.sub(s.load(&old), s.load(&new))), &mut factors);
+            for (q, (count, scores)) in counts.iter().zip(scores).enumerate().filter(|(_, (c, _))| **c > 0) {
+                corrections[q] = if old[q] == f32::NEG_INFINITY { 0.0 } else { factors[q] };
+                let sum = weights(s, new[q], &mut scores[..*count]);
+                states[q] = Softmax { max: new[q], sum: states[q].sum.mul_add(corrections[q], sum) };
+            }
         }
     }
 }
 
+/// The largest of `max` and all scores.
 #[inline(always)]
-fn tile<S: Simd>(s: S, state: &mut Softmax, scores: &mut [f32]) -> f32 {
-    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-    let mut largest = s.splat(state.max);
-    for chunk in chunks.iter() {
+fn largest<S: Simd>(s: S, max: f32, scores: &[f32]) -> f32 {
+    let (chunks, rest) = scores.as_chunks::<LANES>();
+    let mut largest = s.splat(max);
+    for chunk in chunks {
         largest = s.max(s.load(chunk), largest);
     }
-    let max = rest.iter().fold(s.largest(largest), |m, x| m.max(*x));
-    let correction = correction(s, *state, max);
+    rest.iter().fold(s.largest(largest), |m, x| m.max(*x))
+}
+
+/// Turns scores into weights and returns their sum.
+#[inline(always)]
+fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> f32 {
+    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
     let mut lanes = s.splat(0.0);
     for chunk in chunks {
         let weights = exp(s, s.sub(s.load(chunk), s.splat(max)));
@@ -51,8 +71,7 @@ fn tile<S: Simd>(s: S, state: &mut Softmax, scores: &mut [f32]) -> f32 {
         // Weights are positive, so the zeros beyond the rest change no lane.
         lanes = s.add(lanes, s.load_partial(rest));
     }
-    *state = Softmax { max, sum: state.sum.mul_add(correction, s.fold(lanes)) };
-    correction
+    s.fold(lanes)
 }
 
 /// The factor of what a softmax has accumulated when the largest score becomes `max`.
@@ -91,6 +110,29 @@ impl Kernel for Merge<'_> {
         for (acc, span) in acc.iter_mut().zip(span_acc) {
             let span = s.mul(s.load(span), s.splat(after));
             s.store(s.mul_add(s.load(acc), s.splat(before), span), acc);
+        }
+    }
+}
+
+/// `acc · (1/sum)`, the result of one query.
+#[derive(Debug)]
+pub struct Finish<'a> {
+    /// The softmax over all spans.
+    pub state: Softmax,
+    /// `[dim / 16]`.
+    pub acc: &'a [[f32; LANES]],
+    /// `[dim]`.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Finish<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let inverse = 1.0 / self.state.sum;
+        for (out, acc) in self.out.chunks_mut(LANES).zip(self.acc) {
+            s.store_partial(s.mul(s.load(acc), s.splat(inverse)), out);
         }
     }
 }

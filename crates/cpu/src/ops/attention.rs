@@ -15,7 +15,7 @@ use crate::cache::Layer;
 use crate::kernels::Kernels;
 use crate::kernels::attention::{Accumulate, QUERIES, Scores, interleave};
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
-use crate::kernels::softmax::{Merge, SoftmaxTiles};
+use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use crate::machine::{
     Accumulators, AttentionScratch, LiveRow, Machine, PageScratch, SPLIT_ROWS, fork, lock, partial_vectors,
 };
@@ -144,7 +144,7 @@ impl Attention<'_> {
         acc: &mut [[f32; LANES]],
     ) {
         let (kernels, count) = (self.kernels, self.queries(&run));
-        let PageScratch { queries, decoded, scores, counts, corrections, .. } = scratch;
+        let PageScratch { queries, decoded, scales, scores, counts, corrections, .. } = scratch;
         let (states, counts, corrections) =
             (&mut states[..count], &mut counts[..count], &mut corrections[..count]);
         let queries = &queries[..count * self.layer.keys.dim()];
@@ -164,17 +164,18 @@ impl Attention<'_> {
                 break;
             }
             let page = *page as usize;
-            let mut keys = self.layer.keys.page(page, head);
-            let mut values = self.layer.values.page(page, head);
             // Few queries read a page once, as it is stored.
             let decode = count > QUERIES;
+            let Layer { keys: key_side, values: value_side } = self.layer;
+            let mut keys = key_side.page(kernels, page, head, most, scales);
             if decode {
-                keys = self.layer.keys.decode(kernels, keys, most, decoded);
+                keys = key_side.decode(kernels, keys, most, decoded);
             }
             kernels.run(Scores { queries, keys, counts, scale: self.scale, scores });
             kernels.run(SoftmaxTiles { states, counts, scores, corrections });
+            let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
-                values = self.layer.values.decode(kernels, values, most, decoded);
+                values = value_side.decode(kernels, values, most, decoded);
             }
             kernels.run(Accumulate { acc, corrections, counts, weights: scores, values });
         }
@@ -204,10 +205,7 @@ impl Attention<'_> {
         let mut queries = total.states.iter().zip(acc.chunks_exact(self.vectors));
         for row in task.rows() {
             for (out, (state, acc)) in task.row(row).chunks_exact_mut(value_dim).zip(&mut queries) {
-                let inverse = 1.0 / state.sum;
-                for (out, acc) in out.iter_mut().zip(acc.as_flattened()) {
-                    *out = acc * inverse;
-                }
+                self.kernels.run(Finish { state: *state, acc, out });
             }
         }
     }
