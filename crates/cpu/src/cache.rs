@@ -88,6 +88,12 @@ impl Side {
         (self.slots, BlockQueue::new(&mut self.memory[self.start..], self.heads, self.slots.words()))
     }
 
+    /// One head's part of a page, as it is stored.
+    pub fn block(&self, page: usize, head: usize) -> &[u64] {
+        let words = self.slots.words();
+        &self.memory[self.start + (page * self.heads + head) * words..][..words]
+    }
+
     /// One head's part of a page, of which the first `count` positions will be used; scales go to
     /// `scales`.
     pub fn page<'a>(
@@ -98,8 +104,7 @@ impl Side {
         count: usize,
         scales: &'a mut [f32],
     ) -> Page<'a> {
-        let words = self.slots.words();
-        let block = &self.memory[self.start + (page * self.heads + head) * words..][..words];
+        let block = self.block(page, head);
         match self.slots.kind {
             KvType::F32 => Page::F32(bytemuck::cast_slice(block)),
             KvType::F16 => Page::F16(bytemuck::cast_slice(block)),

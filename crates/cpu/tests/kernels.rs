@@ -475,11 +475,14 @@ fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usiz
         let keys = StoredPage::keys(random, kind, dim);
         let values = StoredPage::values(random, kind, value_dim);
         let page = keys.page();
+        // Any memory may be asked for ahead: here less, there more than a line for each step.
+        let ahead: &[u8] = &vec![0; random.below(3) * random.below(20_000)];
         kernels.run(Scores {
             queries: &interleaved,
             keys: page,
             counts: &counts,
             scale,
+            ahead,
             scores: &mut scores,
         });
         let mut weights: Vec<Vec<f32>> = Vec::new();
@@ -501,6 +504,7 @@ fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usiz
             counts: &counts,
             weights: weight_rows,
             values: page,
+            ahead,
         });
         for (q, (softmax, sums)) in truth.iter_mut().enumerate() {
             if counts[q] > 0 {

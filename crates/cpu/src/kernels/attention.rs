@@ -89,6 +89,34 @@ impl<const Q: usize> Factors<Q> for Weights<'_, Q> {
     }
 }
 
+/// Memory that will be needed soon, asked for while chains run.
+#[derive(Debug, Clone, Copy)]
+struct Ahead<'a> {
+    bytes: &'a [u8],
+    /// Bytes for each step of a chain, whole cache lines.
+    stride: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// All of it within so many steps.
+    #[inline(always)]
+    fn new(bytes: &'a [u8], steps: usize) -> Ahead<'a> {
+        Ahead { bytes, stride: bytes.len().div_ceil(steps.max(1)).next_multiple_of(LINE) }
+    }
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, k: usize) {
+        let mut at = k * self.stride;
+        while at < self.bytes.len().min((k + 1) * self.stride) {
+            s.prefetch(&self.bytes[at]);
+            at += LINE;
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Runs `Q` times `N` chains of `count` steps: `acc = fma(factor of the query at step k, vector of step k, acc)`.
 #[inline(always)]
 fn chain<S: Simd, const Q: usize, const N: usize>(
@@ -96,9 +124,11 @@ fn chain<S: Simd, const Q: usize, const N: usize>(
     factors: impl Factors<Q>,
     steps: impl Steps<S, N>,
     count: usize,
+    ahead: Ahead,
     mut acc: [[S::F32; N]; Q],
 ) -> [[S::F32; N]; Q] {
     for k in 0..count {
+        ahead.step(s, k);
         let vectors = steps.step(s, k);
         for q in 0..Q {
             let factor = s.splat(factors.at(q, k));
@@ -147,6 +177,8 @@ pub struct Scores<'a> {
     pub counts: &'a [usize],
     /// The factor.
     pub scale: f32,
+    /// Memory that will be needed next, and is asked for meanwhile.
+    pub ahead: &'a [u8],
     /// One row for each query.
     pub scores: &'a mut [[f32; PAGE]],
 }
@@ -156,14 +188,15 @@ impl Kernel for Scores<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Scores { queries, keys, counts, scale, scores } = self;
+        let Scores { queries, keys, counts, scale, mut ahead, scores } = self;
         assert!(counts.len() == scores.len() && queries.len().is_multiple_of(counts.len()));
         let dim = queries.len() / counts.len();
         let blocks = counts.chunks(QUERIES).zip(scores.chunks_mut(QUERIES));
         for ((counts, scores), queries) in blocks.zip(queries.chunks(QUERIES * dim)) {
             let most = counts.iter().fold(0, |most, count| most.max(*count));
             let vectors = most.div_ceil(LANES);
-            let block = ScoreBlock { queries, keys, dim, scale, vectors, scores };
+            let block = ScoreBlock { queries, keys, dim, scale, vectors, ahead, scores };
+            ahead = &[];
             match counts.len() {
                 1 => block.run::<S, 1>(s),
                 2 => block.run::<S, 2>(s),
@@ -183,6 +216,7 @@ struct ScoreBlock<'a> {
     dim: usize,
     scale: f32,
     vectors: usize,
+    ahead: &'a [u8],
     scores: &'a mut [[f32; PAGE]],
 }
 
@@ -204,12 +238,13 @@ impl ScoreBlock<'_> {
     fn vectors<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
         let dim = self.dim;
         let queries = &self.queries.as_chunks::<Q>().0[..dim];
+        let ahead = Ahead::new(std::mem::take(&mut self.ahead), dim);
         let acc = [[s.splat(0.0); N]; Q];
         let acc = match self.keys {
-            Page::F32(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, acc),
-            Page::F16(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, acc),
+            Page::F32(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, ahead, acc),
+            Page::F16(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, ahead, acc),
             Page::Q8_0 { integers, scales } => {
-                chain_scaled(s, queries, KeySteps::new(integers, dim, first), scales, first, acc)
+                chain_scaled(s, queries, KeySteps::new(integers, dim, first), scales, first, ahead, acc)
             }
         };
         for q in 0..Q {
@@ -277,6 +312,7 @@ fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
     keys: KeySteps<i8, N>,
     scales: &[f32],
     first: usize,
+    ahead: Ahead,
     mut acc: [[S::F32; N]; Q],
 ) -> [[S::F32; N]; Q] {
     let dim = queries.len();
@@ -289,7 +325,9 @@ fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
             part.blocks[n] = &keys.blocks[n][start..end];
             scales[n] = s.load(&all[n * groups + group]);
         }
-        acc = chain(s, &queries[start..end], ScaledKeySteps { keys: part, scales }, end - start, acc);
+        let bytes = &ahead.bytes[ahead.bytes.len().min(start * ahead.stride)..];
+        let (steps, ahead) = (ScaledKeySteps { keys: part, scales }, Ahead { bytes, ..ahead });
+        acc = chain(s, &queries[start..end], steps, end - start, ahead, acc);
     }
     acc
 }
@@ -308,6 +346,8 @@ pub struct Accumulate<'a> {
     pub weights: &'a [[f32; PAGE]],
     /// The page.
     pub values: Page<'a>,
+    /// Memory that will be needed next, and is asked for meanwhile.
+    pub ahead: &'a [u8],
 }
 
 impl Kernel for Accumulate<'_> {
@@ -315,7 +355,7 @@ impl Kernel for Accumulate<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Accumulate { acc, corrections, counts, weights, values } = self;
+        let Accumulate { acc, corrections, counts, weights, values, mut ahead } = self;
         assert!(counts.len() == weights.len() && counts.len() == corrections.len());
         assert!(acc.len().is_multiple_of(counts.len()));
         let vectors = acc.len() / counts.len();
@@ -326,7 +366,8 @@ impl Kernel for Accumulate<'_> {
             let common = counts.iter().fold(PAGE, |least, count| least.min(*count));
             if common > 0 {
                 let mut block =
-                    ValueBlock { acc, vectors, corrections, weights, start: 0, end: common, values };
+                    ValueBlock { acc, vectors, corrections, weights, start: 0, end: common, values, ahead };
+                ahead = &[];
                 match counts.len() {
                     1 => block.run::<S, 1>(s),
                     2 => block.run::<S, 2>(s),
@@ -340,7 +381,8 @@ impl Kernel for Accumulate<'_> {
                 let corrections = if common > 0 { &[1.0] } else { &corrections[q..=q] };
                 let weights = &weights[q..=q];
                 let (start, end) = (common, counts[q]);
-                ValueBlock { acc, vectors, corrections, weights, start, end, values }.run::<S, 1>(s);
+                ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
+                    .run::<S, 1>(s);
             }
         }
     }
@@ -355,6 +397,7 @@ struct ValueBlock<'a> {
     start: usize,
     end: usize,
     values: Page<'a>,
+    ahead: &'a [u8],
 }
 
 impl ValueBlock<'_> {
@@ -376,6 +419,7 @@ impl ValueBlock<'_> {
     fn columns<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
         let (stride, start, end) = (self.vectors, self.start, self.end.min(PAGE));
         let count = end - start;
+        let ahead = Ahead::new(std::mem::take(&mut self.ahead), count);
         let mut acc = [[s.splat(0.0); N]; Q];
         let Some(weights) = self.weights.first_chunk::<Q>() else { unreachable!("a row for each query") };
         let weights = Weights { weights, start };
@@ -387,17 +431,27 @@ impl ValueBlock<'_> {
             }
         }
         let acc = match self.values {
-            Page::F32(values) => {
-                chain(s, weights, ValueSteps { values: &values[start * stride..], stride, first }, count, acc)
-            }
-            Page::F16(values) => {
-                chain(s, weights, ValueSteps { values: &values[start * stride..], stride, first }, count, acc)
-            }
+            Page::F32(values) => chain(
+                s,
+                weights,
+                ValueSteps { values: &values[start * stride..], stride, first },
+                count,
+                ahead,
+                acc,
+            ),
+            Page::F16(values) => chain(
+                s,
+                weights,
+                ValueSteps { values: &values[start * stride..], stride, first },
+                count,
+                ahead,
+                acc,
+            ),
             Page::Q8_0 { integers, scales } => {
                 let values = ValueSteps { values: &integers[start * stride..], stride, first };
                 let groups = stride.div_ceil(ACTIVATION_BLOCK / LANES);
                 let scales = &scales[start * groups..];
-                chain(s, weights, ScaledValueSteps { values, scales, groups }, count, acc)
+                chain(s, weights, ScaledValueSteps { values, scales, groups }, count, ahead, acc)
             }
         };
         for q in 0..Q {

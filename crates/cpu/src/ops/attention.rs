@@ -153,8 +153,9 @@ impl Attention<'_> {
         states.fill(Softmax::default());
         acc.fill([0.0; LANES]);
         let rows = &self.rows[run];
-        let pages = self.fixed.batch.pages(rows[0].table).iter().enumerate();
-        for (index, page) in pages.skip(span * SPAN / PAGE).take(SPAN / PAGE) {
+        let pages = self.fixed.batch.pages(rows[0].table);
+        let first = span * SPAN / PAGE;
+        for index in first..pages.len().min(first + SPAN / PAGE) {
             // How many positions of the page each query sees.
             for (counts, row) in counts.chunks_exact_mut(self.group).zip(rows) {
                 counts.fill((row.position + 1).saturating_sub(index * PAGE).min(PAGE));
@@ -163,7 +164,7 @@ impl Attention<'_> {
             if most == 0 {
                 break;
             }
-            let page = *page as usize;
+            let page = pages[index] as usize;
             // Few queries read a page once, as it is stored.
             let decode = count > QUERIES;
             let Layer { keys: key_side, values: value_side } = self.layer;
@@ -171,13 +172,18 @@ impl Attention<'_> {
             if decode {
                 keys = key_side.decode(kernels, keys, most, decoded);
             }
-            kernels.run(Scores { queries, keys, counts, scale: self.scale, scores });
+            let ahead = if decode { &[] } else { bytemuck::cast_slice(value_side.block(page, head)) };
+            kernels.run(Scores { queries, keys, counts, scale: self.scale, ahead, scores });
             kernels.run(SoftmaxTiles { states, counts, scores, corrections });
             let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
                 values = value_side.decode(kernels, values, most, decoded);
             }
-            kernels.run(Accumulate { acc, corrections, counts, weights: scores, values });
+            let ahead = match pages.get(index + 1) {
+                Some(next) if !decode => bytemuck::cast_slice(key_side.block(*next as usize, head)),
+                _ => &[],
+            };
+            kernels.run(Accumulate { acc, corrections, counts, weights: scores, values, ahead });
         }
     }
 
