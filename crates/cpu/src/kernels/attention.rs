@@ -1,15 +1,21 @@
 //! Attention of several queries over one page of keys and values: scores and weighted values.
 //!
-//! Both are chains of fused multiply-adds that run side by side in registers: a few queries times a few
-//! vectors. A vector of keys is sixteen positions of one dimension, a vector of values sixteen columns of
-//! one position, so no lane ever meets another.
+//! Both run several chains side by side: a few queries times a few vectors. A vector of keys is sixteen
+//! positions of one dimension, a vector of values sixteen columns of one position, so no lane ever meets
+//! another.
 
 use gleed_model::arithmetic::{ACTIVATION_BLOCK, LANES, PAGE};
 
+use super::chain::{Ahead, Factors, Steps, Stored, chain, widest};
 use super::simd::{Kernel, Simd};
 
-/// Queries whose chains run side by side.
+/// The most queries whose chains run side by side.
 pub const QUERIES: usize = 6;
+
+/// How many of so many queries run side by side: blocks of about the same size.
+fn block_size(queries: usize) -> usize {
+    queries.div_ceil(queries.div_ceil(QUERIES))
+}
 
 /// One head's keys or values of a page, as vectors of sixteen: keys `[position / 16][dim]`, values
 /// `[position][dim / 16]`.
@@ -28,135 +34,12 @@ pub enum Page<'a> {
     },
 }
 
-/// A number that keys and values are stored as.
-trait Stored: Copy {
-    /// Sixteen of them.
-    fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::F32;
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, x: &[f32; LANES]) -> S::F32 {
-        s.load(x)
-    }
-}
-
-/// Half precision.
-impl Stored for u16 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, x: &[u16; LANES]) -> S::F32 {
-        s.load_half(x)
-    }
-}
-
-/// Not yet scaled.
-impl Stored for i8 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, x: &[i8; LANES]) -> S::F32 {
-        s.load_i8(x)
-    }
-}
-
-/// What chains run over: `N` vectors at each step.
-trait Steps<S: Simd, const N: usize>: Copy {
-    fn step(self, s: S, k: usize) -> [S::F32; N];
-}
-
-/// What chains multiply with: one number for each of `Q` queries at each step.
-trait Factors<const Q: usize>: Copy {
-    fn at(self, q: usize, k: usize) -> f32;
-}
-
-/// Queries side by side.
-impl<const Q: usize> Factors<Q> for &[[f32; Q]] {
-    #[inline(always)]
-    fn at(self, q: usize, k: usize) -> f32 {
-        self[k][q]
-    }
-}
-
-/// The weights of a page's positions.
-#[derive(Clone, Copy)]
-struct Weights<'a, const Q: usize> {
-    weights: &'a [[f32; PAGE]; Q],
-    start: usize,
-}
-
-impl<const Q: usize> Factors<Q> for Weights<'_, Q> {
-    #[inline(always)]
-    fn at(self, q: usize, k: usize) -> f32 {
-        self.weights[q][self.start + k]
-    }
-}
-
-/// Memory that will be needed soon, asked for while chains run.
-#[derive(Debug, Clone, Copy)]
-struct Ahead<'a> {
-    bytes: &'a [u8],
-    /// Bytes for each step of a chain, whole cache lines.
-    stride: usize,
-}
-
-impl<'a> Ahead<'a> {
-    /// All of it within so many steps.
-    #[inline(always)]
-    fn new(bytes: &'a [u8], steps: usize) -> Ahead<'a> {
-        Ahead { bytes, stride: bytes.len().div_ceil(steps.max(1)).next_multiple_of(LINE) }
-    }
-
-    #[inline(always)]
-    fn step<S: Simd>(self, s: S, k: usize) {
-        let mut at = k * self.stride;
-        while at < self.bytes.len().min((k + 1) * self.stride) {
-            s.prefetch(&self.bytes[at]);
-            at += LINE;
-        }
-    }
-}
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Runs `Q` times `N` chains of `count` steps: `acc = fma(factor of the query at step k, vector of step k, acc)`.
-#[inline(always)]
-fn chain<S: Simd, const Q: usize, const N: usize>(
-    s: S,
-    factors: impl Factors<Q>,
-    steps: impl Steps<S, N>,
-    count: usize,
-    ahead: Ahead,
-    mut acc: [[S::F32; N]; Q],
-) -> [[S::F32; N]; Q] {
-    for k in 0..count {
-        ahead.step(s, k);
-        let vectors = steps.step(s, k);
-        for q in 0..Q {
-            let factor = s.splat(factors.at(q, k));
-            for n in 0..N {
-                acc[q][n] = s.mul_add(factor, vectors[n], acc[q][n]);
-            }
-        }
-    }
-    acc
-}
-
-/// How many vectors the chains of so many queries take at once, so that all fit the registers.
-#[inline(always)]
-const fn widest<S: Simd>(queries: usize) -> usize {
-    match (S::WIDE, queries) {
-        (true, ..=3) => 8,
-        (true, _) => 4,
-        (false, 1) => 4,
-        (false, ..=3) => 2,
-        (false, _) => 1,
-    }
-}
-
-/// Lays queries of `dim` values out for [`Scores`]: in blocks of [`QUERIES`] (the last may have fewer),
-/// `[block][dim][query of the block]`.
+/// Lays queries of `dim` values out for [`Scores`]: in blocks of those that run side by side (the last may
+/// have fewer), `[block][dim][query of the block]`.
 pub fn interleave(queries: &[f32], dim: usize, out: &mut [f32]) {
     assert_eq!(queries.len(), out.len());
-    for (queries, out) in queries.chunks(QUERIES * dim).zip(out.chunks_mut(QUERIES * dim)) {
+    let size = block_size(queries.len() / dim) * dim;
+    for (queries, out) in queries.chunks(size).zip(out.chunks_mut(size)) {
         let count = queries.len() / dim;
         for (q, query) in queries.chunks_exact(dim).enumerate() {
             for (out, x) in out.chunks_exact_mut(count).zip(query) {
@@ -191,8 +74,9 @@ impl Kernel for Scores<'_> {
         let Scores { queries, keys, counts, scale, mut ahead, scores } = self;
         assert!(counts.len() == scores.len() && queries.len().is_multiple_of(counts.len()));
         let dim = queries.len() / counts.len();
-        let blocks = counts.chunks(QUERIES).zip(scores.chunks_mut(QUERIES));
-        for ((counts, scores), queries) in blocks.zip(queries.chunks(QUERIES * dim)) {
+        let size = block_size(counts.len());
+        let blocks = counts.chunks(size).zip(scores.chunks_mut(size));
+        for ((counts, scores), queries) in blocks.zip(queries.chunks(size * dim)) {
             let most = counts.iter().fold(0, |most, count| most.max(*count));
             let vectors = most.div_ceil(LANES);
             let block = ScoreBlock { queries, keys, dim, scale, vectors, ahead, scores };
@@ -247,10 +131,10 @@ impl ScoreBlock<'_> {
                 chain_scaled(s, queries, KeySteps::new(integers, dim, first), scales, first, ahead, acc)
             }
         };
-        for q in 0..Q {
-            let out = &mut self.scores[q].as_chunks_mut::<LANES>().0[first..][..N];
-            for n in 0..N {
-                s.store(s.mul(acc[q][n], s.splat(self.scale)), &mut out[n]);
+        for (acc, scores) in acc.iter().zip(&mut *self.scores) {
+            let out = &mut scores.as_chunks_mut::<LANES>().0[first..][..N];
+            for (acc, out) in acc.iter().zip(out) {
+                s.store(s.mul(*acc, s.splat(self.scale)), out);
             }
         }
         N
@@ -279,8 +163,8 @@ impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for KeySteps<'_, T, N> {
     #[inline(always)]
     fn step(self, s: S, k: usize) -> [S::F32; N] {
         let mut vectors = [s.splat(0.0); N];
-        for n in 0..N {
-            vectors[n] = T::load(s, &self.blocks[n][k]);
+        for (vector, block) in vectors.iter_mut().zip(&self.blocks) {
+            *vector = T::load(s, &block[k]);
         }
         vectors
     }
@@ -297,8 +181,8 @@ impl<S: Simd, const N: usize> Steps<S, N> for ScaledKeySteps<'_, S::F32, N> {
     #[inline(always)]
     fn step(self, s: S, k: usize) -> [S::F32; N] {
         let mut vectors = self.keys.step(s, k);
-        for n in 0..N {
-            vectors[n] = s.mul(vectors[n], self.scales[n]);
+        for (vector, scale) in vectors.iter_mut().zip(&self.scales) {
+            *vector = s.mul(*vector, *scale);
         }
         vectors
     }
@@ -325,9 +209,8 @@ fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
             part.blocks[n] = &keys.blocks[n][start..end];
             scales[n] = s.load(&all[n * groups + group]);
         }
-        let bytes = &ahead.bytes[ahead.bytes.len().min(start * ahead.stride)..];
-        let (steps, ahead) = (ScaledKeySteps { keys: part, scales }, Ahead { bytes, ..ahead });
-        acc = chain(s, &queries[start..end], steps, end - start, ahead, acc);
+        let steps = ScaledKeySteps { keys: part, scales };
+        acc = chain(s, &queries[start..end], steps, end - start, ahead.after(start), acc);
     }
     acc
 }
@@ -359,8 +242,9 @@ impl Kernel for Accumulate<'_> {
         assert!(counts.len() == weights.len() && counts.len() == corrections.len());
         assert!(acc.len().is_multiple_of(counts.len()));
         let vectors = acc.len() / counts.len();
-        let blocks = acc.chunks_mut(QUERIES * vectors).zip(weights.chunks(QUERIES));
-        let blocks = blocks.zip(counts.chunks(QUERIES)).zip(corrections.chunks(QUERIES));
+        let size = block_size(counts.len());
+        let blocks = acc.chunks_mut(size * vectors).zip(weights.chunks(size));
+        let blocks = blocks.zip(counts.chunks(size)).zip(corrections.chunks(size));
         for (((acc, weights), counts), corrections) in blocks {
             // What all queries see together, then the rest one by one.
             let common = counts.iter().fold(PAGE, |least, count| least.min(*count));
@@ -423,11 +307,11 @@ impl ValueBlock<'_> {
         let mut acc = [[s.splat(0.0); N]; Q];
         let Some(weights) = self.weights.first_chunk::<Q>() else { unreachable!("a row for each query") };
         let weights = Weights { weights, start };
-        for q in 0..Q {
+        for (q, acc) in acc.iter_mut().enumerate() {
             let correction = s.splat(self.corrections[q]);
             let from = &self.acc[q * stride + first..][..N];
-            for n in 0..N {
-                acc[q][n] = s.mul(s.load(&from[n]), correction);
+            for (acc, from) in acc.iter_mut().zip(from) {
+                *acc = s.mul(s.load(from), correction);
             }
         }
         let acc = match self.values {
@@ -454,13 +338,27 @@ impl ValueBlock<'_> {
                 chain(s, weights, ScaledValueSteps { values, scales, groups }, count, ahead, acc)
             }
         };
-        for q in 0..Q {
+        for (q, acc) in acc.iter().enumerate() {
             let out = &mut self.acc[q * stride + first..][..N];
-            for n in 0..N {
-                s.store(acc[q][n], &mut out[n]);
+            for (acc, out) in acc.iter().zip(out) {
+                s.store(*acc, out);
             }
         }
         N
+    }
+}
+
+/// The weights of a page's positions.
+#[derive(Clone, Copy)]
+struct Weights<'a, const Q: usize> {
+    weights: &'a [[f32; PAGE]; Q],
+    start: usize,
+}
+
+impl<const Q: usize> Factors<Q> for Weights<'_, Q> {
+    #[inline(always)]
+    fn at(self, q: usize, k: usize) -> f32 {
+        self.weights[q][self.start + k]
     }
 }
 

@@ -24,6 +24,9 @@ use crate::plan::Plan;
 /// Fewer tasks than this for each thread are split over spans, so that all threads have work to the end.
 const TASKS: usize = 8;
 
+/// A page is decoded for more queries than this; fewer read it as it is stored.
+const DECODED: usize = 2 * QUERIES;
+
 /// out = for each query head, the softmax-weighted values of all positions up to the row's own.
 #[allow(clippy::too_many_arguments, reason = "the operands of the op")]
 pub(super) fn attention(
@@ -165,24 +168,22 @@ impl Attention<'_> {
                 break;
             }
             let page = pages[index] as usize;
-            // Few queries read a page once, as it is stored.
-            let decode = count > QUERIES;
             let Layer { keys: key_side, values: value_side } = self.layer;
+            let decode = count > DECODED;
             let mut keys = key_side.page(kernels, page, head, most, scales);
             if decode {
                 keys = key_side.decode(kernels, keys, most, decoded);
             }
-            let ahead = if decode { &[] } else { bytemuck::cast_slice(value_side.block(page, head)) };
+            let ahead = bytemuck::cast_slice(value_side.block(page, head));
             kernels.run(Scores { queries, keys, counts, scale: self.scale, ahead, scores });
             kernels.run(SoftmaxTiles { states, counts, scores, corrections });
             let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
                 values = value_side.decode(kernels, values, most, decoded);
             }
-            let ahead = match pages.get(index + 1) {
-                Some(next) if !decode => bytemuck::cast_slice(key_side.block(*next as usize, head)),
-                _ => &[],
-            };
+            let next = pages.get(index + 1);
+            let ahead =
+                next.map_or(&[][..], |next| bytemuck::cast_slice(key_side.block(*next as usize, head)));
             kernels.run(Accumulate { acc, corrections, counts, weights: scores, values, ahead });
         }
     }
