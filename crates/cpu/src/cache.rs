@@ -88,8 +88,16 @@ impl Side {
         (self.slots, BlockQueue::new(&mut self.memory[self.start..], self.heads, self.slots.words()))
     }
 
-    /// One head's part of a page, as it is stored.
-    pub fn block(&self, page: usize, head: usize) -> &[u64] {
+    /// Where the first `count` positions of one head's part of a page are stored (or some more of it).
+    pub fn stored(&self, page: usize, head: usize, count: usize) -> &[u8] {
+        let bytes: &[u8] = bytemuck::cast_slice(self.block(page, head));
+        // Only a whole page ends with all its scales.
+        let used = self.slots.used(count) * bytes.len() / self.slots.vectors();
+        &bytes[..used]
+    }
+
+    /// One head's part of a page.
+    fn block(&self, page: usize, head: usize) -> &[u64] {
         let words = self.slots.words();
         &self.memory[self.start + (page * self.heads + head) * words..][..words]
     }
@@ -128,11 +136,7 @@ impl Side {
         scratch: &'a mut [[f32; LANES]],
     ) -> Page<'a> {
         let Slots { order, dim, .. } = self.slots;
-        let vectors = dim.div_ceil(LANES);
-        let used = match order {
-            Order::Positions => count.div_ceil(LANES) * dim,
-            Order::Columns => count * vectors,
-        };
+        let (vectors, used) = (dim.div_ceil(LANES), self.slots.used(count));
         let out = &mut scratch[..used];
         match (page, order) {
             (Page::F32(_), _) => return page,
@@ -153,9 +157,14 @@ impl Side {
 impl Slots {
     /// Vectors of one head's part of a page.
     fn vectors(self) -> usize {
+        self.used(PAGE)
+    }
+
+    /// Vectors that hold the first `count` positions.
+    fn used(self, count: usize) -> usize {
         match self.order {
-            Order::Positions => PAGE / LANES * self.dim,
-            Order::Columns => PAGE * self.dim.div_ceil(LANES),
+            Order::Positions => count.div_ceil(LANES) * self.dim,
+            Order::Columns => count * self.dim.div_ceil(LANES),
         }
     }
 

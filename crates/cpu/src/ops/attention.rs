@@ -156,34 +156,32 @@ impl Attention<'_> {
         states.fill(Softmax::default());
         acc.fill([0.0; LANES]);
         let rows = &self.rows[run];
+        let visible = rows.iter().map(|row| row.position + 1).max().unwrap_or(0).min((span + 1) * SPAN);
         let pages = self.fixed.batch.pages(rows[0].table);
-        let first = span * SPAN / PAGE;
-        for index in first..pages.len().min(first + SPAN / PAGE) {
+        for start in (span * SPAN..visible).step_by(PAGE) {
             // How many positions of the page each query sees.
             for (counts, row) in counts.chunks_exact_mut(self.group).zip(rows) {
-                counts.fill((row.position + 1).saturating_sub(index * PAGE).min(PAGE));
+                counts.fill((row.position + 1).saturating_sub(start).min(PAGE));
             }
-            let most = counts.iter().fold(0, |most, count| most.max(*count));
-            if most == 0 {
-                break;
-            }
-            let page = pages[index] as usize;
+            let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
             let Layer { keys: key_side, values: value_side } = self.layer;
             let decode = count > DECODED;
             let mut keys = key_side.page(kernels, page, head, most, scales);
             if decode {
                 keys = key_side.decode(kernels, keys, most, decoded);
             }
-            let ahead = bytemuck::cast_slice(value_side.block(page, head));
+            let ahead = value_side.stored(page, head, most);
             kernels.run(Scores { queries, keys, counts, scale: self.scale, ahead, scores });
             kernels.run(SoftmaxTiles { states, counts, scores, corrections });
             let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
                 values = value_side.decode(kernels, values, most, decoded);
             }
-            let next = pages.get(index + 1);
-            let ahead =
-                next.map_or(&[][..], |next| bytemuck::cast_slice(key_side.block(*next as usize, head)));
+            // The next page of the span: another span may be another thread's.
+            let ahead = match visible.saturating_sub(start + PAGE).min(PAGE) {
+                0 => &[],
+                next => key_side.stored(pages[start / PAGE + 1] as usize, head, next),
+            };
             kernels.run(Accumulate { acc, corrections, counts, weights: scores, values, ahead });
         }
     }
