@@ -1,11 +1,16 @@
-//! The KV cache: pages of 64 positions, in a page `[head][position][dim]`, in f32, f16 or int8 blocks.
+//! The KV cache: pages of 64 positions, in a page one block for each head, in f32, f16 or int8.
+//!
+//! Keys and values are vectors of sixteen, laid out as attention reads them: a vector of keys is sixteen
+//! positions of one dimension, `[position / 16][dim][16]`; a vector of values is sixteen columns of one
+//! position, `[position][dim / 16][16]`, the last one filled up with zeros.
 
 use gleed_model::KvType;
-use gleed_model::arithmetic::{BLOCK, PAGE};
+use gleed_model::arithmetic::{BLOCK, LANES, PAGE};
 use gleed_model::program::KvLayer;
 
 use crate::kernels::Kernels;
-use crate::kernels::convert::{FromBlocks, FromHalf, ToBlocks, ToHalf};
+use crate::kernels::attention::Page;
+use crate::kernels::convert::{FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use crate::kernels::shared::{BlockQueue, zeros};
 
 /// The keys and values of one layer.
@@ -16,104 +21,216 @@ pub(crate) struct Layer {
 
 /// The keys, or the values, of one layer.
 pub(crate) struct Side {
-    kind: KvType,
+    slots: Slots,
     heads: usize,
-    pub dim: usize,
-    /// `[page][head]` blocks of [`block_words`] words: f32 or f16 `[position][dim]`, or for int8 the
-    /// integers `[position][dim]` and then the scales `[position][dim / 32]` in f16.
-    words: Box<[u64]>,
+    /// `[page][head]` blocks of [`Slots::words`] words, with some words before them.
+    memory: Box<[u64]>,
+    /// Where the blocks start, so that they lie on cache lines.
+    start: usize,
 }
 
-/// Words of one head's part of a page. A page has 64 positions, so nothing is left over.
-fn block_words(kind: KvType, dim: usize) -> usize {
-    PAGE * kind.bytes(dim) / size_of::<u64>()
+/// How one head's part of a page is stored: the vectors, and for int8 then the scales in f16, of keys
+/// `[position / 16][dim / 32][16]`, of values `[position][dim / 32]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slots {
+    kind: KvType,
+    order: Order,
+    pub dim: usize,
 }
+
+/// What the sixteen numbers of a vector are.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Positions,
+    Columns,
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 impl Layer {
     /// A layer's cache of so many pages; `None` when memory does not suffice.
     pub fn new(layer: KvLayer, kind: KvType, pages: usize) -> Option<Layer> {
-        let side = |dim: usize| {
-            let words = block_words(kind, dim).checked_mul(layer.heads)?.checked_mul(pages)?;
-            Some(Side { kind, heads: layer.heads, dim, words: zeros(words)? })
+        let side = |order: Order, dim: usize| {
+            let slots = Slots { kind, order, dim };
+            let words = slots.words().checked_mul(layer.heads)?.checked_mul(pages)?;
+            let memory = zeros::<u64>(words.checked_add(LINE / size_of::<u64>())?)?;
+            let start = memory.as_ptr().align_offset(LINE).min(LINE / size_of::<u64>());
+            Some(Side { slots, heads: layer.heads, memory, start })
         };
-        Some(Layer { keys: side(layer.key_dim)?, values: side(layer.value_dim)? })
+        Some(Layer {
+            keys: side(Order::Positions, layer.key_dim)?,
+            values: side(Order::Columns, layer.value_dim)?,
+        })
     }
 
     pub fn bytes(&self) -> usize {
-        size_of_val(&self.keys.words[..]) + size_of_val(&self.values.words[..])
+        [&self.keys, &self.values].map(|side| size_of_val(&side.memory[..]) - LINE).iter().sum()
     }
 
     pub fn copy_page(&mut self, from: usize, to: usize) {
         for side in [&mut self.keys, &mut self.values] {
-            let page = side.heads * block_words(side.kind, side.dim);
-            side.words.copy_within(from * page..(from + 1) * page, to * page);
+            let page = side.heads * side.slots.words();
+            let from = side.start + from * page;
+            side.memory.copy_within(from..from + page, side.start + to * page);
         }
     }
 }
 
 impl Side {
-    /// Hands out the heads, each to one thread, to be written with [`Slots::put`].
-    pub fn split_heads(&mut self) -> (Slots, BlockQueue<'_, u64>) {
-        let slots = Slots { kind: self.kind, dim: self.dim };
-        (slots, BlockQueue::new(&mut self.words, self.heads, block_words(self.kind, self.dim)))
+    /// The size of a head.
+    pub fn dim(&self) -> usize {
+        self.slots.dim
     }
 
-    /// The first `count` positions of one head's part of a page as f32, `[count][dim]`: in place, or
-    /// decoded into `scratch`.
-    pub fn read<'a>(
+    /// Hands out the heads, each to one thread, to be written with [`Slots::put`].
+    pub fn split_heads(&mut self) -> (Slots, BlockQueue<'_, u64>) {
+        (self.slots, BlockQueue::new(&mut self.memory[self.start..], self.heads, self.slots.words()))
+    }
+
+    /// Where the first `count` positions of one head's part of a page are stored (or some more of it).
+    pub fn stored(&self, page: usize, head: usize, count: usize) -> &[u8] {
+        let bytes: &[u8] = bytemuck::cast_slice(self.block(page, head));
+        // Only a whole page ends with all its scales.
+        let used = self.slots.used(count) * bytes.len() / self.slots.vectors();
+        &bytes[..used]
+    }
+
+    /// One head's part of a page.
+    fn block(&self, page: usize, head: usize) -> &[u64] {
+        let words = self.slots.words();
+        &self.memory[self.start + (page * self.heads + head) * words..][..words]
+    }
+
+    /// One head's part of a page, of which the first `count` positions will be used; scales go to
+    /// `scales`.
+    pub fn page<'a>(
         &'a self,
         kernels: Kernels,
         page: usize,
         head: usize,
         count: usize,
-        scratch: &'a mut [f32],
-    ) -> &'a [f32] {
-        let words = block_words(self.kind, self.dim);
-        let block = &self.words[(page * self.heads + head) * words..][..words];
-        let values = count * self.dim;
-        let out = &mut scratch[..values];
-        match self.kind {
-            KvType::F32 => return &bytemuck::cast_slice(block)[..values],
-            KvType::F16 => kernels.run(FromHalf { x: &bytemuck::cast_slice(block)[..values], out }),
+        scales: &'a mut [f32],
+    ) -> Page<'a> {
+        let block = self.block(page, head);
+        match self.slots.kind {
+            KvType::F32 => Page::F32(bytemuck::cast_slice(block)),
+            KvType::F16 => Page::F16(bytemuck::cast_slice(block)),
             KvType::Q8_0 => {
-                let (q, scales) = bytemuck::cast_slice::<u64, u8>(block).split_at(PAGE * self.dim);
-                let (q, scales): (&[i8], &[u16]) = (bytemuck::cast_slice(q), bytemuck::cast_slice(scales));
-                let blocks = self.dim.div_ceil(BLOCK);
-                if self.dim.is_multiple_of(BLOCK) {
-                    kernels.run(FromBlocks { q: &q[..values], scales: &scales[..count * blocks], out });
-                } else {
-                    // Blocks start anew at each position.
-                    let positions = q.chunks(self.dim).zip(scales.chunks(blocks));
-                    for ((q, scales), out) in positions.zip(out.chunks_mut(self.dim)) {
-                        kernels.run(FromBlocks { q, scales, out });
-                    }
-                }
+                let bytes: &[u8] = bytemuck::cast_slice(block);
+                let (integers, halves) = bytes.split_at(self.slots.vectors() * LANES);
+                let used = count.next_multiple_of(LANES) * self.slots.dim.div_ceil(BLOCK);
+                let (halves, scales) = (&bytemuck::cast_slice(halves)[..used], &mut scales[..used]);
+                kernels.run(FromHalf { x: halves, out: scales });
+                Page::Q8_0 { integers: bytemuck::cast_slice(integers), scales }
             }
         }
-        out
+    }
+
+    /// The first `count` positions of a page in f32: as they are, or decoded into `scratch`.
+    pub fn decode<'a>(
+        &self,
+        kernels: Kernels,
+        page: Page<'a>,
+        count: usize,
+        scratch: &'a mut [[f32; LANES]],
+    ) -> Page<'a> {
+        let Slots { order, dim, .. } = self.slots;
+        let (vectors, used) = (dim.div_ceil(LANES), self.slots.used(count));
+        let out = &mut scratch[..used];
+        match (page, order) {
+            (Page::F32(_), _) => return page,
+            (Page::F16(x), _) => {
+                kernels.run(FromHalf { x: x[..used].as_flattened(), out: out.as_flattened_mut() });
+            }
+            (Page::Q8_0 { integers, scales }, Order::Positions) => {
+                kernels.run(FromKeyBlocks { integers: &integers[..used], scales, dim, out });
+            }
+            (Page::Q8_0 { integers, scales }, Order::Columns) => {
+                kernels.run(FromValueBlocks { integers: &integers[..used], scales, vectors, out });
+            }
+        }
+        Page::F32(out)
     }
 }
 
-/// How one position is stored in a head's part of a page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
-    kind: KvType,
-    dim: usize,
-}
-
 impl Slots {
+    /// Vectors of one head's part of a page.
+    fn vectors(self) -> usize {
+        self.used(PAGE)
+    }
+
+    /// Vectors that hold the first `count` positions.
+    fn used(self, count: usize) -> usize {
+        match self.order {
+            Order::Positions => count.div_ceil(LANES) * self.dim,
+            Order::Columns => count * self.dim.div_ceil(LANES),
+        }
+    }
+
+    /// Words of one head's part of a page. A page has 64 positions, so it ends with a cache line.
+    fn words(self) -> usize {
+        let vectors = self.vectors();
+        let bytes = match self.kind {
+            KvType::F32 => 4 * LANES * vectors,
+            KvType::F16 => 2 * LANES * vectors,
+            KvType::Q8_0 => LANES * vectors + 2 * PAGE * self.dim.div_ceil(BLOCK),
+        };
+        bytes / size_of::<u64>()
+    }
+
     /// Stores one head's key or value at a position of a page.
     pub fn put(self, kernels: Kernels, block: &mut [u64], position: usize, x: &[f32]) {
-        let at = position * self.dim..(position + 1) * self.dim;
-        match self.kind {
-            KvType::F32 => bytemuck::cast_slice_mut::<u64, f32>(block)[at].copy_from_slice(x),
-            KvType::F16 => kernels.run(ToHalf { x, out: &mut bytemuck::cast_slice_mut(block)[at] }),
-            KvType::Q8_0 => {
-                let (q, scales) = bytemuck::cast_slice_mut::<u64, u8>(block).split_at_mut(PAGE * self.dim);
-                let blocks = self.dim.div_ceil(BLOCK);
-                let scales = &mut bytemuck::cast_slice_mut(scales)[position * blocks..][..blocks];
-                kernels.run(ToBlocks { x, q: &mut bytemuck::cast_slice_mut(q)[at], scales });
+        let width = self.dim.next_multiple_of(LANES);
+        match (self.kind, self.order) {
+            (KvType::F32, Order::Positions) => self.put_key(bytemuck::cast_slice_mut(block), position, 0, x),
+            (KvType::F16, Order::Positions) => {
+                let mut part = [0u16; BLOCK];
+                for (group, x) in x.chunks(BLOCK).enumerate() {
+                    let part = &mut part[..x.len()];
+                    kernels.run(ToHalf { x, out: part });
+                    self.put_key(bytemuck::cast_slice_mut(block), position, group * BLOCK, part);
+                }
+            }
+            (KvType::Q8_0, Order::Positions) => {
+                let (integers, scales) = self.split(block);
+                let groups = self.dim.div_ceil(BLOCK);
+                let mut part = [0i8; BLOCK];
+                for (group, x) in x.chunks(BLOCK).enumerate() {
+                    let part = &mut part[..x.len()];
+                    let at = (position / LANES * groups + group) * LANES + position % LANES;
+                    kernels.run(ToBlocks { x, q: part, scales: &mut scales[at..=at] });
+                    self.put_key(integers, position, group * BLOCK, part);
+                }
+            }
+            (KvType::F32, Order::Columns) => {
+                bytemuck::cast_slice_mut(block)[position * width..][..self.dim].copy_from_slice(x);
+            }
+            (KvType::F16, Order::Columns) => {
+                let out = &mut bytemuck::cast_slice_mut(block)[position * width..][..self.dim];
+                kernels.run(ToHalf { x, out });
+            }
+            (KvType::Q8_0, Order::Columns) => {
+                let (integers, scales) = self.split(block);
+                let groups = self.dim.div_ceil(BLOCK);
+                let q = &mut integers[position * width..][..self.dim];
+                kernels.run(ToBlocks { x, q, scales: &mut scales[position * groups..][..groups] });
             }
         }
+    }
+
+    /// Stores some dimensions of a key, from the `first` on.
+    fn put_key<T: Copy>(self, block: &mut [T], position: usize, first: usize, x: &[T]) {
+        let vectors = &mut block.as_chunks_mut::<LANES>().0[position / LANES * self.dim + first..];
+        for (vector, x) in vectors.iter_mut().zip(x) {
+            vector[position % LANES] = *x;
+        }
+    }
+
+    /// Integers and scales of a block of int8.
+    fn split(self, block: &mut [u64]) -> (&mut [i8], &mut [u16]) {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(block);
+        let (integers, scales) = bytes.split_at_mut(self.vectors() * LANES);
+        (bytemuck::cast_slice_mut(integers), bytemuck::cast_slice_mut(scales))
     }
 }

@@ -69,7 +69,7 @@ impl Cpu {
         let matrices = linear_weights(&program);
         weights.pack(kernels, &mut pool, &matrices, options.memory, progress)?;
         let stays_in_file = weights.stays_in_file(&matrices);
-        let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows)?;
+        let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows, options.pages)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let counters = Counters::new(&program, options.arithmetic, isa, !stays_in_file);
@@ -116,6 +116,11 @@ impl Cpu {
     /// How many tiles of weights the tile unit (AMX) has multiplied with, where there is one.
     pub fn tile_products(&self) -> u64 {
         self.machine.scratch.iter().map(|scratch| lock(scratch).tile.tiles_multiplied).sum()
+    }
+
+    /// How many attention ops were split over spans of positions, each span a task of its own.
+    pub fn attention_splits(&self) -> u64 {
+        self.machine.attention_splits
     }
 
     /// Bytes of buffers and KV cache.

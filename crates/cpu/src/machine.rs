@@ -4,11 +4,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleed_model::Batch;
-use gleed_model::arithmetic::{BLOCK, PAGE, SUPER_BLOCK, Softmax};
+use gleed_model::arithmetic::{BLOCK, LANES, PAGE, SPAN, SUPER_BLOCK, Softmax};
 use gleed_model::program::{Op, Program};
 
 use crate::Error;
 use crate::kernels::Kernels;
+use crate::kernels::attention::QUERIES;
 use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
@@ -19,8 +20,15 @@ use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
 use crate::weights::{UnpackedRows, Weight, Weights};
 
-/// Rows of one sequence whose attention is computed together, so that a page is read once for them.
-pub(crate) const ATTENTION_ROWS: usize = 8;
+/// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
+/// more): so many that decoding a page for them is a small part of the work.
+const RUN_QUERIES: usize = 192;
+
+/// Attention is cut so that each thread gets this many parts, where there is enough of it.
+const PARTS: usize = 4;
+
+/// The most rows of a batch whose attention is split over spans, see [`Machine::partials`].
+pub(crate) const SPLIT_ROWS: usize = 8;
 
 /// Values below which an op runs on the calling thread alone: waking others would take longer.
 const SMALL: usize = 1 << 14;
@@ -44,6 +52,15 @@ pub(crate) struct Machine {
     pub whole: Boundaries,
     /// The live rows in runs of one sequence.
     pub runs: Boundaries,
+    /// The most rows of a run.
+    run_rows: usize,
+    /// Key heads and the query heads that share each.
+    heads: (usize, usize),
+    /// What attention over single spans leaves to be merged, for [`SPLIT_ROWS`] rows of the longest
+    /// sequence.
+    pub partials: Box<[[f32; LANES]]>,
+    /// How many attention ops were split over spans.
+    pub attention_splits: u64,
 }
 
 /// A row that ops see.
@@ -64,8 +81,12 @@ impl Machine {
         program: &Program,
         weights: &Weights,
         max_rows: usize,
+        pages: usize,
     ) -> Result<Machine, Error> {
         let sizes = Sizes::new(program, weights);
+        let spans = program.context.min(pages.saturating_mul(PAGE)).div_ceil(SPAN);
+        let partials = (SPLIT_ROWS * sizes.heads).checked_mul(partial_vectors(sizes.group, sizes.value_dim));
+        let partials = partials.and_then(|vectors| vectors.checked_mul(spans)).and_then(zeros);
         let buffers = "the activations";
         let activations = Activations::new(program.buffers.iter().map(|b| b.width), max_rows);
         let quantized = |block, columns| {
@@ -83,6 +104,10 @@ impl Machine {
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),
+            run_rows: run_rows(sizes.group),
+            heads: (sizes.heads, sizes.group),
+            partials: partials.ok_or(Error::Memory { what: buffers })?,
+            attention_splits: 0,
             pool,
         })
     }
@@ -117,10 +142,13 @@ impl Machine {
         self.whole.clear();
         self.whole.push(self.rows.len());
         self.runs.clear();
+        let (heads, group) = self.heads;
+        let even = self.rows.len() * heads / (PARTS * self.pool.threads());
+        let most = even.max(QUERIES / group).clamp(1, self.run_rows);
         for end in 1..=self.rows.len() {
             let start = self.runs.end();
             let ends = self.rows.get(end).is_none_or(|next| next.table != self.rows[start].table);
-            if ends || end - start == ATTENTION_ROWS {
+            if ends || end - start == most {
                 self.runs.push(end);
             }
         }
@@ -131,8 +159,19 @@ impl Machine {
         let angles: usize = self.angles.iter().map(|a| size_of_val(&a.values[..])).sum();
         let scratch: usize = self.scratch.iter().map(|s| lock(s).bytes).sum();
         let quantized = self.quantized.bytes() + self.super_quantized.bytes();
-        self.activations.bytes() + quantized + angles + scratch
+        self.activations.bytes() + quantized + angles + scratch + size_of_val(&self.partials[..])
     }
+}
+
+/// The most rows of a run, of so many query heads to a key head.
+fn run_rows(group: usize) -> usize {
+    (RUN_QUERIES / group.max(1)).max(1)
+}
+
+/// Vectors of what is left to be merged of so many queries and one span: the accumulators
+/// `[query][dim / 16]`, and for each query a vector of the largest score and the sum.
+pub(crate) fn partial_vectors(queries: usize, value_dim: usize) -> usize {
+    queries * (value_dim.div_ceil(LANES) + 1)
 }
 
 /// Runs a job that takes its work from a queue: on all threads, or on this one when the work is small.
@@ -202,8 +241,8 @@ struct Sizes {
     /// Columns of a weight or table that is decoded.
     decoded_columns: usize,
     key_dim: usize,
-    /// Values of a page of one head.
-    tile: usize,
+    /// Key heads.
+    heads: usize,
     /// Query heads that share a key head.
     group: usize,
     value_dim: usize,
@@ -225,8 +264,8 @@ impl Sizes {
             }),
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
-            tile: PAGE * largest(&mut caches().map(|c| c.key_dim.max(c.value_dim))),
-            group: largest(&mut groups.into_iter()),
+            heads: largest(&mut caches().map(|c| c.heads)),
+            group: largest(&mut groups.into_iter()).max(1),
             value_dim: largest(&mut caches().map(|c| c.value_dim)),
         }
     }
@@ -308,24 +347,60 @@ impl PanelBuffers {
 
 /// What attention over a run of rows is computed in; `q` counts rows times query heads of a group.
 pub(crate) struct AttentionScratch {
-    /// One head's page, decoded: `[PAGE][dim]`.
-    pub page: Box<[f32]>,
+    pub page: PageScratch,
+    /// Over the pages of a span.
+    pub span: Accumulators,
+    /// Over all spans so far.
+    pub total: Accumulators,
+}
+
+/// What attention over one page is computed in.
+pub(crate) struct PageScratch {
+    /// `[q][dim]`.
+    pub rows: Box<[f32]>,
+    /// The same, interleaved.
+    pub queries: Box<[f32]>,
+    /// One head's page, decoded: `[PAGE][dim / 16]` vectors.
+    pub decoded: Box<[Line]>,
+    /// The scales of one head's page: `[PAGE][dim / 32]`.
+    pub scales: Box<[f32]>,
     /// `[q][PAGE]`.
-    pub scores: Box<[f32]>,
+    pub scores: Box<[Line]>,
+    /// `[q]`.
+    pub counts: Box<[usize]>,
     /// `[q]`.
     pub corrections: Box<[f32]>,
+}
+
+/// Softmax and weighted values of a run's queries.
+pub(crate) struct Accumulators {
     /// `[q]`.
-    pub softmax: Vec<Softmax>,
-    /// `[q][dim]`.
-    pub sums: Box<[f32]>,
+    pub states: Box<[Softmax]>,
+    /// `[q][dim / 16]`.
+    pub acc: Box<[Line]>,
+}
+
+impl Accumulators {
+    /// Starts so many queries from nothing.
+    pub fn clear(&mut self, queries: usize, vectors: usize) {
+        self.states[..queries].fill(Softmax::default());
+        self.acc[..queries * vectors].fill(Line([0; LANES]));
+    }
 }
 
 impl Scratch {
     fn new(kernels: Kernels, sizes: &Sizes, max_rows: usize) -> Option<Scratch> {
-        let queries = ATTENTION_ROWS * sizes.group;
         let columns = sizes.columns(BLOCK).max(sizes.columns(SUPER_BLOCK));
         // The tile unit fills up its last block of rows.
         let result_rows = max_rows.checked_next_multiple_of(BLOCK_ROWS)?;
+        let queries = run_rows(sizes.group) * sizes.group;
+        let value_vectors = sizes.value_dim.div_ceil(LANES);
+        let accumulators = || {
+            Some(Accumulators {
+                states: vec![Softmax::default(); queries].into(),
+                acc: zeros(queries * value_vectors)?,
+            })
+        };
         let mut scratch = Scratch {
             tile: TileScratch {
                 rows: UnpackedRows::new(columns)?,
@@ -336,11 +411,17 @@ impl Scratch {
             },
             results: [zeros(STREAMS.checked_mul(result_rows)?)?, zeros(STREAMS * result_rows)?],
             attention: AttentionScratch {
-                page: zeros(sizes.tile)?,
-                scores: zeros(queries * PAGE)?,
-                corrections: zeros(queries)?,
-                softmax: vec![Softmax::default(); queries],
-                sums: zeros(queries * sizes.value_dim)?,
+                page: PageScratch {
+                    rows: zeros(queries * sizes.key_dim)?,
+                    queries: zeros(queries * sizes.key_dim)?,
+                    decoded: zeros(PAGE * value_vectors.max(sizes.key_dim.div_ceil(LANES)))?,
+                    scales: zeros(PAGE * sizes.key_dim.max(sizes.value_dim).div_ceil(BLOCK))?,
+                    scores: zeros(queries * PAGE / LANES)?,
+                    counts: zeros(queries)?,
+                    corrections: zeros(queries)?,
+                },
+                total: accumulators()?,
+                span: accumulators()?,
             },
             head: zeros(sizes.key_dim)?,
             bytes: 0,
@@ -351,11 +432,14 @@ impl Scratch {
             + size_of_val(&tile.tile_unit[..])
             + size_of_val(&tile.floats[..])
             + 2 * size_of_val(&scratch.results[0][..])
-            + size_of_val(&attention.page[..])
-            + size_of_val(&attention.scores[..])
-            + size_of_val(&attention.corrections[..])
-            + size_of_val(&attention.softmax[..])
-            + size_of_val(&attention.sums[..])
+            + 2 * size_of_val(&attention.page.queries[..])
+            + size_of_val(&attention.page.decoded[..])
+            + size_of_val(&attention.page.scales[..])
+            + size_of_val(&attention.page.scores[..])
+            + size_of_val(&attention.page.counts[..])
+            + size_of_val(&attention.page.corrections[..])
+            + 2 * size_of_val(&attention.total.states[..])
+            + 2 * size_of_val(&attention.total.acc[..])
             + size_of_val(&scratch.head[..]);
         Some(scratch)
     }

@@ -57,11 +57,15 @@ fn steps_do_not_allocate() {
                 (Arithmetic::F32, KvType::F32),
             ] {
                 let options =
-                    Options { arithmetic, kv, threads: 2, isa: None, max_rows: 96, pages: 4, memory: None };
+                    Options { arithmetic, kv, threads: 2, isa: None, max_rows: 96, pages: 12, memory: None };
                 let mut cpu = cpu(&file, &program, options);
-                let prompt: Vec<_> = (0..80).map(|i| (0, i, i as u32 % 60, i % 9 == 0)).collect();
-                let mut batches = vec![batch(&[(0, 0, 1, true)], 2, 4), batch(&prompt, 2, 4)];
-                batches.push(batch(&[(0, 80, 7, true), (1, 0, 7, true)], 2, 4));
+                let prompt = |positions: std::ops::Range<usize>| -> Vec<_> {
+                    positions.map(|i| (0, i, i as u32 % 60, i % 9 == 0)).collect()
+                };
+                let mut batches = vec![batch(&[(0, 0, 1, true)], 2, 12)];
+                batches.extend([0..80, 80..176, 176..272].map(|positions| batch(&prompt(positions), 2, 12)));
+                // Deep enough for attention over several spans.
+                batches.push(batch(&[(0, 272, 7, true), (1, 0, 7, true)], 2, 12));
                 cpu.step(&batches[0], &mut ()).unwrap();
                 let before = ALLOCATIONS.load(Ordering::SeqCst);
                 for batch in &batches {
@@ -69,6 +73,7 @@ fn steps_do_not_allocate() {
                 }
                 let count = ALLOCATIONS.load(Ordering::SeqCst) - before;
                 assert_eq!(count, 0, "{family} {arithmetic} kv {kv}");
+                assert!(cpu.attention_splits() > 0);
             }
         }
     }

@@ -48,6 +48,10 @@ pub const SUPER_BLOCK: usize = 256;
 /// Positions per page of the KV cache, and per tile of the attention's running softmax.
 pub const PAGE: usize = 64;
 
+/// Positions per span of attention: each span has a running softmax of its own, so that spans can be
+/// computed at the same time, and their results are merged in ascending order.
+pub const SPAN: usize = 4 * PAGE;
+
 /// Folds sixteen lanes into one value: lane i + lane i+8, then +4, +2, +1.
 pub fn fold(mut lanes: [f32; LANES]) -> f32 {
     let mut half = LANES / 2;
@@ -209,8 +213,16 @@ pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
     acc
 }
 
-/// The running softmax of one query over its positions, one tile (page) at a time.
-#[derive(Debug, Clone)]
+/// A query's score of a key: one chain of fused multiply-adds over the dimensions in ascending order,
+/// starting from zero, then the scale.
+pub fn score(query: &[f32], key: &[f32], scale: f32) -> f32 {
+    assert_eq!(query.len(), key.len());
+    query.iter().zip(key).fold(0.0, |acc: f32, (q, k)| q.mul_add(*k, acc)) * scale
+}
+
+/// The running softmax of one query over the positions of a span, one tile (page) at a time, and then
+/// over spans.
+#[derive(Debug, Clone, Copy)]
 pub struct Softmax {
     /// The largest score so far.
     pub max: f32,
@@ -229,13 +241,28 @@ impl Softmax {
     /// which everything accumulated before must be multiplied.
     pub fn tile(&mut self, scores: &mut [f32]) -> f32 {
         let max = scores.iter().fold(self.max, |m, s| m.max(*s));
-        let correction = if self.max == f32::NEG_INFINITY { 0.0 } else { exp(self.max - max) };
+        let correction = self.correction(max);
         for s in scores.iter_mut() {
             *s = exp(*s - max);
         }
         self.sum = self.sum.mul_add(correction, sum(scores));
         self.max = max;
         correction
+    }
+
+    /// Takes in the softmax of the next span. Returns two factors, of what was accumulated before and of
+    /// what the span accumulated: `acc = fma(acc, before, span · after)`.
+    pub fn merge(&mut self, span: Softmax) -> (f32, f32) {
+        let max = self.max.max(span.max);
+        let (before, after) = (self.correction(max), span.correction(max));
+        self.sum = self.sum.mul_add(before, span.sum * after);
+        self.max = max;
+        (before, after)
+    }
+
+    /// The factor of what has been accumulated when the largest score becomes `max`.
+    fn correction(self, max: f32) -> f32 {
+        if self.max == f32::NEG_INFINITY { 0.0 } else { exp(self.max - max) }
     }
 }
 
@@ -296,6 +323,29 @@ mod tests {
         assert_eq!(running.max, max);
         assert!((f64::from(running.sum) / truth - 1.0).abs() < 1e-6);
         assert!((f64::from(total) / truth - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn softmax_over_spans_matches_softmax_at_once() {
+        let scores: Vec<f32> = (0..700).map(|i| ((i * 53) % 211) as f32 * 0.1 - 9.0).collect();
+        let (mut whole, mut total) = (Softmax::default(), 0.0f32);
+        for span in scores.chunks(SPAN) {
+            let (mut running, mut acc) = (Softmax::default(), 0.0f32);
+            for tile in span.chunks(PAGE) {
+                let mut weights = tile.to_vec();
+                acc *= running.tile(&mut weights);
+                weights.iter().zip(tile).for_each(|(w, s)| acc = w.mul_add(*s, acc));
+            }
+            let (before, after) = whole.merge(running);
+            total = total.mul_add(before, acc * after);
+        }
+        let max = scores.iter().copied().fold(f32::MIN, f32::max);
+        let weights: Vec<f64> = scores.iter().map(|s| f64::from(s - max).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let mean = weights.iter().zip(&scores).map(|(w, s)| w * f64::from(*s)).sum::<f64>() / sum;
+        assert_eq!(whole.max, max);
+        assert!((f64::from(whole.sum) / sum - 1.0).abs() < 1e-6);
+        assert!((f64::from(total / whole.sum) / mean - 1.0).abs() < 1e-5);
     }
 
     #[test]

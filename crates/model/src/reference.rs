@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use gleed_gguf::{Gguf, Unpacked};
 
-use crate::arithmetic::{self as plain, Arithmetic, IntegerRow, PAGE, Softmax, accumulate, dot, dot_q8};
+use crate::arithmetic::{
+    self as plain, Arithmetic, IntegerRow, PAGE, SPAN, Softmax, accumulate, dot, dot_q8, score,
+};
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
 use crate::kv::KvType;
 use crate::program::{Activation, KvLayer, Norm, Op, Part, Program, View, WeightId};
@@ -279,22 +281,28 @@ impl Reference {
         let q = self.get(query, r)[head * key_dim..][..key_dim].to_vec();
         let visible = self.rows[r].position as usize + 1;
         let mut softmax = Softmax::default();
-        let mut acc = vec![0.0; value_dim];
-        for start in (0..visible).step_by(PAGE) {
-            let slots: Vec<usize> = (start..visible.min(start + PAGE)).map(|p| self.slot(r, p)).collect();
-            let mut scores: Vec<f32> = slots
-                .iter()
-                .map(|slot| {
-                    let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
-                    dot(&q, k) * scale
-                })
-                .collect();
-            let correction = softmax.tile(&mut scores);
-            acc.iter_mut().for_each(|a| *a *= correction);
-            for (weight, slot) in scores.iter().zip(&slots) {
-                let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];
-                accumulate(&mut acc, *weight, v);
+        let mut acc = vec![0.0f32; value_dim];
+        for span in (0..visible).step_by(SPAN) {
+            let mut span_softmax = Softmax::default();
+            let mut span_acc = vec![0.0; value_dim];
+            for start in (span..visible.min(span + SPAN)).step_by(PAGE) {
+                let slots: Vec<usize> = (start..visible.min(start + PAGE)).map(|p| self.slot(r, p)).collect();
+                let mut scores: Vec<f32> = slots
+                    .iter()
+                    .map(|slot| {
+                        let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
+                        score(&q, k, scale)
+                    })
+                    .collect();
+                let correction = span_softmax.tile(&mut scores);
+                span_acc.iter_mut().for_each(|a| *a *= correction);
+                for (weight, slot) in scores.iter().zip(&slots) {
+                    let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];
+                    accumulate(&mut span_acc, *weight, v);
+                }
             }
+            let (before, after) = softmax.merge(span_softmax);
+            acc.iter_mut().zip(span_acc).for_each(|(acc, span)| *acc = acc.mul_add(before, span * after));
         }
         let inverse = 1.0 / softmax.sum;
         let out = &mut self.set(out, r)[head * value_dim..][..value_dim];

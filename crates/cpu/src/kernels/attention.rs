@@ -1,22 +1,69 @@
-//! Attention over one tile (page) of keys and values: scores, running softmax, weighted values.
+//! Attention of several queries over one page of keys and values: scores and weighted values.
+//!
+//! Both run several chains side by side: a few queries times a few vectors. A vector of keys is sixteen
+//! positions of one dimension, a vector of values sixteen columns of one position, so no lane ever meets
+//! another.
 
-use gleed_model::arithmetic::{LANES, Softmax};
+use gleed_model::arithmetic::{BLOCK, LANES, PAGE};
 
-use super::dot::dot;
-use super::math::exp;
+use super::chain::{Ahead, Factors, Steps, Stored, chain, widest};
 use super::simd::{Kernel, Simd};
 
-/// `scores[j] = dot(query, keys[j]) · scale`.
+/// The most queries whose chains run side by side.
+pub const QUERIES: usize = 6;
+
+/// How many of so many queries run side by side: blocks of about the same size.
+fn block_size(queries: usize) -> usize {
+    queries.div_ceil(queries.div_ceil(QUERIES))
+}
+
+/// One head's keys or values of a page, as vectors of sixteen: keys `[position / 16][dim]`, values
+/// `[position][dim / 16]`.
+#[derive(Debug, Clone, Copy)]
+pub enum Page<'a> {
+    /// As they are.
+    F32(&'a [[f32; LANES]]),
+    /// Half precision (bits).
+    F16(&'a [[u16; LANES]]),
+    /// Integers and scales: of keys `[position / 16][dim / 32][16]`, of values `[position][dim / 32]`.
+    Q8_0 {
+        /// The integers.
+        integers: &'a [[i8; LANES]],
+        /// One scale for every 32 of a position (fewer in a last, shorter block).
+        scales: &'a [f32],
+    },
+}
+
+/// Lays queries of `dim` values out for [`Scores`]: in blocks of those that run side by side (the last may
+/// have fewer), `[block][dim][query of the block]`.
+pub fn interleave(queries: &[f32], dim: usize, out: &mut [f32]) {
+    assert_eq!(queries.len(), out.len());
+    let size = block_size(queries.len() / dim) * dim;
+    for (queries, out) in queries.chunks(size).zip(out.chunks_mut(size)) {
+        let count = queries.len() / dim;
+        for (q, query) in queries.chunks_exact(dim).enumerate() {
+            for (out, x) in out.chunks_exact_mut(count).zip(query) {
+                out[q] = *x;
+            }
+        }
+    }
+}
+
+/// `scores = arithmetic::score(query, key, scale)` for the positions of a page that each query sees.
 #[derive(Debug)]
 pub struct Scores<'a> {
-    /// `[dim]`.
-    pub query: &'a [f32],
-    /// `[positions][dim]`, for at least as many positions as there are scores.
-    pub keys: &'a [f32],
+    /// As [`interleave`] lays them out.
+    pub queries: &'a [f32],
+    /// The page.
+    pub keys: Page<'a>,
+    /// The positions that each query sees; the rest of its scores is undefined.
+    pub counts: &'a [usize],
     /// The factor.
     pub scale: f32,
-    /// One per position.
-    pub scores: &'a mut [f32],
+    /// Memory that will be needed next, and is asked for meanwhile.
+    pub ahead: &'a [u8],
+    /// One row for each query.
+    pub scores: &'a mut [[f32; PAGE]],
 }
 
 impl Kernel for Scores<'_> {
@@ -24,105 +71,166 @@ impl Kernel for Scores<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Scores { query, keys, scale, scores } = self;
-        let dim = query.len();
-        assert!(keys.len() >= scores.len() * dim);
-        let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-        let done = chunks.len() * LANES;
-        for (c, out) in chunks.iter_mut().enumerate() {
-            let keys = &keys[c * LANES * dim..][..LANES * dim];
-            let mut lanes = [s.splat(0.0); LANES];
-            for quarter in 0..4 {
-                let keys = &keys[quarter * 4 * dim..][..4 * dim];
-                let four = four_dots(s, query, keys);
-                lanes[4 * quarter..][..4].copy_from_slice(&four);
+        let Scores { queries, keys, counts, scale, mut ahead, scores } = self;
+        assert!(counts.len() == scores.len() && queries.len().is_multiple_of(counts.len()));
+        let dim = queries.len() / counts.len();
+        let size = block_size(counts.len());
+        let blocks = counts.chunks(size).zip(scores.chunks_mut(size));
+        for ((counts, scores), queries) in blocks.zip(queries.chunks(size * dim)) {
+            let most = counts.iter().fold(0, |most, count| most.max(*count));
+            let vectors = most.div_ceil(LANES);
+            let block = ScoreBlock { queries, keys, dim, scale, vectors, ahead, scores };
+            ahead = &[];
+            match counts.len() {
+                1 => block.run::<S, 1>(s),
+                2 => block.run::<S, 2>(s),
+                3 => block.run::<S, 3>(s),
+                4 => block.run::<S, 4>(s),
+                5 => block.run::<S, 5>(s),
+                _ => block.run::<S, QUERIES>(s),
             }
-            s.store(s.mul(s.fold_each(&lanes), s.splat(scale)), out);
-        }
-        for (j, score) in rest.iter_mut().enumerate() {
-            *score = dot(s, query, &keys[(done + j) * dim..][..dim]) * scale;
         }
     }
 }
 
-/// The lanes of the dot products of a query with four keys, not yet folded.
-#[inline(always)]
-fn four_dots<S: Simd>(s: S, query: &[f32], keys: &[f32]) -> [S::F32; 4] {
-    let dim = query.len();
-    let (queries, query_rest) = query.as_chunks::<LANES>();
-    let mut lanes = [s.splat(0.0); 4];
-    let key = |j: usize| &keys[j * dim..][..dim];
-    let mut chunks = [&[][..]; 4];
-    for (j, chunks) in chunks.iter_mut().enumerate() {
-        *chunks = &key(j).as_chunks::<LANES>().0[..queries.len()];
-    }
-    for (c, query) in queries.iter().enumerate() {
-        let q = s.load(query);
-        for j in 0..4 {
-            lanes[j] = s.mul_add(q, s.load(&chunks[j][c]), lanes[j]);
-        }
-    }
-    if !query_rest.is_empty() {
-        for (j, lanes) in lanes.iter_mut().enumerate() {
-            *lanes = s.mul_add_partial(query_rest, &key(j)[queries.len() * LANES..], *lanes);
-        }
-    }
-    lanes
+/// The scores of a few queries with the first `vectors` times sixteen positions.
+struct ScoreBlock<'a> {
+    queries: &'a [f32],
+    keys: Page<'a>,
+    dim: usize,
+    scale: f32,
+    vectors: usize,
+    ahead: &'a [u8],
+    scores: &'a mut [[f32; PAGE]],
 }
 
-/// `Softmax::tile`: turns scores into weights and returns the correction of what came before.
-#[derive(Debug)]
-pub struct SoftmaxTile<'a> {
-    /// The softmax so far.
-    pub state: &'a mut Softmax,
-    /// The tile's scores, then its weights.
-    pub scores: &'a mut [f32],
-}
-
-impl Kernel for SoftmaxTile<'_> {
-    type Output = f32;
-
+impl ScoreBlock<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> f32 {
-        let SoftmaxTile { state, scores } = self;
-        let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-        let mut largest = s.splat(state.max);
-        for chunk in chunks.iter() {
-            largest = s.max(s.load(chunk), largest);
+    fn run<S: Simd, const Q: usize>(mut self, s: S) {
+        let mut first = 0;
+        while first < self.vectors {
+            first += match (self.vectors - first).min(widest::<S>(Q)) {
+                4.. => self.vectors::<S, Q, 4>(s, first),
+                2.. => self.vectors::<S, Q, 2>(s, first),
+                _ => self.vectors::<S, Q, 1>(s, first),
+            };
         }
-        let max = rest.iter().fold(s.largest(largest), |m, x| m.max(*x));
-        let mut correction = [0.0; LANES];
-        if state.max != f32::NEG_INFINITY {
-            s.store(exp(s, s.splat(state.max - max)), &mut correction);
+    }
+
+    /// `N` vectors from the `first` on. Returns `N`.
+    #[inline(always)]
+    fn vectors<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
+        let dim = self.dim;
+        let queries = &self.queries.as_chunks::<Q>().0[..dim];
+        let ahead = Ahead::new(std::mem::take(&mut self.ahead), dim);
+        let acc = [[s.splat(0.0); N]; Q];
+        let acc = match self.keys {
+            Page::F32(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, ahead, acc),
+            Page::F16(keys) => chain(s, queries, KeySteps::new(keys, dim, first), dim, ahead, acc),
+            Page::Q8_0 { integers, scales } => {
+                chain_scaled(s, queries, KeySteps::new(integers, dim, first), scales, first, ahead, acc)
+            }
+        };
+        for (acc, scores) in acc.iter().zip(&mut *self.scores) {
+            let out = &mut scores.as_chunks_mut::<LANES>().0[first..][..N];
+            for (acc, out) in acc.iter().zip(out) {
+                s.store(s.mul(*acc, s.splat(self.scale)), out);
+            }
         }
-        let mut lanes = s.splat(0.0);
-        for chunk in chunks {
-            let weights = exp(s, s.sub(s.load(chunk), s.splat(max)));
-            s.store(weights, chunk);
-            lanes = s.add(lanes, weights);
-        }
-        if !rest.is_empty() {
-            s.store_partial(exp(s, s.sub(s.load_partial(rest), s.splat(max))), rest);
-            // Weights are positive, so the zeros beyond the rest change no lane.
-            lanes = s.add(lanes, s.load_partial(rest));
-        }
-        state.sum = state.sum.mul_add(correction[0], s.fold(lanes));
-        state.max = max;
-        correction[0]
+        N
     }
 }
 
-/// `acc = acc · correction`, then `acc = fma(weights[j], values[j], acc)` position by position.
+/// Sixteen positions in each of `N` blocks, dimension by dimension.
+#[derive(Clone, Copy)]
+struct KeySteps<'a, T, const N: usize> {
+    /// `[dim]` each.
+    blocks: [&'a [[T; LANES]]; N],
+}
+
+impl<'a, T, const N: usize> KeySteps<'a, T, N> {
+    #[inline(always)]
+    fn new(keys: &'a [[T; LANES]], dim: usize, first: usize) -> Self {
+        let mut blocks = [&[][..]; N];
+        for n in 0..N {
+            blocks[n] = &keys[(first + n) * dim..][..dim];
+        }
+        KeySteps { blocks }
+    }
+}
+
+impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for KeySteps<'_, T, N> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors = [s.splat(0.0); N];
+        for (vector, block) in vectors.iter_mut().zip(&self.blocks) {
+            *vector = T::load(s, &block[k]);
+        }
+        vectors
+    }
+}
+
+/// The same with a scale for each position, for up to 32 dimensions.
+#[derive(Clone, Copy)]
+struct ScaledKeySteps<'a, V, const N: usize> {
+    keys: KeySteps<'a, i8, N>,
+    scales: [V; N],
+}
+
+impl<S: Simd, const N: usize> Steps<S, N> for ScaledKeySteps<'_, S::F32, N> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors = self.keys.step(s, k);
+        for (vector, scale) in vectors.iter_mut().zip(&self.scales) {
+            *vector = s.mul(*vector, *scale);
+        }
+        vectors
+    }
+}
+
+/// [`chain`] over integers with scales, which change every 32 dimensions.
+#[inline(always)]
+fn chain_scaled<S: Simd, const Q: usize, const N: usize>(
+    s: S,
+    queries: &[[f32; Q]],
+    keys: KeySteps<i8, N>,
+    scales: &[f32],
+    first: usize,
+    ahead: Ahead,
+    mut acc: [[S::F32; N]; Q],
+) -> [[S::F32; N]; Q] {
+    let dim = queries.len();
+    let groups = dim.div_ceil(BLOCK);
+    let all = &scales.as_chunks::<LANES>().0[first * groups..][..N * groups];
+    for group in 0..groups {
+        let (start, end) = (group * BLOCK, dim.min((group + 1) * BLOCK));
+        let (mut part, mut scales) = (keys, [s.splat(0.0); N]);
+        for n in 0..N {
+            part.blocks[n] = &keys.blocks[n][start..end];
+            scales[n] = s.load(&all[n * groups + group]);
+        }
+        let steps = ScaledKeySteps { keys: part, scales };
+        acc = chain(s, &queries[start..end], steps, end - start, ahead.after(start), acc);
+    }
+    acc
+}
+
+/// `acc = acc · correction`, then `acc = fma(weights[j], values[j], acc)` position by position, for the
+/// positions of a page that each query sees.
 #[derive(Debug)]
 pub struct Accumulate<'a> {
-    /// `[dim]`.
-    pub acc: &'a mut [f32],
-    /// What the softmax's tile returned.
-    pub correction: f32,
-    /// One per position.
-    pub weights: &'a [f32],
-    /// `[positions][dim]`, for at least as many positions as there are weights.
-    pub values: &'a [f32],
+    /// `[query][dim / 16]`; of a query that sees nothing it stays as it is.
+    pub acc: &'a mut [[f32; LANES]],
+    /// One for each query: what the softmax's tile returned.
+    pub corrections: &'a [f32],
+    /// The positions that each query sees.
+    pub counts: &'a [usize],
+    /// One row for each query.
+    pub weights: &'a [[f32; PAGE]],
+    /// The page.
+    pub values: Page<'a>,
+    /// Memory that will be needed next, and is asked for meanwhile.
+    pub ahead: &'a [u8],
 }
 
 impl Kernel for Accumulate<'_> {
@@ -130,53 +238,168 @@ impl Kernel for Accumulate<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Accumulate { acc, correction, weights, values } = self;
-        let dim = acc.len();
-        assert!(values.len() >= weights.len() * dim);
-        let mut column = 0;
-        while column + 4 * LANES <= dim {
-            columns::<S, 4>(s, acc, correction, weights, values, column);
-            column += 4 * LANES;
-        }
-        while column + LANES <= dim {
-            columns::<S, 1>(s, acc, correction, weights, values, column);
-            column += LANES;
-        }
-        if column < dim {
-            let rest = &mut acc[column..];
-            let mut lanes = s.mul(s.load_partial(rest), s.splat(correction));
-            for (j, weight) in weights.iter().enumerate() {
-                let value = s.load_partial(&values[j * dim + column..][..rest.len()]);
-                lanes = s.mul_add(s.splat(*weight), value, lanes);
+        let Accumulate { acc, corrections, counts, weights, values, mut ahead } = self;
+        assert!(counts.len() == weights.len() && counts.len() == corrections.len());
+        assert!(acc.len().is_multiple_of(counts.len()));
+        let vectors = acc.len() / counts.len();
+        let size = block_size(counts.len());
+        let blocks = acc.chunks_mut(size * vectors).zip(weights.chunks(size));
+        let blocks = blocks.zip(counts.chunks(size)).zip(corrections.chunks(size));
+        for (((acc, weights), counts), corrections) in blocks {
+            // What all queries see together, then the rest one by one.
+            let common = counts.iter().fold(PAGE, |least, count| least.min(*count));
+            if common > 0 {
+                let mut block =
+                    ValueBlock { acc, vectors, corrections, weights, start: 0, end: common, values, ahead };
+                ahead = &[];
+                match counts.len() {
+                    1 => block.run::<S, 1>(s),
+                    2 => block.run::<S, 2>(s),
+                    3 => block.run::<S, 3>(s),
+                    4 => block.run::<S, 4>(s),
+                    5 => block.run::<S, 5>(s),
+                    _ => block.run::<S, QUERIES>(s),
+                }
             }
-            s.store_partial(lanes, rest);
+            for (q, acc) in acc.chunks_mut(vectors).enumerate().filter(|(q, _)| counts[*q] > common) {
+                let corrections = if common > 0 { &[1.0] } else { &corrections[q..=q] };
+                let weights = &weights[q..=q];
+                let (start, end) = (common, counts[q]);
+                ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
+                    .run::<S, 1>(s);
+            }
         }
     }
 }
 
-/// `N` times sixteen columns, kept in registers over all positions.
-#[inline(always)]
-fn columns<S: Simd, const N: usize>(
-    s: S,
-    acc: &mut [f32],
-    correction: f32,
-    weights: &[f32],
-    values: &[f32],
-    column: usize,
-) {
-    let dim = acc.len();
-    let acc = &mut acc[column..].as_chunks_mut::<LANES>().0[..N];
-    let mut lanes = [s.splat(0.0); N];
-    for n in 0..N {
-        lanes[n] = s.mul(s.load(&acc[n]), s.splat(correction));
-    }
-    for (weight, values) in weights.iter().zip(values.chunks_exact(dim)) {
-        let values = &values[column..].as_chunks::<LANES>().0[..N];
-        for n in 0..N {
-            lanes[n] = s.mul_add(s.splat(*weight), s.load(&values[n]), lanes[n]);
+/// The weighted values of a few queries over the positions from `start` to `end`.
+struct ValueBlock<'a> {
+    acc: &'a mut [[f32; LANES]],
+    vectors: usize,
+    corrections: &'a [f32],
+    weights: &'a [[f32; PAGE]],
+    start: usize,
+    end: usize,
+    values: Page<'a>,
+    ahead: &'a [u8],
+}
+
+impl ValueBlock<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const Q: usize>(&mut self, s: S) {
+        let mut first = 0;
+        while first < self.vectors {
+            first += match (self.vectors - first).min(widest::<S>(Q)) {
+                8.. => self.columns::<S, Q, 8>(s, first),
+                4.. => self.columns::<S, Q, 4>(s, first),
+                2.. => self.columns::<S, Q, 2>(s, first),
+                _ => self.columns::<S, Q, 1>(s, first),
+            };
         }
     }
-    for n in 0..N {
-        s.store(lanes[n], &mut acc[n]);
+
+    /// `N` vectors of columns from the `first` on, which is even. Returns `N`.
+    #[inline(always)]
+    fn columns<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
+        let (stride, start, end) = (self.vectors, self.start, self.end.min(PAGE));
+        let count = end - start;
+        let ahead = Ahead::new(std::mem::take(&mut self.ahead), count);
+        let mut acc = [[s.splat(0.0); N]; Q];
+        let Some(weights) = self.weights.first_chunk::<Q>() else { unreachable!("a row for each query") };
+        let weights = Weights { weights, start };
+        for (q, acc) in acc.iter_mut().enumerate() {
+            let correction = s.splat(self.corrections[q]);
+            let from = &self.acc[q * stride + first..][..N];
+            for (acc, from) in acc.iter_mut().zip(from) {
+                *acc = s.mul(s.load(from), correction);
+            }
+        }
+        let acc = match self.values {
+            Page::F32(values) => chain(
+                s,
+                weights,
+                ValueSteps { values: &values[start * stride..], stride, first },
+                count,
+                ahead,
+                acc,
+            ),
+            Page::F16(values) => chain(
+                s,
+                weights,
+                ValueSteps { values: &values[start * stride..], stride, first },
+                count,
+                ahead,
+                acc,
+            ),
+            Page::Q8_0 { integers, scales } => {
+                let values = ValueSteps { values: &integers[start * stride..], stride, first };
+                let groups = stride.div_ceil(BLOCK / LANES);
+                let scales = &scales[start * groups..];
+                chain(s, weights, ScaledValueSteps { values, scales, groups }, count, ahead, acc)
+            }
+        };
+        for (q, acc) in acc.iter().enumerate() {
+            let out = &mut self.acc[q * stride + first..][..N];
+            for (acc, out) in acc.iter().zip(out) {
+                s.store(*acc, out);
+            }
+        }
+        N
+    }
+}
+
+/// The weights of a page's positions.
+#[derive(Clone, Copy)]
+struct Weights<'a, const Q: usize> {
+    weights: &'a [[f32; PAGE]; Q],
+    start: usize,
+}
+
+impl<const Q: usize> Factors<Q> for Weights<'_, Q> {
+    #[inline(always)]
+    fn at(self, q: usize, k: usize) -> f32 {
+        self.weights[q][self.start + k]
+    }
+}
+
+/// Some columns, position by position.
+#[derive(Clone, Copy)]
+struct ValueSteps<'a, T> {
+    values: &'a [[T; LANES]],
+    /// Vectors of a position.
+    stride: usize,
+    first: usize,
+}
+
+impl<S: Simd, T: Stored, const N: usize> Steps<S, N> for ValueSteps<'_, T> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let values = &self.values[k * self.stride + self.first..][..N];
+        let mut vectors = [s.splat(0.0); N];
+        for n in 0..N {
+            vectors[n] = T::load(s, &values[n]);
+        }
+        vectors
+    }
+}
+
+/// The same with a scale for every two vectors; the first of `values` is even.
+#[derive(Clone, Copy)]
+struct ScaledValueSteps<'a> {
+    values: ValueSteps<'a, i8>,
+    scales: &'a [f32],
+    /// Scales of a position.
+    groups: usize,
+}
+
+impl<S: Simd, const N: usize> Steps<S, N> for ScaledValueSteps<'_> {
+    #[inline(always)]
+    fn step(self, s: S, k: usize) -> [S::F32; N] {
+        let mut vectors: [S::F32; N] = self.values.step(s, k);
+        let scales = &self.scales[k * self.groups + self.values.first / 2..][..N.div_ceil(2)];
+        for n in 0..N {
+            vectors[n] = s.mul(vectors[n], s.splat(scales[n / 2]));
+        }
+        vectors
     }
 }

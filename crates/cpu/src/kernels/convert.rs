@@ -77,33 +77,67 @@ impl Kernel for FromBf16<'_> {
     }
 }
 
-/// Blocks of int8 with one half-precision scale each (the last block may be shorter) to f32.
+/// Keys of int8, `[position / 16][dim]` vectors of sixteen positions, with scales
+/// `[position / 16][dim / 32][16]`, to f32.
 #[derive(Debug)]
-pub struct FromBlocks<'a> {
+pub struct FromKeyBlocks<'a> {
     /// The integers.
-    pub q: &'a [i8],
-    /// One scale per 32 integers.
-    pub scales: &'a [u16],
-    /// As many values as integers.
-    pub out: &'a mut [f32],
+    pub integers: &'a [[i8; LANES]],
+    /// Scales for at least as many positions.
+    pub scales: &'a [f32],
+    /// The size of a head.
+    pub dim: usize,
+    /// As many vectors as there are of integers.
+    pub out: &'a mut [[f32; LANES]],
 }
 
-impl Kernel for FromBlocks<'_> {
+impl Kernel for FromKeyBlocks<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let FromBlocks { q, scales, out } = self;
-        assert!(q.len() == out.len() && scales.len() == q.len().div_ceil(BLOCK));
-        let blocks = q.chunks(BLOCK).zip(out.chunks_mut(BLOCK));
-        for ((q, out), scale) in blocks.zip(scales) {
-            let scale = s.half(*scale);
-            let ((qs, q_rest), (outs, out_rest)) = (q.as_chunks(), out.as_chunks_mut());
-            for (q, out) in qs.iter().zip(outs) {
-                s.store(s.mul(s.load_i8(q), s.splat(scale)), out);
+        let FromKeyBlocks { integers, scales, dim, out } = self;
+        let groups = dim.div_ceil(BLOCK);
+        let scales = scales.as_chunks::<LANES>().0.chunks(groups);
+        assert!(integers.len() == out.len() && integers.len().div_ceil(dim) <= scales.len());
+        for ((integers, out), scales) in integers.chunks(dim).zip(out.chunks_mut(dim)).zip(scales) {
+            let parts = integers.chunks(BLOCK).zip(out.chunks_mut(BLOCK));
+            for ((integers, out), scale) in parts.zip(scales) {
+                let scale = s.load(scale);
+                for (integers, out) in integers.iter().zip(out) {
+                    s.store(s.mul(s.load_i8(integers), scale), out);
+                }
             }
-            for (q, out) in q_rest.iter().zip(out_rest) {
-                *out = f32::from(*q) * scale;
+        }
+    }
+}
+
+/// Values of int8, `[position][dim / 16]` vectors of sixteen columns, with scales `[position][dim / 32]`,
+/// to f32.
+#[derive(Debug)]
+pub struct FromValueBlocks<'a> {
+    /// The integers.
+    pub integers: &'a [[i8; LANES]],
+    /// Scales for at least as many positions.
+    pub scales: &'a [f32],
+    /// Vectors of a position.
+    pub vectors: usize,
+    /// As many vectors as there are of integers.
+    pub out: &'a mut [[f32; LANES]],
+}
+
+impl Kernel for FromValueBlocks<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let FromValueBlocks { integers, scales, vectors, out } = self;
+        let groups = vectors.div_ceil(BLOCK / LANES);
+        assert!(integers.len() == out.len() && integers.len().div_ceil(vectors) * groups <= scales.len());
+        let positions = integers.chunks(vectors).zip(out.chunks_mut(vectors));
+        for ((integers, out), scales) in positions.zip(scales.chunks(groups)) {
+            for (n, (integers, out)) in integers.iter().zip(out).enumerate() {
+                s.store(s.mul(s.load_i8(integers), s.splat(scales[n / 2])), out);
             }
         }
     }

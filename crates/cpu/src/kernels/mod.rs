@@ -14,6 +14,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod blocked;
+mod chain;
 pub mod convert;
 pub mod dot;
 pub mod integer;
@@ -28,6 +29,7 @@ pub mod quantize;
 pub mod rope;
 pub(crate) mod shared;
 pub mod simd;
+pub mod softmax;
 pub mod unpack;
 
 use blocked::Blocked;

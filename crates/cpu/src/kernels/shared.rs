@@ -87,7 +87,8 @@ impl Activations {
             rows: row_count,
             has_own_buffer: view.buffer != out.buffer,
         });
-        (sources, RectangleQueue { all, view: out, rows, columns, next: AtomicUsize::new(0) })
+        let next = AtomicUsize::new(0);
+        (sources, RectangleQueue { all, view: out, rows, columns, by_columns: false, next })
     }
 }
 
@@ -239,10 +240,17 @@ pub struct RectangleQueue<'a> {
     view: View,
     rows: &'a Boundaries,
     columns: &'a Boundaries,
+    /// Whether all rows of a part of the columns follow each other.
+    by_columns: bool,
     next: AtomicUsize,
 }
 
 impl<'a> RectangleQueue<'a> {
+    /// The same, part by part of the columns instead of the rows, the last rows first.
+    pub fn column_by_column(self) -> RectangleQueue<'a> {
+        RectangleQueue { by_columns: true, ..self }
+    }
+
     /// How many rectangles there are.
     pub fn len(&self) -> usize {
         self.rows.len() * self.columns.len()
@@ -250,13 +258,17 @@ impl<'a> RectangleQueue<'a> {
 
     /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
     pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
-        let (all, view, rows, columns) = (self.all, self.view, self.rows, self.columns);
+        let RectangleQueue { all, view, rows, columns, by_columns, .. } = *self;
         let (total, first) = (self.len(), self.next.fetch_add(count, Relaxed));
         (first < total).then(|| {
             (first..total.min(first + count)).map(move |index| {
-                let (row_part, column_part) = (index / columns.len(), index % columns.len());
+                let (row_part, column_part) = if by_columns {
+                    (rows.len() - 1 - index % rows.len(), index / rows.len())
+                } else {
+                    (index / columns.len(), index % columns.len())
+                };
                 let (rows, columns) = (rows.part(row_part), columns.part(column_part));
-                Rectangle { all, view, rows, column_part, columns }
+                Rectangle { all, view, row_part, rows, column_part, columns }
             })
         })
     }
@@ -267,6 +279,8 @@ impl<'a> RectangleQueue<'a> {
 pub struct Rectangle<'a> {
     all: Pointer<'a>,
     view: View,
+    /// Which part of the rows.
+    pub row_part: usize,
     rows: Range<usize>,
     /// Which part of the columns.
     pub column_part: usize,
@@ -416,6 +430,23 @@ mod tests {
             }
             assert_eq!(all.row(view(0, 0, 3), row), [0.0; 3]);
         }
+    }
+
+    #[test]
+    fn columns_can_come_first_with_the_last_rows_in_front() {
+        let mut all = Activations::new([20].into_iter(), 7).unwrap();
+        let (rows, columns) = (Boundaries::equal(5, 2), Boundaries::equal(9, 8));
+        let ([], queue) = all.split_view([], view(0, 0, 9), &rows, &columns);
+        let queue = queue.column_by_column();
+        let mut order = Vec::new();
+        while let Some(rectangles) = queue.next(4) {
+            order.extend(rectangles.map(|r| (r.row_part, r.rows(), r.column_part, r.columns())));
+        }
+        let rows = [(2, 4..5), (1, 2..4), (0, 0..2)];
+        let expected = [(0, 0..8), (1, 8..9)].into_iter().flat_map(|(part, columns)| {
+            rows.clone().map(|(row_part, rows)| (row_part, rows, part, columns.clone()))
+        });
+        assert_eq!(order, expected.collect::<Vec<_>>());
     }
 
     #[test]

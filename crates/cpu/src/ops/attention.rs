@@ -1,19 +1,31 @@
 //! Attention over the pages of each row's sequence.
 //!
 //! A task is one key head and a run of rows of one sequence: each page is read (and decoded) once for
-//! all query heads that share the key head and all rows of the run. Tiles are pages, so what a row
-//! computes depends on its position alone.
+//! all query heads that share the key head and all rows of the run. When there are few rows, a task is
+//! only one span of positions, and the spans are merged afterwards. Pages and spans are places in a
+//! sequence, so what a row computes depends on its position alone.
 
-use gleed_model::arithmetic::{PAGE, Softmax};
+use std::ops::Range;
+
+use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax};
 use gleed_model::program::View;
 
 use super::Fixed;
 use crate::cache::Layer;
 use crate::kernels::Kernels;
-use crate::kernels::attention::{Accumulate, Scores, SoftmaxTile};
-use crate::kernels::shared::{Rectangle, Source};
-use crate::machine::{AttentionScratch, LiveRow, Machine, fork, lock};
+use crate::kernels::attention::{Accumulate, QUERIES, Scores, interleave};
+use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
+use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
+use crate::machine::{
+    Accumulators, AttentionScratch, LiveRow, Machine, PageScratch, SPLIT_ROWS, fork, lock, partial_vectors,
+};
 use crate::plan::Plan;
+
+/// Fewer tasks than this for each thread are split over spans, so that all threads have work to the end.
+const TASKS: usize = 8;
+
+/// A page is decoded for more queries than this; fewer read it as it is stored.
+const DECODED: usize = 2 * QUERIES;
 
 /// out = for each query head, the softmax-weighted values of all positions up to the row's own.
 #[allow(clippy::too_many_arguments, reason = "the operands of the op")]
@@ -27,28 +39,50 @@ pub(super) fn attention(
     query: View,
     out: View,
 ) {
-    let Machine { kernels, pool, activations, rows, scratch, runs, .. } = machine;
+    let Machine { kernels, pool, activations, rows, scratch, runs, partials, attention_splits, .. } = machine;
+    let (key_heads, value_dim) = (plan.columns.len(), layer.values.dim());
     let visible: usize = rows.iter().map(|row| row.position + 1).sum();
-    let work = visible * heads * (layer.keys.dim + layer.values.dim);
+    // A multiply-add is a fraction of what the threshold counts as a value's work.
+    let work = visible * heads * (layer.keys.dim() + value_dim) / 4;
     let ([queries], tasks) = activations.split_view([query], out, runs, &plan.columns);
+    // One head after the other, so that its keys and values stay in a core's cache.
+    let tasks = tasks.column_by_column();
     let all = Attention {
         kernels: *kernels,
         fixed,
         layer,
         rows,
         queries,
-        group: out.width / layer.values.dim / plan.columns.len(),
+        group: heads / key_heads,
+        vectors: value_dim.div_ceil(LANES),
         scale,
     };
-    // A multiply-add is a fraction of what the threshold counts as a value's work.
-    fork(pool, work / 4, |thread| {
-        let mut scratch = lock(&scratch[thread]);
-        while let Some(tasks) = tasks.next(1) {
-            for task in tasks {
-                all.run(task, &mut scratch.attention);
+    let split = Split::new(&all, runs, key_heads);
+    let threads = pool.threads();
+    let few = rows.len() <= SPLIT_ROWS && tasks.len() < TASKS * threads && threads > 1;
+    if few && split.spans > 1 && split.vectors() <= partials.len() {
+        *attention_splits += 1;
+        let parts = BlockQueue::new(&mut partials[..split.vectors()], split.parts(), split.part);
+        fork(pool, work, |thread| {
+            let mut scratch = lock(&scratch[thread]);
+            while let Some(mut part) = parts.next() {
+                split.run(part.index(), part.of(0), &mut scratch.attention);
             }
-        }
-    });
+        });
+        fork(pool, split.vectors() * LANES, |thread| {
+            let mut scratch = lock(&scratch[thread]);
+            while let Some(tasks) = tasks.next(1) {
+                tasks.for_each(|task| split.merge(task, partials, &mut scratch.attention));
+            }
+        });
+    } else {
+        fork(pool, work, |thread| {
+            let mut scratch = lock(&scratch[thread]);
+            while let Some(tasks) = tasks.next(1) {
+                tasks.for_each(|task| all.run(task, &mut scratch.attention));
+            }
+        });
+    }
 }
 
 /// What all tasks share.
@@ -60,53 +94,185 @@ struct Attention<'a> {
     queries: Source<'a>,
     /// Query heads per key head.
     group: usize,
+    /// Vectors of a query's accumulators.
+    vectors: usize,
     scale: f32,
 }
 
 impl Attention<'_> {
     /// One key head for a run of rows.
     fn run(&self, mut task: Rectangle, scratch: &mut AttentionScratch) {
-        let (head, range) = (task.column_part, task.rows());
-        let (key_dim, value_dim) = (self.layer.keys.dim, self.layer.values.dim);
-        let rows = &self.rows[range.clone()];
-        let count = rows.len() * self.group;
-        let AttentionScratch { page: tile, scores, corrections, softmax, sums } = scratch;
-        let (softmax, sums) = (&mut softmax[..count], &mut sums[..count * value_dim]);
-        softmax.fill(Softmax::default());
-        sums.fill(0.0);
-        let last = rows.iter().map(|row| row.position).max().unwrap_or(0);
-        let pages = &self.fixed.batch.pages(rows[0].table)[..=last / PAGE];
-        for (index, page) in pages.iter().enumerate() {
-            let page = *page as usize;
-            let start = index * PAGE;
-            let most = PAGE.min(last + 1 - start);
-            // The queries that see something of this page, and how much.
-            let visible = |q: usize| (rows[q / self.group].position + 1).saturating_sub(start).min(PAGE);
-            let keys = self.layer.keys.read(self.kernels, page, head, most, tile);
-            for q in (0..count).filter(|&q| visible(q) > 0) {
-                let scores = &mut scores[q * PAGE..][..visible(q)];
-                let first = (head * self.group + q % self.group) * key_dim;
-                let query = &self.queries.row(range.start + q / self.group)[first..first + key_dim];
-                self.kernels.run(Scores { query, keys, scale: self.scale, scores });
-                corrections[q] = self.kernels.run(SoftmaxTile { state: &mut softmax[q], scores });
-            }
-            let values = self.layer.values.read(self.kernels, page, head, most, tile);
-            for q in (0..count).filter(|&q| visible(q) > 0) {
-                let (weights, correction) = (&scores[q * PAGE..][..visible(q)], corrections[q]);
-                let acc = &mut sums[q * value_dim..][..value_dim];
-                self.kernels.run(Accumulate { acc, correction, weights, values });
+        let (head, run) = (task.column_part, task.rows());
+        let AttentionScratch { page, span, total } = scratch;
+        self.take_queries(head, run.clone(), page);
+        total.clear(self.queries(&run), self.vectors);
+        for index in 0..self.spans(run.clone()) {
+            let acc = &mut bytemuck::cast_slice_mut(&mut span.acc)[..self.queries(&run) * self.vectors];
+            self.span(head, run.clone(), index, page, &mut span.states, acc);
+            for (q, acc) in acc.chunks_exact(self.vectors).enumerate() {
+                self.merge(&run, index, q, span.states[q], acc, total);
             }
         }
-        for (r, row) in range.enumerate() {
-            let out = task.row(row).chunks_exact_mut(value_dim);
-            for ((g, out), acc) in
-                out.enumerate().zip(sums[r * self.group * value_dim..].chunks_exact(value_dim))
-            {
-                let inverse = 1.0 / softmax[r * self.group + g].sum;
-                for (out, acc) in out.iter_mut().zip(acc) {
-                    *out = acc * inverse;
-                }
+        self.finish(&mut task, total);
+    }
+
+    /// How many queries a run has.
+    fn queries(&self, run: &Range<usize>) -> usize {
+        run.len() * self.group
+    }
+
+    /// How many spans the rows of a run see.
+    fn spans(&self, run: Range<usize>) -> usize {
+        self.rows[run].iter().map(|row| row.position / SPAN + 1).max().unwrap_or(0)
+    }
+
+    /// Takes the queries of a key head, `[row][query head of the group]`, as the kernel wants them.
+    fn take_queries(&self, head: usize, run: Range<usize>, scratch: &mut PageScratch) {
+        let dim = self.layer.keys.dim();
+        let (width, all) = (self.group * dim, self.queries(&run) * dim);
+        for (row, queries) in run.zip(scratch.rows.chunks_exact_mut(width)) {
+            queries.copy_from_slice(&self.queries.row(row)[head * width..][..width]);
+        }
+        interleave(&scratch.rows[..all], dim, &mut scratch.queries[..all]);
+    }
+
+    /// Attention of a run's queries over the pages of one span, starting from nothing.
+    fn span(
+        &self,
+        head: usize,
+        run: Range<usize>,
+        span: usize,
+        scratch: &mut PageScratch,
+        states: &mut [Softmax],
+        acc: &mut [[f32; LANES]],
+    ) {
+        let (kernels, count) = (self.kernels, self.queries(&run));
+        let PageScratch { queries, decoded, scales, scores, counts, corrections, .. } = scratch;
+        let (states, counts, corrections) =
+            (&mut states[..count], &mut counts[..count], &mut corrections[..count]);
+        let queries = &queries[..count * self.layer.keys.dim()];
+        let scores = &mut bytemuck::cast_slice_mut::<_, [f32; PAGE]>(scores)[..count];
+        let decoded = bytemuck::cast_slice_mut(decoded);
+        states.fill(Softmax::default());
+        acc.fill([0.0; LANES]);
+        let rows = &self.rows[run];
+        let visible = rows.iter().map(|row| row.position + 1).max().unwrap_or(0).min((span + 1) * SPAN);
+        let pages = self.fixed.batch.pages(rows[0].table);
+        for start in (span * SPAN..visible).step_by(PAGE) {
+            // How many positions of the page each query sees.
+            for (counts, row) in counts.chunks_exact_mut(self.group).zip(rows) {
+                counts.fill((row.position + 1).saturating_sub(start).min(PAGE));
+            }
+            let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
+            let Layer { keys: key_side, values: value_side } = self.layer;
+            let decode = count > DECODED;
+            let mut keys = key_side.page(kernels, page, head, most, scales);
+            if decode {
+                keys = key_side.decode(kernels, keys, most, decoded);
+            }
+            let ahead = value_side.stored(page, head, most);
+            kernels.run(Scores { queries, keys, counts, scale: self.scale, ahead, scores });
+            kernels.run(SoftmaxTiles { states, counts, scores, corrections });
+            let mut values = value_side.page(kernels, page, head, most, scales);
+            if decode {
+                values = value_side.decode(kernels, values, most, decoded);
+            }
+            // The next page of the span: another span may be another thread's.
+            let ahead = match visible.saturating_sub(start + PAGE).min(PAGE) {
+                0 => &[],
+                next => key_side.stored(pages[start / PAGE + 1] as usize, head, next),
+            };
+            kernels.run(Accumulate { acc, corrections, counts, weights: scores, values, ahead });
+        }
+    }
+
+    /// Merges what a query of a run has of a span, unless it does not see it.
+    fn merge(
+        &self,
+        run: &Range<usize>,
+        span: usize,
+        q: usize,
+        state: Softmax,
+        acc: &[[f32; LANES]],
+        total: &mut Accumulators,
+    ) {
+        if self.rows[run.start + q / self.group].position >= span * SPAN {
+            let total_acc = &mut bytemuck::cast_slice_mut(&mut total.acc)[q * self.vectors..][..self.vectors];
+            let state = Merge { state: &mut total.states[q], acc: total_acc, span: state, span_acc: acc };
+            self.kernels.run(state);
+        }
+    }
+
+    /// Writes the results of a run.
+    fn finish(&self, task: &mut Rectangle, total: &Accumulators) {
+        let value_dim = self.layer.values.dim();
+        let acc: &[[f32; LANES]] = bytemuck::cast_slice(&total.acc);
+        let mut queries = total.states.iter().zip(acc.chunks_exact(self.vectors));
+        for row in task.rows() {
+            for (out, (state, acc)) in task.row(row).chunks_exact_mut(value_dim).zip(&mut queries) {
+                self.kernels.run(Finish { state: *state, acc, out });
             }
         }
+    }
+}
+
+/// Attention whose tasks are spans.
+struct Split<'a> {
+    all: &'a Attention<'a>,
+    runs: &'a Boundaries,
+    key_heads: usize,
+    /// Of the row that sees most.
+    spans: usize,
+    /// Vectors that a task leaves, if its run is the longest one.
+    part: usize,
+}
+
+impl<'a> Split<'a> {
+    fn new(all: &'a Attention<'a>, runs: &'a Boundaries, key_heads: usize) -> Split<'a> {
+        let each = (0..runs.len()).map(|index| runs.part(index));
+        let longest = each.map(|run| all.queries(&run)).max().unwrap_or(0);
+        let part = partial_vectors(longest, all.layer.values.dim());
+        Split { all, runs, key_heads, spans: all.spans(0..all.rows.len()), part }
+    }
+
+    /// How many tasks there are: `[run][head][span]`.
+    fn parts(&self) -> usize {
+        self.runs.len() * self.key_heads * self.spans
+    }
+
+    /// Vectors that all tasks leave.
+    fn vectors(&self) -> usize {
+        self.parts() * self.part
+    }
+
+    /// One span of one key head for a run of rows; leaves accumulators and softmax in `out`.
+    fn run(&self, index: usize, out: &mut [[f32; LANES]], scratch: &mut AttentionScratch) {
+        let (task, span) = (index / self.spans, index % self.spans);
+        let (run, head) = (self.runs.part(task / self.key_heads), task % self.key_heads);
+        if span < self.all.spans(run.clone()) {
+            let (acc, states) = out.split_at_mut(self.all.queries(&run) * self.all.vectors);
+            self.all.take_queries(head, run.clone(), &mut scratch.page);
+            self.all.span(head, run, span, &mut scratch.page, &mut scratch.span.states, acc);
+            for (out, state) in states.iter_mut().zip(&scratch.span.states) {
+                out[..2].copy_from_slice(&[state.max, state.sum]);
+            }
+        }
+    }
+
+    /// Merges the spans of a key head for a run of rows, in ascending order, and writes the results.
+    fn merge(&self, mut task: Rectangle, parts: &[[f32; LANES]], scratch: &mut AttentionScratch) {
+        let (head, run) = (task.column_part, task.rows());
+        let first = (task.row_part * self.key_heads + head) * self.spans;
+        let total = &mut scratch.total;
+        total.clear(self.all.queries(&run), self.all.vectors);
+        for span in 0..self.all.spans(run.clone()) {
+            let part = &parts[(first + span) * self.part..][..self.part];
+            let (acc, states) = part.split_at(self.all.queries(&run) * self.all.vectors);
+            for (q, (acc, state)) in acc.chunks_exact(self.all.vectors).zip(states).enumerate() {
+                let state = Softmax { max: state[0], sum: state[1] };
+                self.all.merge(&run, span, q, state, acc, total);
+            }
+        }
+        self.all.finish(&mut task, total);
     }
 }

@@ -52,7 +52,7 @@ impl Target<'_> {
 pub(super) fn write(fixed: Fixed, machine: &mut Machine, layer: &mut Layer, key: View, value: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
     let target = Target { kernels: *kernels, rows, batch: fixed.batch };
-    let (key_dim, value_dim) = (layer.keys.dim, layer.values.dim);
+    let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
     let activations = &*activations;
@@ -86,7 +86,7 @@ pub(super) fn rope_write(
         }
         kernels.run(angles.rotation(target.rows[row], pairing, head));
     };
-    let (key_dim, value_dim) = (layer.keys.dim, layer.values.dim);
+    let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
     let ([key_rows, value_rows], queries) = activations.split_view([key, value], query, whole, &plan.columns);

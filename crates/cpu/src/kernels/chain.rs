@@ -1,0 +1,126 @@
+//! Chains of fused multiply-adds, several side by side in registers: some queries, each with a number for
+//! every step, times some vectors at every step. Each chain is one order of operations, whatever runs
+//! beside it.
+
+use gleed_model::arithmetic::LANES;
+
+use super::simd::Simd;
+
+/// A number that keys and values are stored as.
+pub trait Stored: Copy {
+    /// Sixteen of them.
+    fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::F32;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[f32; LANES]) -> S::F32 {
+        s.load(x)
+    }
+}
+
+/// Half precision.
+impl Stored for u16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[u16; LANES]) -> S::F32 {
+        s.load_half(x)
+    }
+}
+
+/// Not yet scaled.
+impl Stored for i8 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[i8; LANES]) -> S::F32 {
+        s.load_i8(x)
+    }
+}
+
+/// What chains run over: `N` vectors at each step.
+pub trait Steps<S: Simd, const N: usize>: Copy {
+    /// The vectors of one step.
+    fn step(self, s: S, k: usize) -> [S::F32; N];
+}
+
+/// What chains multiply with: one number for each of `Q` queries at each step.
+pub trait Factors<const Q: usize>: Copy {
+    /// A query's number at a step.
+    fn at(self, q: usize, k: usize) -> f32;
+}
+
+/// Queries side by side.
+impl<const Q: usize> Factors<Q> for &[[f32; Q]] {
+    #[inline(always)]
+    fn at(self, q: usize, k: usize) -> f32 {
+        self[k][q]
+    }
+}
+
+/// Memory that will be needed soon, asked for while chains run.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead<'a> {
+    bytes: &'a [u8],
+    /// Bytes for each step of a chain, whole cache lines.
+    stride: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// All of it within so many steps.
+    #[inline(always)]
+    pub fn new(bytes: &'a [u8], steps: usize) -> Ahead<'a> {
+        Ahead { bytes, stride: bytes.len().div_ceil(steps.max(1)).next_multiple_of(LINE) }
+    }
+
+    /// What is left after so many steps.
+    #[inline(always)]
+    pub fn after(self, steps: usize) -> Ahead<'a> {
+        Ahead { bytes: &self.bytes[self.bytes.len().min(steps * self.stride)..], ..self }
+    }
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, k: usize) {
+        let mut at = k * self.stride;
+        while at < self.bytes.len().min((k + 1) * self.stride) {
+            s.prefetch(&self.bytes[at]);
+            at += LINE;
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Runs `Q` times `N` chains of `count` steps:
+/// `acc = fma(factor of the query at step k, vector of step k, acc)`.
+#[inline(always)]
+pub fn chain<S: Simd, const Q: usize, const N: usize>(
+    s: S,
+    factors: impl Factors<Q>,
+    steps: impl Steps<S, N>,
+    count: usize,
+    ahead: Ahead,
+    mut acc: [[S::F32; N]; Q],
+) -> [[S::F32; N]; Q] {
+    for k in 0..count {
+        ahead.step(s, k);
+        let vectors = steps.step(s, k);
+        for (q, acc) in acc.iter_mut().enumerate() {
+            let factor = s.splat(factors.at(q, k));
+            for (acc, vector) in acc.iter_mut().zip(&vectors) {
+                *acc = s.mul_add(factor, *vector, *acc);
+            }
+        }
+    }
+    acc
+}
+
+/// How many vectors the chains of so many queries take at once, so that all fit the registers.
+#[inline(always)]
+pub const fn widest<S: Simd>(queries: usize) -> usize {
+    match (S::WIDE, queries) {
+        (true, ..=3) => 8,
+        (true, _) => 4,
+        (false, 1) => 4,
+        (false, ..=3) => 2,
+        (false, _) => 1,
+    }
+}

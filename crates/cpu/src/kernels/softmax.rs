@@ -1,0 +1,138 @@
+//! The running softmax of several queries over the pages of a span, and the merging of spans.
+
+use gleed_model::arithmetic::{LANES, PAGE, Softmax};
+
+use super::math::exp;
+use super::simd::{Kernel, Simd};
+
+/// `Softmax::tile` of several queries: turns scores into weights.
+#[derive(Debug)]
+pub struct SoftmaxTiles<'a> {
+    /// The softmax of each query so far; of one that sees nothing it stays as it is.
+    pub states: &'a mut [Softmax],
+    /// The positions that each query sees.
+    pub counts: &'a [usize],
+    /// The scores of each query, then its weights.
+    pub scores: &'a mut [[f32; PAGE]],
+    /// The correction of what came before, for each query that sees something.
+    pub corrections: &'a mut [f32],
+}
+
+impl Kernel for SoftmaxTiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let SoftmaxTiles { states, counts, scores, corrections } = self;
+        let states = states.chunks_mut(LANES).zip(corrections.chunks_mut(LANES));
+        for ((states, corrections), (counts, scores)) in
+            states.zip(counts.chunks(LANES).zip(scores.chunks_mut(LANES)))
+        {
+            // The corrections of sixteen queries are computed in one go.
+            let (mut old, mut new) = ([0.0; LANES], [0.0; LANES]);
+            for (q, (count, scores)) in counts.iter().zip(scores.iter()).enumerate() {
+                old[q] = states[q].max;
+                new[q] = largest(s, old[q], &scores[..*count]);
+            }
+            let mut factors = [0.0; LANES];
+            s.store(exp(s, s.sub(s.load(&old), s.load(&new))), &mut factors);
+            for (q, (count, scores)) in counts.iter().zip(scores).enumerate().filter(|(_, (c, _))| **c > 0) {
+                corrections[q] = if old[q] == f32::NEG_INFINITY { 0.0 } else { factors[q] };
+                let sum = weights(s, new[q], &mut scores[..*count]);
+                states[q] = Softmax { max: new[q], sum: states[q].sum.mul_add(corrections[q], sum) };
+            }
+        }
+    }
+}
+
+/// The largest of `max` and all scores.
+#[inline(always)]
+fn largest<S: Simd>(s: S, max: f32, scores: &[f32]) -> f32 {
+    let (chunks, rest) = scores.as_chunks::<LANES>();
+    let mut largest = s.splat(max);
+    for chunk in chunks {
+        largest = s.max(s.load(chunk), largest);
+    }
+    rest.iter().fold(s.largest(largest), |m, x| m.max(*x))
+}
+
+/// Turns scores into weights and returns their sum.
+#[inline(always)]
+fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> f32 {
+    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
+    let mut lanes = s.splat(0.0);
+    for chunk in chunks {
+        let weights = exp(s, s.sub(s.load(chunk), s.splat(max)));
+        s.store(weights, chunk);
+        lanes = s.add(lanes, weights);
+    }
+    if !rest.is_empty() {
+        s.store_partial(exp(s, s.sub(s.load_partial(rest), s.splat(max))), rest);
+        // Weights are positive, so the zeros beyond the rest change no lane.
+        lanes = s.add(lanes, s.load_partial(rest));
+    }
+    s.fold(lanes)
+}
+
+/// The factor of what a softmax has accumulated when the largest score becomes `max`.
+#[inline(always)]
+fn correction<S: Simd>(s: S, state: Softmax, max: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    if state.max != f32::NEG_INFINITY {
+        s.store(exp(s, s.splat(state.max - max)), &mut lanes);
+    }
+    lanes[0]
+}
+
+/// `Softmax::merge` of one query, with its accumulators.
+#[derive(Debug)]
+pub struct Merge<'a> {
+    /// The softmax over the spans so far.
+    pub state: &'a mut Softmax,
+    /// `[dim / 16]`.
+    pub acc: &'a mut [[f32; LANES]],
+    /// The softmax over the next span.
+    pub span: Softmax,
+    /// `[dim / 16]`.
+    pub span_acc: &'a [[f32; LANES]],
+}
+
+impl Kernel for Merge<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Merge { state, acc, span, span_acc } = self;
+        assert_eq!(acc.len(), span_acc.len());
+        let max = state.max.max(span.max);
+        let (before, after) = (correction(s, *state, max), correction(s, span, max));
+        *state = Softmax { max, sum: state.sum.mul_add(before, span.sum * after) };
+        for (acc, span) in acc.iter_mut().zip(span_acc) {
+            let span = s.mul(s.load(span), s.splat(after));
+            s.store(s.mul_add(s.load(acc), s.splat(before), span), acc);
+        }
+    }
+}
+
+/// `acc · (1/sum)`, the result of one query.
+#[derive(Debug)]
+pub struct Finish<'a> {
+    /// The softmax over all spans.
+    pub state: Softmax,
+    /// `[dim / 16]`.
+    pub acc: &'a [[f32; LANES]],
+    /// `[dim]`.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Finish<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let inverse = 1.0 / self.state.sum;
+        for (out, acc) in self.out.chunks_mut(LANES).zip(self.acc) {
+            s.store_partial(s.mul(s.load(acc), s.splat(inverse)), out);
+        }
+    }
+}

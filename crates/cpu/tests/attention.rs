@@ -1,0 +1,143 @@
+//! Attention over contexts of several spans, by itself: whatever the batch, the threads, the instruction
+//! set and the way the work is cut, it writes what the reference writes, bit for bit.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Random, batch, bits, cpu, file};
+use gleed_cpu::{Cpu, Isa, Options};
+use gleed_gguf::{Format, Gguf, Metadata};
+use gleed_model::arithmetic::{PAGE, SPAN};
+use gleed_model::program::{Buffer, KvLayer, Node, Op, Program, View, Weight};
+use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
+
+const CONTEXT: usize = 2 * SPAN + 150;
+const PAGES: usize = 2 * CONTEXT.div_ceil(PAGE);
+const MAX_ROWS: usize = CONTEXT;
+
+/// Query heads, key heads, key and value size: shared key heads and not, sizes that are no multiple of
+/// the lanes, more query heads than run side by side.
+const SHAPES: [(usize, usize, usize, usize); 4] =
+    [(4, 2, 12, 20), (3, 3, 40, 16), (6, 2, 32, 80), (7, 1, 24, 8)];
+
+/// Embeds tokens as queries, keys and values, and attends.
+fn program(
+    random: &mut Random,
+    (heads, key_heads, key_dim, value_dim): (usize, usize, usize, usize),
+) -> (Arc<Gguf>, Program) {
+    let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
+    let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
+    let data = random.units(tokens * width).iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
+    let view = |buffer, offset, width| View { buffer, offset, width };
+    let ops = [
+        Op::Embed { table: 0, out: view(0, 0, width) },
+        Op::KvWrite {
+            cache: 0,
+            key: view(0, widths[0], widths[1]),
+            value: view(0, widths[0] + widths[1], widths[2]),
+        },
+        Op::Attention { cache: 0, heads, scale: 0.4, query: view(0, 0, widths[0]), out: view(1, 0, out) },
+    ];
+    let program = Program {
+        buffers: [("x", width), ("out", out)].map(|(name, width)| Buffer { name, width }).to_vec(),
+        weights: vec![Weight {
+            name: "table".to_string(),
+            rows: tokens,
+            columns: width,
+            format: Format::F32,
+        }],
+        nodes: ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec(),
+        caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
+        ropes: vec![],
+        logits: view(1, 0, out),
+        vocabulary: tokens,
+        context: CONTEXT,
+    };
+    let tensors = [("table".to_string(), vec![width, tokens], Format::F32, data)];
+    (file(&Metadata::default(), &tensors), program)
+}
+
+/// The outputs of rows `(sequence, position)`; there is no gather, so all rows have one.
+fn outputs(executor: &mut dyn Executor, rows: &[(usize, usize)]) -> Vec<Vec<u32>> {
+    let tokens = executor.program().vocabulary;
+    let token = |(sequence, position): (usize, usize)| ((position * 31 + sequence * 17) % tokens) as u32;
+    let rows: Vec<_> = rows.iter().map(|row| (row.0, row.1, token(*row), true)).collect();
+    executor.step(&batch(&rows, 2, PAGES), &mut ()).unwrap();
+    (0..rows.len()).map(|row| bits(executor.logits(row))).collect()
+}
+
+fn options(kv: KvType, threads: usize, isa: Isa) -> Options {
+    Options {
+        arithmetic: Arithmetic::Q8,
+        kv,
+        threads,
+        isa: Some(isa),
+        max_rows: MAX_ROWS,
+        pages: PAGES,
+        memory: None,
+    }
+}
+
+/// All of sequence 0, in steps of these many rows in turn; sequence 1 grows beside it by one row a step.
+fn check(cpu: &mut Cpu, truth: &[Vec<Vec<u32>>; 2], lengths: &[usize], what: &str) {
+    let (mut at, mut lengths, mut beside) = (0, lengths.iter().cycle(), 0);
+    while at < CONTEXT {
+        let end = CONTEXT.min(at + lengths.next().unwrap());
+        let mut rows: Vec<_> = (at..end).map(|position| (0, position)).collect();
+        rows.push((1, beside));
+        for (row, found) in rows.iter().zip(outputs(cpu, &rows)) {
+            assert!(found == truth[row.0][row.1], "{what}, sequence {} position {}", row.0, row.1);
+        }
+        (at, beside) = (end, beside + 1);
+    }
+}
+
+#[test]
+fn contexts_of_several_spans() {
+    let mut random = Random::new(3);
+    for shape in SHAPES {
+        let (file, program) = program(&mut random, shape);
+        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+            let made_for =
+                reference::Options { arithmetic: Arithmetic::Q8, kv, max_rows: MAX_ROWS, pages: PAGES };
+            let mut reference = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
+            let truth = [0, 1].map(|sequence| {
+                let rows: Vec<_> = (0..CONTEXT).map(|position| (sequence, position)).collect();
+                outputs(&mut reference, &rows)
+            });
+            for isa in Isa::available() {
+                for (threads, lengths) in
+                    [(1, &[CONTEXT - 1][..]), (2, &[300, 1, 1, 40, 2]), (8, &[500, 3, 1])]
+                {
+                    // Plain Rust is slow: one way is enough.
+                    if isa == Isa::Portable && threads != 2 {
+                        continue;
+                    }
+                    let mut cpu = cpu(&file, &program, options(kv, threads, isa));
+                    let what = format!("{shape:?} {kv} {isa} {threads} threads {lengths:?}");
+                    check(&mut cpu, &truth, lengths, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn few_rows_of_great_depth_are_split_over_spans() {
+    let (file, program) = program(&mut Random::new(4), SHAPES[0]);
+    for (threads, expected) in [(1, 0), (2, 1), (8, 1)] {
+        let mut cpu = cpu(&file, &program, options(KvType::F16, threads, Isa::detect()));
+        let steps = |cpu: &mut Cpu, rows: std::ops::Range<usize>| {
+            let before = cpu.attention_splits();
+            outputs(cpu, &rows.map(|position| (0, position)).collect::<Vec<_>>());
+            cpu.attention_splits() - before
+        };
+        // A prompt has rows for all threads; up to the end of the first span there is nothing to split.
+        assert_eq!(steps(&mut cpu, 0..SPAN - 1), 0);
+        assert_eq!(steps(&mut cpu, SPAN - 1..SPAN), 0);
+        assert_eq!(steps(&mut cpu, SPAN..SPAN + 1), expected, "{threads} threads");
+        assert_eq!(steps(&mut cpu, SPAN + 1..SPAN + 6), expected, "{threads} threads");
+        assert_eq!(steps(&mut cpu, SPAN + 6..SPAN + 200), 0);
+    }
+}
