@@ -100,7 +100,14 @@ impl Loaded {
             progress.set(done as u64);
         });
         progress.finish();
-        cpu.with_context(|| self.file.name().to_string())
+        let cpu = cpu.with_context(|| self.file.name().to_string())?;
+        if cpu.stays_in_file() {
+            output::warning(format!(
+                "{}: not enough memory to repack the weights; they are used from the file, which is slower",
+                self.file.name()
+            ));
+        }
+        Ok(cpu)
     }
 
     /// The context to run with: what the user asked for, at most what the model was made for.
