@@ -93,7 +93,7 @@ impl Shapes {
 }
 
 /// Rows below which a block is better left to the vector unit.
-pub const FEWEST_ROWS: usize = 6;
+pub const FEWEST_ROWS: usize = 10;
 
 /// Columns of a super-block that are multiplied at once: what a row of a tile holds.
 const PASS: usize = 64;
