@@ -2,8 +2,9 @@
 //! many bits as the file has. One row of activations streams them as they lie; many rows share a tile
 //! while it is in the innermost cache.
 //!
-//! A tile is the integers of all its columns, then for each block what its scales are made of. A *cell* is
-//! 32 columns; its integers are eight words of four columns for each lane.
+//! A tile is a sequence of *units*, each one block of columns or two: what their scales are made of, in whole
+//! lines, then their integers. So a tile is read from its first line to its last, without looking elsewhere.
+//! A *cell* is 32 columns; its integers are eight words of four columns for each lane.
 
 use gleed_gguf::{Format, Groups};
 use gleed_model::arithmetic::{BLOCK, LANES};
@@ -54,18 +55,51 @@ struct Sizes {
     mins: bool,
     /// Bytes of scales per block.
     bytes: usize,
+    /// Blocks per unit: so many that their scales about fill their lines.
+    unit_blocks: usize,
 }
 
 impl Sizes {
     const fn of<L: Layout>() -> Sizes {
-        let mut sizes = Sizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes: 0 };
-        let factors = if sizes.has_factors() { L::BLOCK / L::GROUP * TILE } else { 0 };
-        sizes.bytes = if L::MINS { 2 } else { 1 } * (2 * TILE + factors);
-        sizes
+        let factors = if L::BLOCK == BLOCK { 0 } else { L::BLOCK / L::GROUP * TILE };
+        let bytes = if L::MINS { 2 } else { 1 } * (2 * TILE + factors);
+        let unit_blocks = if bytes < LINE { LINE / bytes } else { 1 };
+        Sizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes, unit_blocks }
     }
 
     const fn has_factors(self) -> bool {
         self.block != BLOCK
+    }
+
+    /// Lines of scales per unit.
+    const fn scale_lines(self) -> usize {
+        (self.unit_blocks * self.bytes).div_ceil(LINE)
+    }
+
+    const fn unit_cells(self) -> usize {
+        self.unit_blocks * self.block / BLOCK
+    }
+
+    const fn unit_lines(self) -> usize {
+        self.scale_lines() + self.unit_cells() * self.lines
+    }
+
+    /// The line at which a cell's integers begin.
+    #[inline(always)]
+    const fn integers_at(self, cell: usize) -> usize {
+        (cell / self.unit_cells() + 1) * self.scale_lines() + cell * self.lines
+    }
+
+    /// The byte at which a block's scales begin.
+    #[inline(always)]
+    const fn scales_at(self, block: usize) -> usize {
+        block / self.unit_blocks * self.unit_lines() * LINE + block % self.unit_blocks * self.bytes
+    }
+
+    /// The line up to which everything before a cell lies.
+    #[inline(always)]
+    const fn end_before(self, cell: usize) -> usize {
+        cell.div_ceil(self.unit_cells()) * self.scale_lines() + cell * self.lines
     }
 
     /// Where the parts of a block's scales are, in bytes.
@@ -125,8 +159,7 @@ impl Packing {
 
     /// Lines of a tile.
     pub fn lines(self) -> usize {
-        let sizes = self.sizes();
-        self.cells() * sizes.lines + (self.columns / sizes.block * sizes.bytes).div_ceil(LINE)
+        self.sizes().end_before(self.cells())
     }
 }
 
@@ -134,7 +167,14 @@ impl Packing {
 #[derive(Clone, Copy)]
 struct BlockScales<'a>(&'a [u8]);
 
-impl BlockScales<'_> {
+impl<'a> BlockScales<'a> {
+    /// Those of block `b`.
+    #[inline(always)]
+    fn of<L: Layout>(tile: &'a [Line], b: usize) -> BlockScales<'a> {
+        let sizes = const { Sizes::of::<L>() };
+        BlockScales(&bytemuck::cast_slice(tile)[sizes.scales_at(b)..][..sizes.bytes])
+    }
+
     #[inline(always)]
     fn halves<S: Simd>(self, s: S, at: usize) -> S::F32 {
         s.load_half(bytemuck::from_bytes(&self.0[at..at + 2 * TILE]))
@@ -226,19 +266,18 @@ impl<'a> UnpackTile<'a> {
         let sizes = const { Sizes::of::<L>() };
         let groups = Groups { block: L::BLOCK, len: L::GROUP, mins: L::MINS };
         let room = room.cut(packing.columns, groups);
-        let (lines, scales) = tile[..packing.lines()].split_at(packing.cells() * L::LINES);
-        let scales: &[u8] = bytemuck::cast_slice(scales);
-        for (lines, out) in lines.chunks_exact(L::LINES).zip(room.integers.as_chunks_mut::<8>().0) {
+        let tile = &tile[..packing.lines()];
+        for (cell, out) in room.integers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             L::words(
                 s,
-                lines,
+                &tile[sizes.integers_at(cell)..][..L::LINES],
                 #[inline(always)]
                 |k, word| L::store(s, word, &mut out[k]),
             );
         }
         let groups_of_block = L::BLOCK / L::GROUP;
-        for (b, scales) in scales.chunks_exact(sizes.bytes).take(room.scales.len()).enumerate() {
-            let scales = BlockScales(scales);
+        for b in 0..room.scales.len() {
+            let scales = BlockScales::of::<L>(tile, b);
             s.store(scales.scale(s), &mut room.scales[b]);
             if L::MINS {
                 s.store(scales.min::<S, L>(s), &mut room.mins[b]);

@@ -4,7 +4,7 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
 use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::{BlockScales, LINE, Line, Packing, Sizes, with_layout};
+use super::{BlockScales, Line, Packing, Sizes, with_layout};
 use crate::kernels::integer::{Quantized, TILE};
 use crate::kernels::quantize::QuantizedRow;
 use crate::kernels::simd::{Kernel, Simd};
@@ -82,7 +82,7 @@ impl MultiplyPacked<'_> {
         let count = tiles.len() / size;
         let mut streams = [Stream::default(); STREAMS];
         for (stream, tile) in streams.iter_mut().zip(tiles.chunks_exact(size)) {
-            *stream = Stream::new::<L>(packing, tile);
+            stream.tile = tile;
         }
         if row == 0 {
             for (stream, next) in streams.iter_mut().zip(next.chunks_exact(size)) {
@@ -91,6 +91,8 @@ impl MultiplyPacked<'_> {
         }
         let (streams, mut results) = (&streams[..count], [[s.splat(0.0); R]; STREAMS]);
         let cells = L::BLOCK / BLOCK;
+        // Lines that are asked for with each cell, at most.
+        let fetched = const { Sizes::of::<L>().unit_lines() }.div_ceil(const { Sizes::of::<L>().unit_cells() });
         for b in 0..packing.columns / L::BLOCK {
             let mut ahead = [&[][..]; STREAMS];
             if row == 0 {
@@ -100,7 +102,7 @@ impl MultiplyPacked<'_> {
             }
             let mut totals = [[s.to_i32(0); R]; STREAMS];
             let mut add_cell = |t: usize, c: usize| {
-                let share = ahead[t].split_off(..FETCHED.min(ahead[t].len())).unwrap_or_default();
+                let share = ahead[t].split_off(..fetched.min(ahead[t].len())).unwrap_or_default();
                 share.iter().for_each(|line| s.prefetch(line));
                 streams[t].add_cell::<S, L, R>(s, b, c, &rows, &mut totals[t]);
             };
@@ -123,9 +125,6 @@ impl MultiplyPacked<'_> {
     }
 }
 
-/// Lines that are asked for with each cell, at most: a little more than a cell has.
-const FETCHED: usize = 9;
-
 /// How many lines ahead of their use memory is asked for them.
 const AHEAD: usize = 32;
 
@@ -135,32 +134,26 @@ struct Stream<'a> {
     tile: &'a [Line],
     /// The tile that comes after it.
     next: &'a [Line],
-    integers: &'a [Line],
-    scales: &'a [u8],
 }
 
 impl<'a> Stream<'a> {
-    #[inline(always)]
-    fn new<L: Layout>(packing: Packing, tile: &'a [Line]) -> Stream<'a> {
-        let (integers, scales) = tile.split_at(packing.cells() * L::LINES);
-        Stream { tile, next: &[], integers, scales: bytemuck::cast_slice(scales) }
-    }
-
     /// What to ask for while a block is multiplied: as many lines as it has, from this tile or the next.
     #[inline(always)]
     fn ahead<L: Layout>(&self, b: usize) -> &'a [Line] {
-        let count = L::BLOCK / BLOCK * L::LINES + const { Sizes::of::<L>().bytes.div_ceil(LINE) };
-        let first = b * count + AHEAD;
+        let (sizes, cells) = (const { Sizes::of::<L>() }, L::BLOCK / BLOCK);
+        let (first, end) = (sizes.end_before(b * cells) + AHEAD, sizes.end_before((b + 1) * cells) + AHEAD);
         match first.checked_sub(self.tile.len()) {
-            None => &self.tile[first..self.tile.len().min(first + count)],
-            Some(first) => &self.next[first.min(self.next.len())..self.next.len().min(first + count)],
+            None => &self.tile[first..self.tile.len().min(end)],
+            Some(first) => {
+                let end = end - self.tile.len();
+                &self.next[first.min(self.next.len())..self.next.len().min(end)]
+            }
         }
     }
 
     #[inline(always)]
     fn scales<L: Layout>(&self, b: usize) -> BlockScales<'a> {
-        let bytes = const { Sizes::of::<L>().bytes };
-        BlockScales(&self.scales[b * bytes..][..bytes])
+        BlockScales::of::<L>(self.tile, b)
     }
 
     /// Cell `c` of block `b`: totals += factor · products.
@@ -186,7 +179,7 @@ impl<'a> Stream<'a> {
         }
         L::words(
             s,
-            &self.integers[cell * L::LINES..][..L::LINES],
+            &self.tile[const { Sizes::of::<L>() }.integers_at(cell)..][..L::LINES],
             #[inline(always)]
             |k, word| {
                 for r in 0..R {

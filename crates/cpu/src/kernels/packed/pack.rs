@@ -10,8 +10,9 @@ use crate::kernels::integer::TILE;
 /// Packs the integers of a tile: from words of signed bytes with a lane per row, `[columns / 4][TILE]`.
 pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line]) {
     let raised_by = raised_by(packing.format);
-    let line_count = packing.sizes().lines;
-    for (words, lines) in words.as_chunks::<8>().0.iter().zip(tile.chunks_exact_mut(line_count)) {
+    let sizes = packing.sizes();
+    for (cell, words) in words.as_chunks::<8>().0.iter().enumerate() {
+        let lines = &mut tile[sizes.integers_at(cell)..][..sizes.lines];
         let words = words.map(|lanes| lanes.map(|word| raise(word, raised_by)));
         match packing.format {
             Format::Q8_0 => lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word),
@@ -67,9 +68,9 @@ fn raise(word: i32, by: u8) -> i32 {
 pub fn pack_scales(packing: Packing, lane: usize, row: &Unpacked, tile: &mut [Line]) {
     let sizes = packing.sizes();
     let groups = sizes.block / sizes.group;
-    let lines = packing.columns / 32 * sizes.lines;
-    let blocks = bytemuck::cast_slice_mut::<Line, u8>(&mut tile[lines..]).chunks_exact_mut(sizes.bytes);
-    for (b, bytes) in blocks.take(row.scales.len()).enumerate() {
+    let tile = bytemuck::cast_slice_mut::<Line, u8>(tile);
+    for b in 0..row.scales.len() {
+        let bytes = &mut tile[sizes.scales_at(b)..][..sizes.bytes];
         // Scales are half-precision numbers in the file, so nothing is lost.
         let half = |scale: f32| f16::from_f32(scale).to_le_bytes();
         bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b]));
