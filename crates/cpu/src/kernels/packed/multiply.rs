@@ -54,74 +54,85 @@ impl MultiplyPacked<'_> {
         if S::WIDE {
             // Two groups per cell are two sums per row.
             while L::GROUP == BLOCK && row + 8 <= count {
-                self.block::<S, L, 8>(s, row);
+                self.each_tile::<S, L, 8>(s, row);
                 row += 8;
             }
             while row + 4 <= count {
-                self.block::<S, L, 4>(s, row);
+                self.each_tile::<S, L, 4>(s, row);
                 row += 4;
             }
         }
         while row + 2 <= count {
-            self.block::<S, L, 2>(s, row);
+            self.tiles_in_turn::<S, L, 2>(s, row);
             row += 2;
         }
         if row < count {
-            self.block::<S, L, 1>(s, row);
+            self.tiles_in_turn::<S, L, 1>(s, row);
         }
     }
 
+    /// One tile after the other: with many rows the totals of several would not fit in registers.
     #[inline(always)]
-    fn block<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
+    fn each_tile<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
+        for tile in 0..self.tiles.len() / self.packing.lines() {
+            self.block::<S, L, R, 1>(s, row, tile);
+        }
+    }
+
+    /// Several tiles in turn: with few rows memory is slow, and likes to be read in several places.
+    #[inline(always)]
+    fn tiles_in_turn<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
+        let (mut tile, count) = (0, self.tiles.len() / self.packing.lines());
+        while tile < count {
+            tile += match count - tile {
+                STREAMS.. => self.block::<S, L, R, STREAMS>(s, row, tile),
+                2.. => self.block::<S, L, R, 2>(s, row, tile),
+                _ => self.block::<S, L, R, 1>(s, row, tile),
+            };
+        }
+    }
+
+    /// `T` tiles times `R` rows. Returns how many tiles.
+    #[inline(always)]
+    fn block<S: Simd, L: Layout, const R: usize, const T: usize>(
+        &mut self,
+        s: S,
+        row: usize,
+        tile: usize,
+    ) -> usize {
         let MultiplyPacked { packing, tiles, next, x, ref mut out, stride } = *self;
         let size = packing.lines();
         let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, L::GROUP);
         }
-        let count = tiles.len() / size;
-        let mut streams = [Stream::default(); STREAMS];
-        for (stream, tile) in streams.iter_mut().zip(tiles.chunks_exact(size)) {
-            stream.tile = tile;
+        let mut streams = [Stream::default(); T];
+        for (t, stream) in streams.iter_mut().enumerate() {
+            stream.tile = &tiles[(tile + t) * size..][..size];
+            stream.next = next.get((tile + t) * size..).and_then(|next| next.get(..size)).unwrap_or_default();
         }
-        if row == 0 {
-            for (stream, next) in streams.iter_mut().zip(next.chunks_exact(size)) {
-                stream.next = next;
-            }
-        }
-        let (streams, mut results) = (&streams[..count], [[s.splat(0.0); R]; STREAMS]);
+        let mut results = [[s.splat(0.0); R]; T];
         let cells = L::BLOCK / BLOCK;
-        // Lines that are asked for with each cell, at most.
-        let fetched = const { Sizes::of::<L>().unit_lines() }.div_ceil(const { Sizes::of::<L>().unit_cells() });
         for b in 0..packing.columns / L::BLOCK {
-            let mut ahead = [&[][..]; STREAMS];
-            if row == 0 {
-                for (ahead, stream) in ahead.iter_mut().zip(streams) {
-                    *ahead = stream.ahead::<L>(b);
+            let mut totals = [[s.to_i32(0); R]; T];
+            for c in 0..cells {
+                for t in 0..T {
+                    if row == 0 {
+                        streams[t].fetch::<S, L>(s, b * cells + c);
+                    }
+                    streams[t].add_cell::<S, L, R>(s, b, c, &rows, &mut totals[t]);
                 }
             }
-            let mut totals = [[s.to_i32(0); R]; STREAMS];
-            let mut add_cell = |t: usize, c: usize| {
-                let share = ahead[t].split_off(..fetched.min(ahead[t].len())).unwrap_or_default();
-                share.iter().for_each(|line| s.prefetch(line));
-                streams[t].add_cell::<S, L, R>(s, b, c, &rows, &mut totals[t]);
-            };
-            // With few rows memory is slow, and likes to be read in all places in turn; with more rows the
-            // totals of all places would not fit in registers.
-            if R <= 2 {
-                (0..cells).for_each(|c| (0..count).for_each(|t| add_cell(t, c)));
-            } else {
-                (0..count).for_each(|t| (0..cells).for_each(|c| add_cell(t, c)));
-            }
-            for (stream, (totals, results)) in streams.iter().zip(totals.iter().zip(&mut results)) {
-                stream.add_block::<S, L, R>(s, b, &rows, totals, results);
+            for t in 0..T {
+                streams[t].add_block::<S, L, R>(s, b, &rows, &totals[t], &mut results[t]);
             }
         }
-        for (t, results) in results[..count].iter().enumerate() {
+        for (t, results) in results.iter().enumerate() {
             for r in 0..R {
-                s.store(results[r], &mut out[t * stride + row + r]);
+                s.store(results[r], &mut out[(tile + t) * stride + row + r]);
             }
         }
+        T
     }
 }
 
@@ -137,17 +148,18 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// What to ask for while a block is multiplied: as many lines as it has, from this tile or the next.
+    /// Asks for what comes [`AHEAD`] lines after a cell, in this tile or the next: as many lines as a cell
+    /// and its share of the scales have.
     #[inline(always)]
-    fn ahead<L: Layout>(&self, b: usize) -> &'a [Line] {
-        let (sizes, cells) = (const { Sizes::of::<L>() }, L::BLOCK / BLOCK);
-        let (first, end) = (sizes.end_before(b * cells) + AHEAD, sizes.end_before((b + 1) * cells) + AHEAD);
-        match first.checked_sub(self.tile.len()) {
-            None => &self.tile[first..self.tile.len().min(end)],
-            Some(first) => {
-                let end = end - self.tile.len();
-                &self.next[first.min(self.next.len())..self.next.len().min(end)]
-            }
+    fn fetch<S: Simd, L: Layout>(&self, s: S, cell: usize) {
+        let (lines, cells) = const { (Sizes::of::<L>().unit_lines(), Sizes::of::<L>().unit_cells()) };
+        let first = cell * lines / cells + AHEAD;
+        for at in first..first + lines.div_ceil(cells) {
+            let line = match at.checked_sub(self.tile.len()) {
+                None => &self.tile[at],
+                Some(at) => self.next.get(at).unwrap_or(&self.tile[0]),
+            };
+            s.prefetch(line);
         }
     }
 
