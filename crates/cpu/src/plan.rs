@@ -1,5 +1,7 @@
 //! What is settled once, when a program is loaded: that it can be run, how its linear ops are cut into
-//! tiles, and how much scratch memory a thread needs.
+//! strips, and how much scratch memory a thread needs.
+
+use std::ops::Range;
 
 use gleed_model::program::{KvLayer, Norm, Op, Part, Program, View, WeightId};
 
@@ -10,21 +12,37 @@ use crate::kernels::shared::{Boundaries, is_apart};
 
 /// One node, ready to run.
 pub(crate) struct Plan {
-    /// Parts of the output's columns that are worked on alone: tiles of a linear op, heads of others.
+    /// Parts of the output's columns that are worked on alone: strips of a linear op, heads of others.
     pub columns: Boundaries,
-    /// For each strip of a linear op, the part and the first row of the part's weight.
+    /// The strips of a linear op, as its columns; of a gated one, those of the gate.
     pub strips: Vec<Strip>,
+    /// How many strips of a linear op a thread takes at once.
+    pub chunk: usize,
+    /// For each thread the strip it probably begins with in the next linear op, whose memory it can ask for
+    /// before it is done with this one.
+    pub then: Vec<Strip>,
 }
 
-/// A strip of a linear op: a few tiles of sixteen rows of one weight.
+/// Some rows of a part's weight: a few tiles of sixteen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strip {
-    pub part: usize,
+    pub part: Part,
     pub first: usize,
+    pub rows: usize,
+}
+
+impl Strip {
+    pub fn range(self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
 }
 
 /// Strips of a linear op that each thread gets at least, where there are enough tiles.
 const STRIPS: usize = 8;
+
+/// Chunks of strips that each thread takes in the course of an op: enough that threads end together, few
+/// enough that a thread mostly reads on where it is.
+const CHUNKS: usize = 4;
 
 /// Checks a program and plans its nodes.
 pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error> {
@@ -33,11 +51,25 @@ pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error
             .map(|()| plan_node(program, &node.op, threads))
             .map_err(|what| Error::Program { node: index, kind: node.op.kind(), what })
     });
-    let plans = plans.collect::<Result<_, _>>()?;
+    let mut plans = plans.collect::<Result<Vec<_>, _>>()?;
+    look_ahead(&mut plans, threads);
     let logits = is_inside(program, program.logits) && program.logits.width == program.vocabulary;
     ensure(logits, || "the logits are not a view as wide as the vocabulary".to_string())
         .map_err(|what| Error::Program { node: program.nodes.len(), kind: "logits", what })?;
     Ok(plans)
+}
+
+/// Tells each linear op what the next one begins with, and the last one what the first does.
+fn look_ahead(plans: &mut [Plan], threads: usize) {
+    let begins = |plan: &Plan| -> Vec<Strip> {
+        let last = plan.strips.len() - 1;
+        (0..threads).map(|thread| plan.strips[last.min(thread * plan.chunk)]).collect()
+    };
+    let mut then = plans.iter().find(|plan| !plan.strips.is_empty()).map(begins).unwrap_or_default();
+    for plan in plans.iter_mut().rev().filter(|plan| !plan.strips.is_empty()) {
+        let first = begins(plan);
+        plan.then = std::mem::replace(&mut then, first);
+    }
 }
 
 /// The weights that ops use as vectors.
@@ -59,31 +91,30 @@ pub(crate) fn vectors(program: &Program) -> impl Iterator<Item = WeightId> {
 fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
     let rows = |part: &Part| program.weights[part.weight].rows;
     // As many tiles as are best read together, but so few that every thread gets several strips.
-    let strip = |rows: usize| TILE * (rows / TILE / (STRIPS * threads)).clamp(1, STREAMS);
+    let width = |rows: usize| TILE * (rows / TILE / (STRIPS * threads)).clamp(1, STREAMS);
     let mut strips = Vec::new();
+    let mut cut = |parts: &[Part]| {
+        let mut columns = Boundaries::with_capacity(0);
+        let width = width(parts.iter().map(rows).sum());
+        for &part in parts {
+            let (start, rows) = (columns.end(), rows(&part));
+            columns.push_equal(start + rows, width);
+            let firsts = (0..rows).step_by(width);
+            strips.extend(firsts.map(|first| Strip { part, first, rows: width.min(rows - first) }));
+        }
+        columns
+    };
     let columns = match op {
-        Op::Linear { parts, .. } => {
-            let mut columns = Boundaries::with_capacity(0);
-            let width = strip(parts.iter().map(rows).sum());
-            for (index, part) in parts.iter().enumerate() {
-                let firsts = (0..rows(part)).step_by(width);
-                strips.extend(firsts.map(|first| Strip { part: index, first }));
-                columns.push_equal(columns.end() + rows(part), width);
-            }
-            columns
-        }
-        Op::GatedLinear { gate, .. } => {
-            let width = strip(rows(gate));
-            strips.extend((0..rows(gate)).step_by(width).map(|first| Strip { part: 0, first }));
-            Boundaries::equal(rows(gate), width)
-        }
+        Op::Linear { parts, .. } => cut(parts),
+        Op::GatedLinear { gate, .. } => cut(&[*gate]),
         Op::RopeKvWrite { heads, query, .. } => Boundaries::equal(query.width, query.width / heads),
         Op::Attention { cache, out, .. } => {
             Boundaries::equal(out.width, out.width / program.caches[*cache].heads)
         }
         _ => Boundaries::with_capacity(0),
     };
-    Plan { columns, strips }
+    let chunk = strips.len().div_ceil(CHUNKS * threads);
+    Plan { columns, strips, chunk, then: Vec::new() }
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {

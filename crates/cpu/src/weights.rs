@@ -10,7 +10,7 @@ use gleed_model::program::{Program, WeightId};
 use crate::Error;
 use crate::kernels::convert::{FromBf16, FromHalf};
 use crate::kernels::integer::{PACK_COLUMNS, Pack, TILE};
-use crate::kernels::packed::{Line, Packing, pack_integers, pack_scales};
+use crate::kernels::packed::{Line, Packing, Tiles, pack_integers, pack_scales};
 use crate::kernels::pool::Pool;
 use crate::kernels::shared::{BlockQueue, zeros};
 use crate::kernels::unpack::Unpack;
@@ -157,10 +157,10 @@ impl Weights {
     }
 
     /// The tiles of a repacked weight's rows, the first of which starts a tile; `None` when it was not repacked.
-    pub fn tiles(&self, id: WeightId, rows: Range<usize>) -> Option<(Packing, &[Line])> {
+    pub fn tiles(&self, id: WeightId, rows: Range<usize>) -> Option<Tiles<'_>> {
         let Packed { packing, first, .. } = self.weights[id].packed?;
         let (size, tiles) = (packing.lines(), rows.start / TILE..rows.end.div_ceil(TILE));
-        Some((packing, &self.lines[first + tiles.start * size..first + tiles.end * size]))
+        Some(Tiles { packing, lines: &self.lines[first + tiles.start * size..first + tiles.end * size] })
     }
 
     pub fn get(&self, id: WeightId) -> &Weight {

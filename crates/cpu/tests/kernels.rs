@@ -323,7 +323,7 @@ impl Weights {
             let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
             let mut out = vec![[f32::NAN; TILE]; row_blocks * BLOCK_ROWS];
             let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
-            kernels.multiply_blocks(panel, blocked, &mut out, &mut scratch);
+            kernels.multiply_blocks(panel, blocked, &[], &mut out, &mut scratch);
             out.truncate(rows);
             found.push(out);
         }

@@ -7,7 +7,7 @@ use common::{Random, bits, random_blocks};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::integer::{Pack, Quantized, TILE};
-use gleed_cpu::kernels::packed::{Line, MultiplyPacked, Packing, STREAMS, pack_integers, pack_scales};
+use gleed_cpu::kernels::packed::{Line, MultiplyPacked, Packing, STREAMS, Tiles, pack_integers, pack_scales};
 use gleed_cpu::kernels::quantize::{Quantize, row_words};
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::{IntegerRow, dot_q8, quantize};
@@ -96,10 +96,11 @@ fn several_tiles_at_once() {
                         kernels.run(Quantize { x, block, words });
                     }
                     let (tiles, next) = tiles.split_at(count * packing.lines());
+                    let (tiles, next) = (Tiles { packing, lines: tiles }, Tiles { packing, lines: next });
                     let stride = rows + 2;
                     let mut out = vec![[f32::NAN; TILE]; count * stride];
                     let x_rows = Quantized { words: &words, columns, block, rows };
-                    kernels.run(MultiplyPacked { packing, tiles, next, x: x_rows, out: &mut out, stride });
+                    kernels.run(MultiplyPacked { tiles, next: Some(next), x: x_rows, out: &mut out, stride });
                     for (t, out) in out.chunks(stride).enumerate() {
                         for (r, x) in x.chunks(columns).enumerate() {
                             let rows = &weights[t * TILE..][..TILE];

@@ -117,6 +117,8 @@ pub struct MultiplyAmx<'a> {
     pub panel: Panel<'a>,
     /// The activations.
     pub x: Blocked<'a>,
+    /// What will be unpacked next.
+    pub next: &'a [Line],
     /// One result per row of activations and row of weights; whole blocks of rows.
     pub out: &'a mut [[f32; TILE]],
     /// Room for [`SCRATCH_LINES`].
@@ -132,7 +134,7 @@ type Products = [Line; BLOCK_ROWS];
 impl MultiplyAmx<'_> {
     /// Runs it, given proofs that the instructions are there.
     pub fn run(self, Amx(()): Amx, _: Avx512) {
-        let MultiplyAmx { panel, x, out, scratch } = self;
+        let MultiplyAmx { panel, x, next, out, scratch } = self;
         panel.check();
         assert!(x.columns == panel.columns() && x.block == panel.groups.block);
         let (out, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
@@ -146,11 +148,11 @@ impl MultiplyAmx<'_> {
         // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
         unsafe {
             match (panel.groups.block, panel.groups.len, panel.groups.mins) {
-                (BLOCK, _, false) => blocks::<false>(panel, x, out, products),
-                (BLOCK, _, true) => blocks::<true>(panel, x, out, products),
-                (_, _, false) => super_blocks::<0>(panel, x, out, parts, products),
-                (_, 32, true) => super_blocks::<4>(panel, x, out, parts, products),
-                (_, _, true) => super_blocks::<8>(panel, x, out, parts, products),
+                (BLOCK, _, false) => blocks::<false>(panel, x, next, out, products),
+                (BLOCK, _, true) => blocks::<true>(panel, x, next, out, products),
+                (_, _, false) => super_blocks::<0>(panel, x, next, out, parts, products),
+                (_, 32, true) => super_blocks::<4>(panel, x, next, out, parts, products),
+                (_, _, true) => super_blocks::<8>(panel, x, next, out, parts, products),
             }
         }
     }
@@ -261,6 +263,7 @@ macro_rules! clear {
 fn blocks<const MINS: bool>(
     panel: Panel,
     x: Blocked,
+    next: &[Line],
     out: &mut [Results],
     products: &mut [[Products; 2]; 2],
 ) {
@@ -268,6 +271,7 @@ fn blocks<const MINS: bool>(
     let [[first, _], [second, _]] = products;
     let weights = panel.integers.as_chunks::<8>().0;
     let steps = weights.len();
+    let mut next = next.chunks(next.len().div_ceil((steps * out.len()).max(1)).max(1));
     for (b, out) in out.iter_mut().enumerate() {
         let RowBlock { integers, scales, scaled_sums } = x.block(b);
         let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
@@ -275,6 +279,7 @@ fn blocks<const MINS: bool>(
             let even = step.is_multiple_of(2);
             let (stored, scaled) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
             if step < steps {
+                next.next().into_iter().for_each(|lines| fetch(lines));
                 let (x, weights) = (&integers[step], &weights[step]);
                 if even { multiply_block!("tmm0", x, weights) } else { multiply_block!("tmm1", x, weights) }
             }
@@ -292,6 +297,15 @@ fn blocks<const MINS: bool>(
         }
     }
     release!();
+}
+
+/// Asks for lines ahead of their use.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fetch(lines: &[Line]) {
+    for line in lines {
+        _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(line).cast());
+    }
 }
 
 /// Half a block of rows: results += (scale · activation scale) · products, then += min · scaled sum.
@@ -340,6 +354,7 @@ impl Place {
 fn super_blocks<const PAIRS: usize>(
     panel: Panel,
     x: Blocked,
+    next: &[Line],
     out: &mut [Results],
     parts: &mut Parts,
     products: &mut [[Products; 2]; 2],
@@ -348,9 +363,11 @@ fn super_blocks<const PAIRS: usize>(
     let [first, second] = products;
     let (row_blocks, steps) = (out.len(), panel.scales.len() * out.len());
     let (mut multiplied, mut scaled) = (Place::default(), Place::default());
+    let mut next = next.chunks(next.len().div_ceil(steps.max(1)).max(1));
     for step in 0..steps + 2 {
         let even = step.is_multiple_of(2);
         let ([low, high], products) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
+        next.next().into_iter().for_each(|lines| fetch(lines));
         let integers = (step < steps).then(|| {
             let place = multiplied.next(row_blocks);
             if place.rows == 0 {

@@ -87,12 +87,19 @@ impl Kernels {
         }
     }
 
-    /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there.
-    /// `scratch` is room for [`Kernels::tile_scratch`] lines.
-    pub fn multiply_blocks(self, panel: Panel, x: Blocked, out: &mut [[f32; TILE]], scratch: &mut [Line]) {
+    /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there; what
+    /// will be unpacked next is fetched meanwhile. `scratch` is room for [`Kernels::tile_scratch`] lines.
+    pub fn multiply_blocks(
+        self,
+        panel: Panel,
+        x: Blocked,
+        next: &[Line],
+        out: &mut [[f32; TILE]],
+        scratch: &mut [Line],
+    ) {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => amx::MultiplyAmx { panel, x, out, scratch }.run(amx, unit),
+            Unit::Amx(unit, amx) => amx::MultiplyAmx { panel, x, next, out, scratch }.run(amx, unit),
             _ => panic!("there is no tile unit"),
         }
     }

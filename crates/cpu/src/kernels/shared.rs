@@ -256,6 +256,11 @@ impl<'a> RectangleQueue<'a> {
         self.rows.len() * self.columns.len()
     }
 
+    /// All that can be had, taken `count` at a time.
+    pub fn in_chunks(&self, count: usize) -> impl Iterator<Item = Rectangle<'a>> {
+        std::iter::from_fn(move || self.next(count)).flatten()
+    }
+
     /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
     pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
         let RectangleQueue { all, view, rows, columns, by_columns, .. } = *self;
@@ -291,11 +296,6 @@ impl Rectangle<'_> {
     /// Its rows.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
-    }
-
-    /// Its columns, from the start of the view.
-    pub fn columns(&self) -> Range<usize> {
-        self.columns.clone()
     }
 
     /// Its columns of one of its rows.
@@ -413,11 +413,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    while let Some(rectangles) = queue.next(2) {
-                        for mut rectangle in rectangles {
-                            for row in rectangle.rows() {
-                                rectangle.row(row).iter_mut().for_each(|x| *x += 1.0);
-                            }
+                    for mut rectangle in queue.in_chunks(2) {
+                        for row in rectangle.rows() {
+                            rectangle.row(row).iter_mut().for_each(|x| *x += 1.0);
                         }
                     }
                 });
@@ -440,7 +438,7 @@ mod tests {
         let queue = queue.column_by_column();
         let mut order = Vec::new();
         while let Some(rectangles) = queue.next(4) {
-            order.extend(rectangles.map(|r| (r.row_part, r.rows(), r.column_part, r.columns())));
+            order.extend(rectangles.map(|r| (r.row_part, r.rows(), r.column_part, r.columns.clone())));
         }
         let rows = [(2, 4..5), (1, 2..4), (0, 0..2)];
         let expected = [(0, 0..8), (1, 8..9)].into_iter().flat_map(|(part, columns)| {

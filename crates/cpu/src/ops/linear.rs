@@ -17,17 +17,13 @@ use crate::kernels::activate::Activate;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
-use crate::kernels::packed::{MultiplyPacked, PanelRoom, UnpackTile};
+use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, UnpackTile};
 use crate::kernels::quantize::{Quantize, row_words};
-use crate::kernels::shared::{BlockQueue, Rectangle};
+use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
-use crate::plan::Plan;
+use crate::plan::{Plan, Strip};
 use crate::weights::{UnpackedRows, Weights, as_floats, decode};
-
-/// Chunks of strips that each thread takes in the course of an op: enough that threads end together, few
-/// enough that a thread mostly knows its next strip and can have it fetched.
-const CHUNKS: usize = 4;
 
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
@@ -59,38 +55,32 @@ pub(super) fn linear(
     let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     let stride = rows.len().next_multiple_of(BLOCK_ROWS);
-    let chunk = strips.len().div_ceil(CHUNKS * pool.threads());
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
         let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
-        while let Some(some) = strips.next(chunk) {
-            let mut some = some.peekable();
-            while let Some(mut strip) = some.next() {
-                let slice = |strip: &Rectangle| {
-                    let planned = plan.strips[strip.column_part];
-                    Slice { part: parts[planned.part], first: planned.first, rows: strip.columns().len() }
-                };
-                let (this, next) = (slice(&strip), some.peek().map(slice));
-                if activation.is_some() {
-                    let other = Slice { part: parts[1], ..this };
-                    inputs.multiply(this, Some(other), tile_scratch, results, stride);
-                    inputs.multiply(other, next, tile_scratch, factors, stride);
-                } else {
-                    inputs.multiply(this, next, tile_scratch, results, stride);
-                }
-                for row in strip.rows() {
-                    for (t, out) in strip.row(row).chunks_mut(TILE).enumerate() {
-                        let result = &results[t * stride + row];
-                        if let Some(activation) = activation {
-                            let (gate, up) = (&result[..out.len()], &factors[t * stride + row][..out.len()]);
-                            kernels.run(Activate { activation, gate, up: Some(up), out });
-                        } else if let Some(out) = out.as_mut_array() {
-                            *out = *result;
-                        } else {
-                            out.copy_from_slice(&result[..out.len()]);
-                        }
+        let mut strips = strips.in_chunks(plan.chunk).peekable();
+        while let Some(mut rectangle) = strips.next() {
+            let strip = plan.strips[rectangle.column_part];
+            let next = strips.peek().map_or(plan.then[thread], |next| plan.strips[next.column_part]);
+            if activation.is_some() {
+                let other = Strip { part: parts[1], ..strip };
+                inputs.multiply(strip, other, tile_scratch, results, stride);
+                inputs.multiply(other, next, tile_scratch, factors, stride);
+            } else {
+                inputs.multiply(strip, next, tile_scratch, results, stride);
+            }
+            for row in rectangle.rows() {
+                for (t, out) in rectangle.row(row).chunks_mut(TILE).enumerate() {
+                    let result = &results[t * stride + row];
+                    if let Some(activation) = activation {
+                        let (gate, up) = (&result[..out.len()], &factors[t * stride + row][..out.len()]);
+                        kernels.run(Activate { activation, gate, up: Some(up), out });
+                    } else if let Some(out) = out.as_mut_array() {
+                        *out = *result;
+                    } else {
+                        out.copy_from_slice(&result[..out.len()]);
                     }
                 }
             }
@@ -133,20 +123,6 @@ struct Inputs<'a> {
     quantized: [Input<'a>; 2],
 }
 
-/// Some rows of a part's weight: a few tiles.
-#[derive(Clone, Copy)]
-struct Slice {
-    part: Part,
-    first: usize,
-    rows: usize,
-}
-
-impl Slice {
-    fn range(self) -> Range<usize> {
-        self.first..self.first + self.rows
-    }
-}
-
 /// The input in integers.
 #[derive(Clone, Copy)]
 struct Input<'a> {
@@ -155,20 +131,20 @@ struct Input<'a> {
 }
 
 impl Inputs<'_> {
-    /// A slice of a weight times all rows of the batch, with the bias: `[tile][stride]`. Memory for the next
+    /// A strip of a weight times all rows of the batch, with the bias: `[tile][stride]`. Memory for the next
     /// one is asked for meanwhile.
     fn multiply(
         &self,
-        slice: Slice,
-        next: Option<Slice>,
+        strip: Strip,
+        next: Strip,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
         stride: usize,
     ) {
-        let (part, range) = (slice.part, slice.range());
+        let (part, range) = (strip.part, strip.range());
         let tiles = range.clone().step_by(TILE).map(|first| first..range.end.min(first + TILE));
         match self.weights.get(part.weight).groups {
-            Some(groups) => self.integers(slice, next, groups, scratch, results, stride),
+            Some(groups) => self.integers(strip, next, groups, scratch, results, stride),
             None => {
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
                     self.floats(part, tile, scratch, results);
@@ -189,41 +165,44 @@ impl Inputs<'_> {
     /// rest on the vector unit.
     fn integers(
         &self,
-        slice: Slice,
-        next: Option<Slice>,
+        strip: Strip,
+        next: Strip,
         groups: Groups,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
         stride: usize,
     ) {
-        let (part, range) = (slice.part, slice.range());
-        let tiles_of = |slice: Slice| self.weights.tiles(slice.part.weight, slice.range());
+        let (part, range) = (strip.part, strip.range());
+        let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.range());
         let Input { quantized: x, blocked } = self.quantized[usize::from(groups.block != BLOCK)];
         let blocks = blocked.row_blocks * BLOCK_ROWS;
         let on_tiles = blocks.min(x.rows);
         let rest = x.from_row(on_tiles);
         let TileScratch { rows, panel, tile_unit, tiles_multiplied, .. } = scratch;
-        let mut on_tile_unit = |panel: Panel, results: &mut [[f32; TILE]]| {
-            self.kernels.multiply_blocks(panel, blocked, &mut results[..blocks], tile_unit);
+        let mut on_tile_unit = |panel: Panel, next: &[Line], results: &mut [[f32; TILE]]| {
+            self.kernels.multiply_blocks(panel, blocked, next, &mut results[..blocks], tile_unit);
             *tiles_multiplied += 1;
         };
-        if let Some((packing, tiles)) = tiles_of(slice) {
+        if let Some(tiles) = tiles_of(strip) {
+            let next = tiles_of(next);
             if on_tiles > 0 {
-                for (tile, results) in tiles.chunks_exact(packing.lines()).zip(results.chunks_mut(stride)) {
+                for (t, results) in (0..tiles.count()).zip(results.chunks_mut(stride)) {
+                    let tile = tiles.get(t).expect("one of them");
+                    let then = tiles.get(t + 1).or_else(|| next?.get(0)).unwrap_or_default();
                     let room = panel.room();
-                    on_tile_unit(self.kernels.run(UnpackTile { packing, tile, room }), results);
+                    let panel = self.kernels.run(UnpackTile { packing: tiles.packing, tile, room });
+                    on_tile_unit(panel, then, results);
                 }
             }
-            let (out, next) =
-                (&mut results[on_tiles..], next.and_then(tiles_of).map_or(&[][..], |(_, lines)| lines));
-            self.kernels.run(MultiplyPacked { packing, tiles, next, x: rest, out, stride });
+            let out = &mut results[on_tiles..];
+            self.kernels.run(MultiplyPacked { tiles, next, x: rest, out, stride });
             return;
         }
         for (first, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
             let tile = first..range.end.min(first + TILE);
             let panel = self.unpack(part, groups, tile, rows, panel);
             if on_tiles > 0 {
-                on_tile_unit(panel, results);
+                on_tile_unit(panel, &[], results);
             }
             self.kernels.run(Multiply { panel, x: rest, out: &mut results[on_tiles..x.rows] });
         }

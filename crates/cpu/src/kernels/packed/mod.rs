@@ -163,6 +163,30 @@ impl Packing {
     }
 }
 
+/// Packed tiles, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Tiles<'a> {
+    /// How each is laid out.
+    pub packing: Packing,
+    /// Whole tiles.
+    pub lines: &'a [Line],
+}
+
+impl<'a> Tiles<'a> {
+    /// How many there are.
+    #[inline(always)]
+    pub fn count(self) -> usize {
+        self.lines.len() / self.packing.lines()
+    }
+
+    /// One of them, if there are so many.
+    #[inline(always)]
+    pub fn get(self, tile: usize) -> Option<&'a [Line]> {
+        let size = self.packing.lines();
+        self.lines.get(tile * size..(tile + 1) * size)
+    }
+}
+
 /// The scales of one block of a tile.
 #[derive(Clone, Copy)]
 struct BlockScales<'a>(&'a [u8]);

@@ -4,7 +4,7 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
 use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::{BlockScales, Line, Packing, Sizes, with_layout};
+use super::{BlockScales, Line, Sizes, Tiles, with_layout};
 use crate::kernels::integer::{Quantized, TILE};
 use crate::kernels::quantize::QuantizedRow;
 use crate::kernels::simd::{Kernel, Simd};
@@ -16,12 +16,10 @@ pub const STREAMS: usize = 4;
 /// Multiplies packed tiles with all rows of activations.
 #[derive(Debug)]
 pub struct MultiplyPacked<'a> {
-    /// How the tiles are laid out.
-    pub packing: Packing,
-    /// The tiles, at most [`STREAMS`].
-    pub tiles: &'a [Line],
-    /// What will be multiplied next: it is fetched meanwhile.
-    pub next: &'a [Line],
+    /// The tiles.
+    pub tiles: Tiles<'a>,
+    /// What will be multiplied next: its beginning is fetched meanwhile.
+    pub next: Option<Tiles<'a>>,
     /// The activations.
     pub x: Quantized<'a>,
     /// For each tile one result per row of activations and row of weights.
@@ -35,14 +33,12 @@ impl Kernel for MultiplyPacked<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let sizes = self.packing.sizes();
-        let tiles = self.tiles.len() / self.packing.lines();
-        assert!(tiles <= STREAMS && self.tiles.len() == tiles * self.packing.lines());
+        let (packing, tiles) = (self.tiles.packing, self.tiles.count());
         assert!(
             self.x.rows <= self.stride && self.out.len() + self.stride >= tiles * self.stride + self.x.rows
         );
-        assert!(self.x.columns == self.packing.columns && self.x.block == sizes.block);
-        with_layout!(self.packing.format, L => self.rows::<S, L>(s));
+        assert!(self.x.columns == packing.columns && self.x.block == packing.sizes().block);
+        with_layout!(packing.format, L => self.rows::<S, L>(s));
     }
 }
 
@@ -74,7 +70,7 @@ impl MultiplyPacked<'_> {
     /// One tile after the other: with many rows the totals of several would not fit in registers.
     #[inline(always)]
     fn each_tile<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
-        for tile in 0..self.tiles.len() / self.packing.lines() {
+        for tile in 0..self.tiles.count() {
             self.block::<S, L, R, 1>(s, row, tile);
         }
     }
@@ -82,7 +78,7 @@ impl MultiplyPacked<'_> {
     /// Several tiles in turn: with few rows memory is slow, and likes to be read in several places.
     #[inline(always)]
     fn tiles_in_turn<S: Simd, L: Layout, const R: usize>(&mut self, s: S, row: usize) {
-        let (mut tile, count) = (0, self.tiles.len() / self.packing.lines());
+        let (mut tile, count) = (0, self.tiles.count());
         while tile < count {
             tile += match count - tile {
                 STREAMS.. => self.block::<S, L, R, STREAMS>(s, row, tile),
@@ -100,20 +96,19 @@ impl MultiplyPacked<'_> {
         row: usize,
         tile: usize,
     ) -> usize {
-        let MultiplyPacked { packing, tiles, next, x, ref mut out, stride } = *self;
-        let size = packing.lines();
+        let MultiplyPacked { tiles, next, x, ref mut out, stride } = *self;
         let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, L::GROUP);
         }
         let mut streams = [Stream::default(); T];
         for (t, stream) in streams.iter_mut().enumerate() {
-            stream.tile = &tiles[(tile + t) * size..][..size];
-            stream.next = next.get((tile + t) * size..).and_then(|next| next.get(..size)).unwrap_or_default();
+            stream.tile = tiles.get(tile + t).expect("so many tiles");
+            stream.next = next.and_then(|next| next.get(tile + t)).unwrap_or_default();
         }
         let mut results = [[s.splat(0.0); R]; T];
         let cells = L::BLOCK / BLOCK;
-        for b in 0..packing.columns / L::BLOCK {
+        for b in 0..x.columns / L::BLOCK {
             let mut totals = [[s.to_i32(0); R]; T];
             for c in 0..cells {
                 for t in 0..T {
