@@ -212,25 +212,30 @@ impl Angles {
 pub(crate) struct QuantizedInput {
     /// Columns per scale.
     pub block: usize,
-    /// One row after the other.
+    /// One row after the other, then the remainders of the uneven ones.
     pub words: Box<[i32]>,
+    /// Which rows are uneven.
+    pub uneven: Vec<usize>,
     /// The same in blocks of rows, where the machine has a tile unit.
     pub lines: Box<[Line]>,
 }
 
 impl QuantizedInput {
-    /// Room for so many rows of at most so many columns.
+    /// Room for so many rows of at most so many columns, and their remainders.
     fn new(kernels: Kernels, block: usize, columns: usize, max_rows: usize) -> Option<QuantizedInput> {
+        let uneven = Vec::with_capacity(if block == BLOCK { 0 } else { max_rows });
+        let max_rows = max_rows.checked_add(uneven.capacity())?;
         let words = row_words(columns, block).checked_mul(max_rows)?;
         let lines = kernels
             .tile_blocks(max_rows)
             .checked_mul(block_lines(columns, block))?
             .checked_mul(chunks(columns, block))?;
-        Some(QuantizedInput { block, words: zeros(words)?, lines: zeros(lines)? })
+        Some(QuantizedInput { block, words: zeros(words)?, uneven, lines: zeros(lines)? })
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&self.words[..]) + size_of_val(&self.lines[..])
+        let uneven = self.uneven.capacity() * size_of::<usize>();
+        size_of_val(&self.words[..]) + uneven + size_of_val(&self.lines[..])
     }
 }
 
@@ -391,8 +396,8 @@ impl Accumulators {
 impl Scratch {
     fn new(kernels: Kernels, sizes: &Sizes, max_rows: usize) -> Option<Scratch> {
         let columns = sizes.columns(BLOCK).max(sizes.columns(SUPER_BLOCK));
-        // The tile unit fills up its last block of rows.
-        let result_rows = max_rows.checked_next_multiple_of(BLOCK_ROWS)?;
+        // Every row may have a remainder, and the tile unit fills up its last block of rows.
+        let result_rows = max_rows.checked_mul(2)?.checked_next_multiple_of(BLOCK_ROWS)?;
         let queries = run_rows(sizes.group) * sizes.group;
         let value_vectors = sizes.value_dim.div_ceil(LANES);
         let accumulators = || {

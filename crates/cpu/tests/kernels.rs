@@ -15,7 +15,7 @@ use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
 use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, TILE};
 use gleed_cpu::kernels::norm::Norm;
 use gleed_cpu::kernels::packed::Line;
-use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, row_words};
+use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, Remainder, row_words};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_cpu::kernels::unpack::Unpack;
@@ -193,7 +193,9 @@ fn quantised_rows() {
                 }
                 let (q, scales) = plain_quantized(&x, block);
                 let mut words = vec![-1; row_words(columns, block)];
-                kernels.run(Quantize { x: &x, block, words: &mut words });
+                let uneven = kernels.run(Quantize { x: &x, block, words: &mut words });
+                let mut blocks = q.chunks(block).zip(&scales);
+                assert_eq!(uneven, block == 256 && blocks.any(|(q, scale)| arithmetic::is_uneven(q, *scale)));
                 for group in if block == 32 { vec![32] } else { vec![16, 32] } {
                     let row = QuantizedRow::new(&words, columns, block, group);
                     let found: Vec<i8> =
@@ -214,6 +216,28 @@ fn quantised_rows() {
                     }
                 }
             }
+        }
+    });
+}
+
+#[test]
+fn uneven_rows_and_what_is_left_of_them() {
+    each_isa(|kernels, random| {
+        for (blocks, factor, uneven) in [(1, 1.0, false), (1, 30.0, false), (1, 60.0, true), (5, 1e4, true)] {
+            let mut x = random.units(256 * blocks);
+            let column = random.below(x.len());
+            x[column] = factor;
+            let mut words = vec![0; row_words(x.len(), 256)];
+            assert_eq!(kernels.run(Quantize { x: &x, block: 256, words: &mut words }), uneven, "{factor}");
+            let quantized = QuantizedRow::new(&words, x.len(), 256, 32);
+            let (mut found, mut truth) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            kernels.run(Remainder { x: &x, quantized, out: &mut found });
+            let (q, scales) = plain_quantized(&x, 256);
+            for (b, scale) in scales.iter().enumerate() {
+                let block = b * 256..(b + 1) * 256;
+                arithmetic::remainder(&x[block.clone()], &q[block.clone()], *scale, &mut truth[block]);
+            }
+            assert_eq!(bits(&found), bits(&truth));
         }
     });
 }

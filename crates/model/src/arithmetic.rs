@@ -167,6 +167,23 @@ pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
     largest / 127.0
 }
 
+/// Σ|q| of a block of 256 below which it is uneven: its largest value is more than 64 times the mean.
+pub const UNEVEN: i32 = 127 * SUPER_BLOCK as i32 / 64;
+
+/// Whether a quantised block of 256 is uneven: a few values are so much larger than the others that
+/// little is left of those. A row with an uneven block is multiplied twice, the second time with what
+/// its integers leave of it, see [`remainder`].
+pub fn is_uneven(q: &[i8], scale: f32) -> bool {
+    scale > 0.0 && q.iter().map(|q| i32::from(q.unsigned_abs())).sum::<i32>() < UNEVEN
+}
+
+/// What is left of a block when its integers are taken away: `x - scale · q`, rounded once.
+pub fn remainder(x: &[f32], q: &[i8], scale: f32, out: &mut [f32]) {
+    for (out, (x, q)) in out.iter_mut().zip(x.iter().zip(q)) {
+        *out = (-scale).mul_add(f32::from(*q), *x);
+    }
+}
+
 /// One row of weights as integers: `weight = (scale · factor) · integer + min · min factor`, see
 /// `gleed_gguf::Groups`.
 #[derive(Debug, Clone, Copy)]
@@ -346,6 +363,30 @@ mod tests {
         assert_eq!(whole.max, max);
         assert!((f64::from(whole.sum) / sum - 1.0).abs() < 1e-6);
         assert!((f64::from(total / whole.sum) / mean - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_remainder_of_an_uneven_row_brings_back_what_its_integers_lose() {
+        let mut x: Vec<f32> = (0..256).map(|i| (i as f32 * 1.7).sin()).collect();
+        let quantised = |x: &[f32]| {
+            let mut q = [0i8; 256];
+            let scale = quantize(x, &mut q);
+            (q, scale)
+        };
+        let (q, scale) = quantised(&x);
+        assert!(!is_uneven(&q, scale));
+        x[100] = 500.0;
+        let (q, scale) = quantised(&x);
+        assert!(is_uneven(&q, scale));
+        assert!(q.iter().filter(|q| **q != 0).count() == 1, "all but one are lost");
+        let mut rest = [0.0; 256];
+        remainder(&x, &q, scale, &mut rest);
+        let (rest_q, rest_scale) = quantised(&rest);
+        for ((x, q), rest) in x.iter().zip(q).zip(rest_q) {
+            let both = f32::from(q) * scale + f32::from(rest) * rest_scale;
+            assert!((x - both).abs() < 0.0041, "{x} {both}");
+        }
+        assert!(!is_uneven(&[0; 256], 0.0), "zeros leave nothing");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gleed_gguf::{Gguf, Unpacked};
 
 use crate::arithmetic::{
-    self as plain, Arithmetic, IntegerRow, PAGE, SPAN, Softmax, accumulate, dot, dot_q8, score,
+    self as plain, Arithmetic, IntegerRow, PAGE, SPAN, SUPER_BLOCK, Softmax, accumulate, dot, dot_q8, score,
 };
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
 use crate::kv::KvType;
@@ -206,8 +206,8 @@ impl Reference {
             Arithmetic::F32 => None,
         };
         let inputs: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect();
-        let quantised: Vec<(Vec<i8>, Vec<f32>)> = match groups {
-            Some(groups) => inputs.iter().map(|x| quantize_row(x, groups.block)).collect(),
+        let quantised: Vec<Quantised> = match groups {
+            Some(groups) => inputs.iter().map(|x| Quantised::new(x, groups.block)).collect(),
             None => vec![],
         };
         for n in 0..weight.rows {
@@ -223,7 +223,7 @@ impl Reference {
                     weight.format.unpack(self.row_bytes(part.weight, n), unpacked);
                     let (block, group) = (groups.block, groups.len);
                     let row = IntegerRow { integers, factors, scales, min_factors, mins, block, group };
-                    quantised.iter().map(|(q, scales)| dot_q8(row, q, scales)).collect()
+                    quantised.iter().map(|x| x.dot(row)).collect()
                 }
                 None => {
                     let w = self.weight_row(part.weight, n);
@@ -341,10 +341,38 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
     }
 }
 
-fn quantize_row(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
-    let mut q = vec![0i8; x.len()];
-    let scales = x.chunks(block).zip(q.chunks_mut(block)).map(|(x, q)| plain::quantize(x, q)).collect();
-    (q, scales)
+/// A row of activations in integers, and where it is uneven, what they leave of it.
+struct Quantised {
+    q: Vec<i8>,
+    scales: Vec<f32>,
+    remainder: Option<(Vec<i8>, Vec<f32>)>,
+}
+
+impl Quantised {
+    fn new(x: &[f32], block: usize) -> Quantised {
+        let quantize_row = |x: &[f32]| {
+            let mut q = vec![0i8; x.len()];
+            let blocks = x.chunks(block).zip(q.chunks_mut(block));
+            let scales: Vec<f32> = blocks.map(|(x, q)| plain::quantize(x, q)).collect();
+            (q, scales)
+        };
+        let (q, scales) = quantize_row(x);
+        let uneven = q.chunks(block).zip(&scales).any(|(q, scale)| plain::is_uneven(q, *scale));
+        let remainder = (block == SUPER_BLOCK && uneven).then(|| {
+            let mut rest = vec![0.0; x.len()];
+            let blocks = x.chunks(block).zip(q.chunks(block)).zip(rest.chunks_mut(block));
+            for (((x, q), rest), scale) in blocks.zip(&scales) {
+                plain::remainder(x, q, *scale, rest);
+            }
+            quantize_row(&rest)
+        });
+        Quantised { q, scales, remainder }
+    }
+
+    fn dot(&self, row: IntegerRow) -> f32 {
+        let result = dot_q8(row, &self.q, &self.scales);
+        self.remainder.as_ref().map_or(result, |(q, scales)| result + dot_q8(row, q, scales))
+    }
 }
 
 impl Buffers for Reference {

@@ -1,7 +1,7 @@
 //! Activations to int8 in the blocks of the weights they will be multiplied with, and the sums that
 //! integer dot products need.
 
-use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
+use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK, UNEVEN};
 
 use super::simd::{Kernel, Simd};
 
@@ -61,10 +61,11 @@ pub struct Quantize<'a> {
 }
 
 impl Kernel for Quantize<'_> {
-    type Output = ();
+    /// Whether the row is uneven, see `arithmetic::is_uneven`.
+    type Output = bool;
 
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
+    fn run<S: Simd>(self, s: S) -> bool {
         match self.block {
             BLOCK => self.blocks(s),
             SUPER_BLOCK => self.super_blocks(s),
@@ -75,7 +76,7 @@ impl Kernel for Quantize<'_> {
 
 impl Quantize<'_> {
     #[inline(always)]
-    fn blocks<S: Simd>(self, s: S) {
+    fn blocks<S: Simd>(self, s: S) -> bool {
         let Quantize { x, words, .. } = self;
         let (blocks, rest) = x.as_chunks::<BLOCK>();
         assert!(rest.is_empty(), "rows are whole blocks");
@@ -93,10 +94,11 @@ impl Quantize<'_> {
             sums[i] = low + high;
             scaled[i] = scale * (low + high) as f32;
         }
+        false
     }
 
     #[inline(always)]
-    fn super_blocks<S: Simd>(self, s: S) {
+    fn super_blocks<S: Simd>(self, s: S) -> bool {
         const CELLS: usize = SUPER_BLOCK / BLOCK;
         let Quantize { x, words, .. } = self;
         let (blocks, rest) = x.as_chunks::<SUPER_BLOCK>();
@@ -113,10 +115,13 @@ impl Quantize<'_> {
         let sums_16 = sums_16.as_chunks_mut::<{ 2 * CELLS }>().0;
         let pairs = pairs_32.as_chunks_mut::<{ CELLS / 2 }>().0.iter_mut().zip(pairs_16.as_chunks_mut().0);
         let sums = sums_32.iter_mut().zip(sums_16).zip(pairs);
+        let mut uneven = false;
         for (((x, q), scale), ((sums_32, sums_16), (pairs_32, pairs_16))) in
             blocks.iter().zip(q).zip(scales).zip(sums)
         {
             *scale = block(s, x, q);
+            let magnitudes: i32 = q.iter().map(|q| i32::from(q.unsigned_abs())).sum();
+            uneven |= *scale > 0.0 && magnitudes < UNEVEN;
             for (cell, q) in q.as_chunks::<BLOCK>().0.iter().enumerate() {
                 let [low, high] = sums_of(q);
                 (sums_16[2 * cell], sums_16[2 * cell + 1]) = (low, high);
@@ -124,6 +129,37 @@ impl Quantize<'_> {
             }
             *pairs_32 = std::array::from_fn(|i| pair(sums_32[2 * i], sums_32[2 * i + 1]));
             *pairs_16 = std::array::from_fn::<i32, CELLS, _>(|i| pair(sums_16[2 * i], sums_16[2 * i + 1]));
+        }
+        uneven
+    }
+}
+
+/// What is left of a row of blocks of 256 when its integers are taken away: `arithmetic::remainder`.
+#[derive(Debug)]
+pub struct Remainder<'a> {
+    /// The row; whole blocks.
+    pub x: &'a [f32],
+    /// The same, quantised.
+    pub quantized: QuantizedRow<'a>,
+    /// As long as the row.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Remainder<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        const VECTORS: usize = SUPER_BLOCK / LANES;
+        let Remainder { x, quantized, out } = self;
+        let x = x.as_chunks::<LANES>().0.chunks_exact(VECTORS);
+        let q = bytemuck::cast_slice(quantized.q).as_chunks::<LANES>().0.chunks_exact(VECTORS);
+        let out = out.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS);
+        for (((x, q), out), scale) in x.zip(q).zip(out).zip(quantized.scales) {
+            let scale = s.splat(-scale);
+            for ((x, q), out) in x.iter().zip(q).zip(out) {
+                s.store(s.mul_add(scale, s.load_i8(q), s.load(x)), out);
+            }
         }
     }
 }

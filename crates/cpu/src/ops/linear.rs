@@ -6,6 +6,7 @@
 //! tile, in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use gleed_gguf::Groups;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
@@ -14,11 +15,12 @@ use gleed_model::program::{Activation, Part, View};
 use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
+use crate::kernels::add::Add;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
 use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, UnpackTile};
-use crate::kernels::quantize::{Quantize, row_words};
+use crate::kernels::quantize::{Quantize, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
@@ -38,6 +40,7 @@ pub(super) fn linear(
 ) {
     let weights = fixed.weights;
     let blocks = |part: &Part| weights.get(part.weight).groups.map(|groups| groups.block);
+    machine.super_quantized.uneven.clear();
     for block in [BLOCK, SUPER_BLOCK] {
         if parts.iter().any(|part| blocks(part) == Some(block)) {
             quantize(machine, input, block);
@@ -47,14 +50,15 @@ pub(super) fn linear(
         machine;
     let ([source], strips) = activations.split_view([input], out, whole, &plan.columns);
     let quantized = [&*quantized, super_quantized].map(|input_rows| {
-        let QuantizedInput { block, ref words, ref lines } = *input_rows;
-        let row_blocks = kernels.tile_blocks(rows.len());
-        let blocked = Blocked { lines, row_blocks, columns: input.width, block };
-        Input { quantized: Quantized { words, columns: input.width, block, rows: rows.len() }, blocked }
+        let QuantizedInput { block, ref words, ref uneven, ref lines } = *input_rows;
+        let (columns, count) = (input.width, rows.len() + uneven.len());
+        let blocked = Blocked { lines, row_blocks: kernels.tile_blocks(count), columns, block };
+        Input { quantized: Quantized { words, columns, block, rows: count }, blocked, uneven }
     });
+    let stride = quantized.iter().map(|input| input.quantized.rows).max().unwrap_or(0);
+    let stride = stride.next_multiple_of(BLOCK_ROWS);
     let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
-    let stride = rows.len().next_multiple_of(BLOCK_ROWS);
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
@@ -88,24 +92,43 @@ pub(super) fn linear(
     });
 }
 
-/// Quantises the input of an op, all rows once.
+/// Quantises the input of an op, all rows once, and what is left of the uneven ones.
 fn quantize(machine: &mut Machine, input: View, block: usize) {
-    let Machine { kernels, pool, activations, rows, quantized, super_quantized, .. } = machine;
-    let QuantizedInput { words, lines, .. } = if block == BLOCK { quantized } else { super_quantized };
-    let (count, row) = (rows.len(), row_words(input.width, block));
-    let queue = BlockQueue::new(&mut words[..count * row], count, row);
-    let activations = &*activations;
-    fork(pool, 2 * count * input.width, |_| {
+    let Machine { kernels, pool, activations, rows, quantized, super_quantized, scratch, .. } = machine;
+    let (kernels, activations) = (*kernels, &*activations);
+    let QuantizedInput { words, uneven, lines, .. } =
+        if block == BLOCK { quantized } else { super_quantized };
+    let (count, width) = (rows.len(), input.width);
+    let row = row_words(width, block);
+    let (whole, remainders) = words.split_at_mut(count * row);
+    let found = Mutex::new(&mut *uneven);
+    let queue = BlockQueue::new(whole, count, row);
+    fork(pool, 2 * count * width, |_| {
         while let Some(mut row) = queue.next() {
-            let x = activations.row(input, row.index());
-            kernels.run(Quantize { x, block, words: row.of(0) });
+            let index = row.index();
+            if kernels.run(Quantize { x: activations.row(input, index), block, words: row.of(0) }) {
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+            }
         }
     });
-    let (blocks, size) = (kernels.tile_blocks(count), block_lines(input.width, block));
-    let chunks = chunks(input.width, block);
+    uneven.sort_unstable();
+    let whole = Quantized { words: whole, columns: width, block, rows: count };
+    let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
+    fork(pool, 4 * uneven.len() * width, |thread| {
+        let rest = &mut lock(&scratch[thread]).tile.floats[..width];
+        while let Some(mut remainder) = queue.next() {
+            let row = uneven[remainder.index()];
+            let (x, quantized) = (activations.row(input, row), whole.row(row, BLOCK));
+            kernels.run(Remainder { x, quantized, out: rest });
+            kernels.run(Quantize { x: rest, block, words: remainder.of(0) });
+        }
+    });
+    let count = count + uneven.len();
+    let (blocks, size) = (kernels.tile_blocks(count), block_lines(width, block));
+    let chunks = chunks(width, block);
     let queue = BlockQueue::new(&mut lines[..chunks * blocks * size], blocks, size);
-    let all = Quantized { words, columns: input.width, block, rows: count };
-    fork(pool, blocks * BLOCK_ROWS * input.width, |_| {
+    let all = Quantized { words, columns: width, block, rows: count };
+    fork(pool, blocks * BLOCK_ROWS * width, |_| {
         while let Some(mut block) = queue.next() {
             let rows = all.from_row(block.index() * BLOCK_ROWS);
             let rows = Quantized { rows: rows.rows.min(BLOCK_ROWS), ..rows };
@@ -126,8 +149,11 @@ struct Inputs<'a> {
 /// The input in integers.
 #[derive(Clone, Copy)]
 struct Input<'a> {
+    /// All rows, then the remainders of the uneven ones.
     quantized: Quantized<'a>,
+    /// The same in blocks.
     blocked: Blocked<'a>,
+    uneven: &'a [usize],
 }
 
 impl Inputs<'_> {
@@ -144,7 +170,16 @@ impl Inputs<'_> {
         let (part, range) = (strip.part, strip.range());
         let tiles = range.clone().step_by(TILE).map(|first| first..range.end.min(first + TILE));
         match self.weights.get(part.weight).groups {
-            Some(groups) => self.integers(strip, next, groups, scratch, results, stride),
+            Some(groups) => {
+                self.integers(strip, next, groups, scratch, results, stride);
+                let uneven = self.input(groups).uneven;
+                for results in results.chunks_mut(stride).take(tiles.len()) {
+                    let (results, remainders) = results.split_at_mut(self.floats.count);
+                    for (row, remainder) in uneven.iter().zip(remainders) {
+                        self.kernels.run(Add { x: &mut results[*row], y: remainder });
+                    }
+                }
+            }
             None => {
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
                     self.floats(part, tile, scratch, results);
@@ -161,6 +196,11 @@ impl Inputs<'_> {
         }
     }
 
+    /// The input as integers, for weights in such groups.
+    fn input(&self, groups: Groups) -> Input<'_> {
+        self.quantized[usize::from(groups.block != BLOCK)]
+    }
+
     /// In `q8` arithmetic: most rows on the tile unit where there is one and there are enough of them, the
     /// rest on the vector unit.
     fn integers(
@@ -174,7 +214,7 @@ impl Inputs<'_> {
     ) {
         let (part, range) = (strip.part, strip.range());
         let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.range());
-        let Input { quantized: x, blocked } = self.quantized[usize::from(groups.block != BLOCK)];
+        let Input { quantized: x, blocked, .. } = self.input(groups);
         let blocks = blocked.row_blocks * BLOCK_ROWS;
         let on_tiles = blocks.min(x.rows);
         let rest = x.from_row(on_tiles);
