@@ -18,6 +18,7 @@ use crate::kernels::pool::Pool;
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
+use crate::memory::Large;
 use crate::weights::{UnpackedRows, Weight, Weights};
 
 /// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
@@ -213,11 +214,11 @@ pub(crate) struct QuantizedInput {
     /// Columns per scale.
     pub block: usize,
     /// One row after the other, then the remainders of the uneven ones.
-    pub words: Box<[i32]>,
+    pub words: Large<i32>,
     /// Which rows are uneven.
     pub uneven: Vec<usize>,
     /// The same in blocks of rows, where the machine has a tile unit.
-    pub lines: Box<[Line]>,
+    pub lines: Large<Line>,
 }
 
 impl QuantizedInput {
@@ -230,7 +231,7 @@ impl QuantizedInput {
             .tile_blocks(max_rows)
             .checked_mul(block_lines(columns, block))?
             .checked_mul(chunks(columns, block))?;
-        Some(QuantizedInput { block, words: zeros(words)?, uneven, lines: zeros(lines)? })
+        Some(QuantizedInput { block, words: Large::zeros(words)?, uneven, lines: Large::zeros(lines)? })
     }
 
     fn bytes(&self) -> usize {

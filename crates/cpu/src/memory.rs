@@ -1,44 +1,49 @@
 //! Memory of the machine: large allocations in large pages, and how much there is.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use bytemuck::Pod;
 use memmap2::MmapMut;
 
-use crate::kernels::packed::Line;
-
-/// Cache lines in memory of their own, zero at first. Large pages are asked for: a walk through weights
-/// touches a new small page every few hundred cycles, and each would have to be looked up.
+/// Values in memory of their own, zero at first. Large pages are asked for: a walk through weights or down
+/// a column of activations touches a new small page every few hundred cycles, and each would have to be
+/// looked up.
 #[derive(Debug)]
-pub(crate) struct Lines(Option<MmapMut>);
+pub(crate) struct Large<T> {
+    /// `None` for no values.
+    map: Option<MmapMut>,
+    len: usize,
+    values: PhantomData<T>,
+}
 
-impl Lines {
-    /// So many lines, which the system provides when they are first used; `None` when it refuses.
-    pub fn zeros(count: usize) -> Option<Lines> {
-        if count == 0 {
-            return Some(Lines(None));
-        }
-        let map = MmapMut::map_anon(count.checked_mul(size_of::<Line>())?).ok()?;
+impl<T: Pod> Large<T> {
+    /// So many values, whose memory the system provides when it is first used; `None` when it refuses.
+    pub fn zeros(len: usize) -> Option<Large<T>> {
+        let bytes = len.checked_mul(size_of::<T>())?;
+        let map = if bytes == 0 { None } else { Some(MmapMut::map_anon(bytes).ok()?) };
         #[cfg(target_os = "linux")]
-        {
+        if let Some(map) = &map {
             // A refusal changes the speed only.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Some(Lines(Some(map)))
+        Some(Large { map, len, values: PhantomData })
     }
 }
 
-impl Deref for Lines {
-    type Target = [Line];
+impl<T: Pod> Deref for Large<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[Line] {
-        // Maps begin at a page, so they are aligned.
-        self.0.as_ref().map_or(&[], |map| bytemuck::cast_slice(map))
+    fn deref(&self) -> &[T] {
+        // Maps begin at a page, so they are aligned; they may be longer than what was asked for.
+        self.map.as_ref().map_or(&[], |map| bytemuck::cast_slice(&map[..self.len * size_of::<T>()]))
     }
 }
 
-impl DerefMut for Lines {
-    fn deref_mut(&mut self) -> &mut [Line] {
-        self.0.as_mut().map_or(&mut [], |map| bytemuck::cast_slice_mut(map))
+impl<T: Pod> DerefMut for Large<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let bytes = self.len * size_of::<T>();
+        self.map.as_mut().map_or(&mut [], |map| bytemuck::cast_slice_mut(&mut map[..bytes]))
     }
 }
 
@@ -63,11 +68,12 @@ fn meminfo(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::packed::Line;
 
     #[test]
-    fn lines_are_zero_and_can_be_written() {
+    fn values_are_zero_and_can_be_written() {
         for count in [0, 1, 100, 1 << 17] {
-            let mut lines = Lines::zeros(count).unwrap();
+            let mut lines = Large::<Line>::zeros(count).unwrap();
             assert_eq!(lines.len(), count);
             assert!(lines.iter().all(|line| line.0 == [0; 16]));
             if let Some(last) = lines.last_mut() {
@@ -75,7 +81,7 @@ mod tests {
             }
             assert_eq!(lines.last().map(|line| line.0[15]), (count > 0).then_some(7));
         }
-        assert!(Lines::zeros(usize::MAX).is_none());
+        assert!(Large::<Line>::zeros(usize::MAX).is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::kernels::pool::Pool;
 use crate::kernels::shared::{BlockQueue, zeros};
 use crate::kernels::unpack::Unpack;
 use crate::kernels::{Isa, Kernels};
-use crate::memory::{self, Lines};
+use crate::memory::{self, Large};
 
 /// Which code multiplies with a weight, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Weights {
     /// Decoded vectors (norms, biases), one entry per weight, empty for matrices.
     vectors: Vec<Vec<f32>>,
     /// The tiles of all repacked weights.
-    lines: Lines,
+    lines: Large<Line>,
 }
 
 impl Weights {
@@ -72,7 +72,7 @@ impl Weights {
         let weights: Vec<Weight> =
             program.weights.iter().map(|w| find(&file, w, arithmetic)).collect::<Result<_, _>>()?;
         let vectors_of = weights.iter().map(|_| Vec::new()).collect();
-        let lines = Lines::zeros(0).ok_or(Error::Memory { what: "the weights" })?;
+        let lines = Large::zeros(0).ok_or(Error::Memory { what: "the weights" })?;
         let mut all = Weights { file, vectors: vectors_of, weights, lines };
         for id in vectors {
             let mut vector = vec![0.0; all.weights[id].columns];
@@ -107,7 +107,7 @@ impl Weights {
         if needed.saturating_mul(size_of::<Line>()) > limit {
             return Ok(());
         }
-        let mut lines = Lines::zeros(needed).ok_or(Error::Memory { what: "the repacked weights" })?;
+        let mut lines = Large::zeros(needed).ok_or(Error::Memory { what: "the repacked weights" })?;
         let (total, mut done) = (packed.iter().map(|(id, _)| bytes(&self.weights[*id])).sum(), 0);
         for (id, Packed { packing, tiles, first }) in packed {
             let weight = &self.weights[id];

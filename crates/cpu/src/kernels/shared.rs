@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use gleed_model::program::View;
 
 use super::dot::Rows;
+use crate::memory::Large;
 
 /// The activations of a program: for each buffer a matrix `[rows][width]` of f32, all in one allocation.
 #[derive(Debug)]
 pub struct Activations {
-    values: Box<[f32]>,
+    values: Large<f32>,
     places: Vec<Place>,
     max_rows: usize,
 }
@@ -36,7 +37,7 @@ impl Activations {
             places.push(Place { start, width });
             start = start.checked_add(width.checked_mul(max_rows)?)?;
         }
-        Some(Activations { values: zeros(start)?, places, max_rows })
+        Some(Activations { values: Large::zeros(start)?, places, max_rows })
     }
 
     /// Bytes of all buffers.
