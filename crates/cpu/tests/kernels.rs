@@ -345,11 +345,13 @@ impl Weights {
                 fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
             }
             let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
-            let mut out = vec![[f32::NAN; TILE]; row_blocks * BLOCK_ROWS];
             let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
-            kernels.multiply_blocks(panel, blocked, &[], &mut out, &mut scratch);
-            out.truncate(rows);
-            found.push(out);
+            for panels in [&[panel][..], &[panel; 2]] {
+                let stride = row_blocks * BLOCK_ROWS + 1;
+                let mut out = vec![[f32::NAN; TILE]; panels.len() * stride];
+                kernels.multiply_blocks(panels, blocked, &[], &mut out, stride, &mut scratch);
+                found.extend(out.chunks(stride).map(|out| out[..rows].to_vec()));
+            }
         }
         found
     }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use super::avx512::Avx512;
-use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, RowBlock, SuperScales};
+use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, PANELS, RowBlock, SuperScales};
 use super::integer::{Panel, TILE};
 use super::packed::Line;
 
@@ -92,8 +92,11 @@ impl Shapes {
     }
 }
 
-/// Rows below which a block is better left to the vector unit.
+/// Rows below which a single block is better left to the vector unit.
 pub const FEWEST_ROWS: usize = 10;
+
+/// The same for a block after others: the weights are unpacked already.
+pub const FEWEST_MORE_ROWS: usize = 4;
 
 /// Columns of a super-block that are multiplied at once: what a row of a tile holds.
 const PASS: usize = 64;
@@ -107,20 +110,23 @@ type Pass = [Line; PASS / 4];
 /// The weights of a super-block: for each pass the low parts, then the high parts.
 type Parts = [[Pass; 2]; PASSES];
 
-/// Lines of scratch: a super-block of weights in two parts, and the products of two steps.
-pub const SCRATCH_LINES: usize = (size_of::<Parts>() + 2 * size_of::<[Products; 2]>()) / size_of::<Line>();
+/// Lines of scratch: a super-block of each panel in two parts, one more, and the products of two steps.
+pub const SCRATCH_LINES: usize =
+    ((PANELS + 1) * size_of::<Parts>() + 2 * size_of::<[Products; 2]>()) / size_of::<Line>();
 
-/// Multiplies a panel with blocks of activations.
+/// Multiplies panels with blocks of activations.
 #[derive(Debug)]
 pub struct MultiplyAmx<'a> {
-    /// All columns of sixteen rows of weights.
-    pub panel: Panel<'a>,
+    /// Panels of the same kind, at most [`PANELS`], each all columns of sixteen rows of weights.
+    pub panels: &'a [Panel<'a>],
     /// The activations.
     pub x: Blocked<'a>,
     /// What will be unpacked next.
     pub next: &'a [Line],
     /// One result per row of activations and row of weights; whole blocks of rows.
     pub out: &'a mut [[f32; TILE]],
+    /// From panel to panel in `out`.
+    pub stride: usize,
     /// Room for [`SCRATCH_LINES`].
     pub scratch: &'a mut [Line],
 }
@@ -134,27 +140,52 @@ type Products = [Line; BLOCK_ROWS];
 impl MultiplyAmx<'_> {
     /// Runs it, given proofs that the instructions are there.
     pub fn run(self, Amx(()): Amx, _: Avx512) {
-        let MultiplyAmx { panel, x, next, out, scratch } = self;
-        panel.check();
-        assert!(x.columns == panel.columns() && x.block == panel.groups.block);
-        let (out, rest) = out.as_chunks_mut::<BLOCK_ROWS>();
-        assert!(rest.is_empty() && x.row_blocks == out.len());
-        out.fill([[0.0; TILE]; BLOCK_ROWS]);
-        let (parts, products) = scratch.split_at_mut(size_of::<Parts>() / size_of::<Line>());
-        let parts =
-            parts.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut().expect("room for a super-block");
+        let MultiplyAmx { panels, x, next, out, stride, scratch } = self;
+        let Some(Panel { groups, .. }) = panels.first().filter(|_| x.row_blocks > 0) else { return };
+        let mut outs = out.chunks_mut(stride);
+        for panel in panels {
+            panel.check();
+            assert!(x.columns == panel.columns() && panel.groups == *groups && x.block == groups.block);
+        }
+        let rows = x.row_blocks * BLOCK_ROWS;
+        let mut of_next = || {
+            let out = outs.next().and_then(|out| out.get_mut(..rows)).expect("room for all rows");
+            out.fill([0.0; TILE]);
+            out.as_chunks_mut().0
+        };
+        let (parts, products) = scratch.split_at_mut((PANELS + 1) * size_of::<Parts>() / size_of::<Line>());
+        let parts = parts.as_chunks_mut().0.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
+        let parts = parts.expect("room for the super-blocks");
         let products = products.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
         let products = products.expect("room for two steps");
         // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
         unsafe {
-            match (panel.groups.block, panel.groups.len, panel.groups.mins) {
-                (BLOCK, _, false) => blocks::<false>(panel, x, next, out, products),
-                (BLOCK, _, true) => blocks::<true>(panel, x, next, out, products),
-                (_, _, false) => super_blocks::<0>(panel, x, next, out, parts, products),
-                (_, 32, true) => super_blocks::<4>(panel, x, next, out, parts, products),
-                (_, _, true) => super_blocks::<8>(panel, x, next, out, parts, products),
+            match *panels {
+                [a] => all([a], x, next, [of_next()], parts, products),
+                [a, b] => all([a, b], x, next, [of_next(), of_next()], parts, products),
+                _ => panic!("{} panels at once", panels.len()),
             }
         }
+    }
+}
+
+/// All steps of some panels.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn all<const T: usize>(
+    panels: [Panel; T],
+    x: Blocked,
+    next: &[Line],
+    outs: [&mut [Results]; T],
+    parts: &mut [Parts; PANELS + 1],
+    products: &mut [[Products; 2]; 2],
+) {
+    let groups = panels[0].groups;
+    match (groups.block, groups.len, groups.mins) {
+        (BLOCK, _, false) => blocks::<false, T>(panels, x, next, outs, products),
+        (BLOCK, _, true) => blocks::<true, T>(panels, x, next, outs, products),
+        (_, _, false) => super_blocks::<0, T>(panels, x, next, outs, parts, products),
+        (_, 32, true) => super_blocks::<4, T>(panels, x, next, outs, parts, products),
+        (_, _, true) => super_blocks::<8, T>(panels, x, next, outs, parts, products),
     }
 }
 
@@ -258,42 +289,45 @@ macro_rules! clear {
     };
 }
 
-/// Blocks of 32 columns: a step is one of them for one block of rows.
+/// Blocks of 32 columns: a step is one of them for one block of rows and one panel.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn blocks<const MINS: bool>(
-    panel: Panel,
+fn blocks<const MINS: bool, const T: usize>(
+    panels: [Panel; T],
     x: Blocked,
     next: &[Line],
-    out: &mut [Results],
+    outs: [&mut [Results]; T],
     products: &mut [[Products; 2]; 2],
 ) {
     configure!(BLOCK);
     let [[first, _], [second, _]] = products;
-    let weights = panel.integers.as_chunks::<8>().0;
-    let steps = weights.len();
-    let mut next = next.chunks(next.len().div_ceil((steps * out.len()).max(1)).max(1));
-    for (b, out) in out.iter_mut().enumerate() {
+    let steps = x.columns / BLOCK;
+    let mut next = next.chunks(next.len().div_ceil((steps * x.row_blocks * T).max(1)).max(1));
+    for b in 0..x.row_blocks {
         let RowBlock { integers, scales, scaled_sums } = x.block(b);
-        let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
-        for step in 0..steps + 2 {
-            let even = step.is_multiple_of(2);
-            let (stored, scaled) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
-            if step < steps {
-                next.next().into_iter().for_each(|lines| fetch(lines));
-                let (x, weights) = (&integers[step], &weights[step]);
-                if even { multiply_block!("tmm0", x, weights) } else { multiply_block!("tmm1", x, weights) }
-            }
-            let mut scale = |half: usize| {
-                if let Some(i) = step.checked_sub(2) {
-                    let min = if MINS { Some(&w_mins[i]) } else { None };
-                    scale_block((&w_scales[i], min), (&scales[i], &scaled_sums[i]), scaled, out, half);
+        for t in 0..T {
+            let (panel, out) = (panels[t], &mut outs[t][b]);
+            let weights = &panel.integers.as_chunks::<8>().0[..steps];
+            let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
+            for step in 0..steps + 2 {
+                let even = step.is_multiple_of(2);
+                let (stored, scaled) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
+                if step < steps {
+                    next.next().into_iter().for_each(|lines| fetch(lines));
+                    let (x, w) = (&integers[step], &weights[step]);
+                    if even { multiply_block!("tmm0", x, w) } else { multiply_block!("tmm1", x, w) }
                 }
-            };
-            scale(0);
-            if (1..=steps).contains(&step) {
-                if even { store!("tmm1", stored) } else { store!("tmm0", stored) }
+                let mut scale = |half: usize| {
+                    if let Some(i) = step.checked_sub(2) {
+                        let min = if MINS { Some(&w_mins[i]) } else { None };
+                        scale_block((&w_scales[i], min), (&scales[i], &scaled_sums[i]), scaled, out, half);
+                    }
+                };
+                scale(0);
+                if (1..=steps).contains(&step) {
+                    if even { store!("tmm1", stored) } else { store!("tmm0", stored) }
+                }
+                scale(1);
             }
-            scale(1);
         }
     }
     release!();
@@ -329,65 +363,78 @@ fn scale_block(
     }
 }
 
-/// Which super-block of columns and which block of rows a step is for: all rows, then the next columns.
+/// Which super-block of columns, block of rows and panel a step is for: all panels, then the next rows,
+/// then the next columns.
 #[derive(Clone, Copy, Default)]
 struct Place {
     columns: usize,
     rows: usize,
+    panel: usize,
 }
 
 impl Place {
     /// This one, and goes on to the next.
-    fn next(&mut self, row_blocks: usize) -> Place {
+    fn next(&mut self, row_blocks: usize, panels: usize) -> Place {
         let place = *self;
-        self.rows += 1;
+        self.panel += 1;
+        if self.panel == panels {
+            *self = Place { rows: self.rows + 1, panel: 0, ..*self };
+        }
         if self.rows == row_blocks {
-            *self = Place { columns: self.columns + 1, rows: 0 };
+            *self = Place { columns: self.columns + 1, ..Place::default() };
         }
         place
     }
 }
 
-/// Blocks of 256 columns: a step is one of them for one block of rows. Factor times integer has more
-/// than eight bits, so the weights are in two parts: low + 128 · high. `PAIRS`: pairs of min factors.
+/// Blocks of 256 columns: a step is one of them for one block of rows and one panel. Factor times integer
+/// has more than eight bits, so the weights are in two parts: low + 128 · high. `PAIRS`: pairs of min
+/// factors.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn super_blocks<const PAIRS: usize>(
-    panel: Panel,
+fn super_blocks<const PAIRS: usize, const T: usize>(
+    panels: [Panel; T],
     x: Blocked,
     next: &[Line],
-    out: &mut [Results],
-    parts: &mut Parts,
+    mut outs: [&mut [Results]; T],
+    parts: &mut [Parts; PANELS + 1],
     products: &mut [[Products; 2]; 2],
 ) {
     configure!(PASS);
     let [first, second] = products;
-    let (row_blocks, steps) = (out.len(), panel.scales.len() * out.len());
+    let super_blocks = x.columns / SUPER_BLOCK * T;
+    let (row_blocks, steps) = (x.row_blocks, super_blocks * x.row_blocks);
     let (mut multiplied, mut scaled) = (Place::default(), Place::default());
     let mut next = next.chunks(next.len().div_ceil(steps.max(1)).max(1));
+    // A super-block of a panel is split while the one before it is multiplied for the first time: what was
+    // just written cannot be loaded as a tile before it has reached the cache.
+    let split_ahead = |parts: &mut [Parts; PANELS + 1], index: usize| {
+        if index < super_blocks {
+            split(panels[index % T], index / T, &mut parts[index % (T + 1)]);
+        }
+    };
+    split_ahead(parts, 0);
     for step in 0..steps + 2 {
         let even = step.is_multiple_of(2);
         let ([low, high], products) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
         next.next().into_iter().for_each(|lines| fetch(lines));
-        let integers = (step < steps).then(|| {
-            let place = multiplied.next(row_blocks);
-            if place.rows == 0 {
-                split(panel, place.columns, parts);
-            }
+        let place = (step < steps).then(|| {
             if even {
                 clear!("tmm0", "tmm1")
             } else {
                 clear!("tmm2", "tmm3")
             }
-            x.super_block(place.rows, place.columns)
+            multiplied.next(row_blocks, T)
         });
         let mut sums = (step >= 2).then(|| {
-            let Place { rows, columns } = scaled.next(row_blocks);
-            (Scales::<PAIRS>::new(panel, columns), x.super_scales(rows, columns), &mut out[rows])
+            let Place { columns, rows, panel } = scaled.next(row_blocks, T);
+            let scales = Scales::<PAIRS>::new(panels[panel], columns);
+            (scales, x.super_scales(rows, columns), &mut outs[panel][rows])
         });
         macro_rules! pass {
             ($pass:literal) => {
-                if let Some(integers) = integers {
-                    let (x, weights) = (&integers[$pass], &parts[$pass]);
+                if let Some(Place { columns, rows, panel }) = place {
+                    let x = &x.super_block(rows, columns)[$pass];
+                    let weights = &parts[(columns * T + panel) % (T + 1)][$pass];
                     if even {
                         multiply_pass!("tmm0", "tmm1", x, weights);
                     } else {
@@ -411,6 +458,9 @@ fn super_blocks<const PAIRS: usize>(
         pass!(1);
         pass!(2);
         pass!(3);
+        if let Some(Place { columns, rows: 0, panel }) = place {
+            split_ahead(parts, columns * T + panel + 1);
+        }
     }
     release!();
 }
@@ -464,25 +514,41 @@ impl<const PAIRS: usize> Scales<PAIRS> {
 fn split(panel: Panel, b: usize, parts: &mut Parts) {
     let words = panel.groups.len / 4;
     let (low_byte, seven_bits) = (_mm512_set1_epi16(0xff), _mm512_set1_epi8(0x7f));
+    // The low byte of each half to the high one.
+    let upwards = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0e0e_0c0c_0a0a_0808, 0x0606_0404_0202_0000));
     // Each byte from the first where the mask has it, from the second elsewhere.
     let select = |a, b| _mm512_ternarylogic_epi32::<0xca>(low_byte, a, b);
     let integers = &panel.integers[b * SUPER_BLOCK / 4..][..SUPER_BLOCK / 4];
     let factors = &panel.factors[b * SUPER_BLOCK / panel.groups.len..];
     for (g, integers) in integers.chunks_exact(words).enumerate() {
-        let factor = load_i32(&factors[g]);
-        // The same in both halves of each lane.
+        // 256 times the factor in both halves of each lane, so that the high half of its product with 256 times
+        // an integer is the product of the two. Shifts and products compete for one port; the rest has two.
+        let factor = _mm512_slli_epi32::<8>(load_i32(&factors[g]));
         let factor = _mm512_mask_blend_epi16(0xaaaa_aaaa, factor, _mm512_slli_epi32::<16>(factor));
         for (k, word) in integers.iter().enumerate() {
             let (word, at) = (load_i32(word), g * words + k);
-            let even = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(word)), factor);
-            let odd = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(word), factor);
-            let low = _mm512_and_si512(select(even, _mm512_slli_epi16::<8>(odd)), seven_bits);
-            let high = select(_mm512_srai_epi16::<7>(even), _mm512_slli_epi16::<1>(odd));
+            let even = multiply_high(_mm512_slli_epi16::<8>(word), factor);
+            let odd = multiply_high(_mm512_andnot_si512(low_byte, word), factor);
+            let low = _mm512_and_si512(select(even, _mm512_shuffle_epi8(odd, upwards)), seven_bits);
+            let high = select(_mm512_srai_epi16::<7>(even), _mm512_add_epi16(odd, odd));
             let [lows, highs] = &mut parts[at / (PASS / 4)];
             save_i32(low, &mut lows[at % (PASS / 4)].0);
             save_i32(high, &mut highs[at % (PASS / 4)].0);
         }
     }
+}
+
+/// The high halves of the products of 16-bit integers. The compiler's own function is a widened product
+/// that it finds again only sometimes: next to shifts it became many instructions.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn multiply_high(a: __m512i, b: __m512i) -> __m512i {
+    let high;
+    // SAFETY: one instruction, which this function is compiled for, on registers.
+    unsafe {
+        asm!("vpmulhw {}, {}, {}", lateout(zmm_reg) high, in(zmm_reg) a, in(zmm_reg) b, options(pure, nomem, nostack))
+    };
+    high
 }
 
 #[inline]

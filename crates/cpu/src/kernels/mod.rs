@@ -87,19 +87,21 @@ impl Kernels {
         }
     }
 
-    /// Multiplies a panel with blocks of activations on the machine's tile unit, which must be there; what
-    /// will be unpacked next is fetched meanwhile. `scratch` is room for [`Kernels::tile_scratch`] lines.
+    /// Multiplies one or two panels with blocks of activations on the machine's tile unit, which must be
+    /// there; what will be unpacked next is fetched meanwhile. The results of the second panel follow after
+    /// `stride` rows. `scratch` is room for [`Kernels::tile_scratch`] lines.
     pub fn multiply_blocks(
         self,
-        panel: Panel,
+        panels: &[Panel],
         x: Blocked,
         next: &[Line],
         out: &mut [[f32; TILE]],
+        stride: usize,
         scratch: &mut [Line],
     ) {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => amx::MultiplyAmx { panel, x, next, out, scratch }.run(amx, unit),
+            Unit::Amx(unit, amx) => amx::MultiplyAmx { panels, x, next, out, stride, scratch }.run(amx, unit),
             _ => panic!("there is no tile unit"),
         }
     }
@@ -118,7 +120,11 @@ impl Kernels {
     pub fn tile_blocks(self, rows: usize) -> usize {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(..) => (rows + blocked::BLOCK_ROWS - amx::FEWEST_ROWS) / blocked::BLOCK_ROWS,
+            Unit::Amx(..) => {
+                let (full, rest) = (rows / blocked::BLOCK_ROWS, rows % blocked::BLOCK_ROWS);
+                let fewest = if full == 0 { amx::FEWEST_ROWS } else { amx::FEWEST_MORE_ROWS };
+                full + usize::from(rest >= fewest)
+            }
             _ => 0,
         }
     }

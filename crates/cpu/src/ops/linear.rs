@@ -16,7 +16,7 @@ use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, PANELS, block_lines, chunks, fill_block};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
 use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, UnpackTile};
@@ -215,34 +215,43 @@ impl Inputs<'_> {
         let (part, range) = (strip.part, strip.range());
         let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.range());
         let Input { quantized: x, blocked, .. } = self.input(groups);
-        let blocks = blocked.row_blocks * BLOCK_ROWS;
-        let on_tiles = blocks.min(x.rows);
+        let on_tiles = x.rows.min(blocked.row_blocks * BLOCK_ROWS);
         let rest = x.from_row(on_tiles);
-        let TileScratch { rows, panel, tile_unit, tiles_multiplied, .. } = scratch;
-        let mut on_tile_unit = |panel: Panel, next: &[Line], results: &mut [[f32; TILE]]| {
-            self.kernels.multiply_blocks(panel, blocked, next, &mut results[..blocks], tile_unit);
-            *tiles_multiplied += 1;
+        let TileScratch { rows, panels: [first, second], tile_unit, tiles_multiplied, .. } = scratch;
+        let mut on_tile_unit = |panels: &[Panel], next: &[Line], results: &mut [[f32; TILE]]| {
+            self.kernels.multiply_blocks(panels, blocked, next, results, stride, tile_unit);
+            *tiles_multiplied += panels.len() as u64;
         };
         if let Some(tiles) = tiles_of(strip) {
             let next = tiles_of(next);
             if on_tiles > 0 {
-                for (t, results) in (0..tiles.count()).zip(results.chunks_mut(stride)) {
-                    let tile = tiles.get(t).expect("one of them");
-                    let then = tiles.get(t + 1).or_else(|| next?.get(0)).unwrap_or_default();
-                    let room = panel.room();
-                    let panel = self.kernels.run(UnpackTile { packing: tiles.packing, tile, room });
-                    on_tile_unit(panel, then, results);
+                let pairs = (0..tiles.count()).step_by(PANELS);
+                for (t, results) in pairs.zip(results.chunks_mut(PANELS * stride)) {
+                    let unpack = |t, room| {
+                        let packing = tiles.packing;
+                        tiles.get(t).map(|tile| self.kernels.run(UnpackTile { packing, tile, room }))
+                    };
+                    let panels = [unpack(t, first.room()), unpack(t + 1, second.room())];
+                    let then = match (tiles.some(t + PANELS, PANELS), next) {
+                        ([], Some(next)) => next.some(0, PANELS),
+                        (then, _) => then,
+                    };
+                    match panels {
+                        [Some(first), Some(second)] => on_tile_unit(&[first, second], then, results),
+                        [Some(only), None] | [None, Some(only)] => on_tile_unit(&[only], then, results),
+                        [None, None] => {}
+                    }
                 }
             }
             let out = &mut results[on_tiles..];
             self.kernels.run(MultiplyPacked { tiles, next, x: rest, out, stride });
             return;
         }
-        for (first, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
-            let tile = first..range.end.min(first + TILE);
-            let panel = self.unpack(part, groups, tile, rows, panel);
+        for (tile, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
+            let tile = tile..range.end.min(tile + TILE);
+            let panel = self.unpack(part, groups, tile, rows, first);
             if on_tiles > 0 {
-                on_tile_unit(panel, &[], results);
+                on_tile_unit(&[panel], &[], results);
             }
             self.kernels.run(Multiply { panel, x: rest, out: &mut results[on_tiles..x.rows] });
         }

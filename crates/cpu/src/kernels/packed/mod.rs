@@ -185,6 +185,13 @@ impl<'a> Tiles<'a> {
         let size = self.packing.lines();
         self.lines.get(tile * size..(tile + 1) * size)
     }
+
+    /// The lines of at most `count` of them, from a tile on that need not be there.
+    pub fn some(self, tile: usize, count: usize) -> &'a [Line] {
+        let size = self.packing.lines();
+        let end = self.lines.len().min((tile + count) * size);
+        self.lines.get(tile * size..end).unwrap_or_default()
+    }
 }
 
 /// The scales of one block of a tile.
