@@ -417,13 +417,15 @@ fn super_blocks<const PAIRS: usize, const T: usize>(
         let even = step.is_multiple_of(2);
         let ([low, high], products) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
         next.next().into_iter().for_each(|lines| fetch(lines));
-        let place = (step < steps).then(|| {
+        let factors = (step < steps).then(|| {
+            let Place { columns, rows, panel } = multiplied.next(row_blocks, T);
             if even {
                 clear!("tmm0", "tmm1")
             } else {
                 clear!("tmm2", "tmm3")
             }
-            multiplied.next(row_blocks, T)
+            let index = columns * T + panel;
+            (x.super_block(rows, columns), index % (T + 1), (rows == 0).then_some(index))
         });
         let mut sums = (step >= 2).then(|| {
             let Place { columns, rows, panel } = scaled.next(row_blocks, T);
@@ -432,9 +434,8 @@ fn super_blocks<const PAIRS: usize, const T: usize>(
         });
         macro_rules! pass {
             ($pass:literal) => {
-                if let Some(Place { columns, rows, panel }) = place {
-                    let x = &x.super_block(rows, columns)[$pass];
-                    let weights = &parts[(columns * T + panel) % (T + 1)][$pass];
+                if let Some((x, weights, _)) = factors {
+                    let (x, weights) = (&x[$pass], &parts[weights][$pass]);
                     if even {
                         multiply_pass!("tmm0", "tmm1", x, weights);
                     } else {
@@ -458,8 +459,8 @@ fn super_blocks<const PAIRS: usize, const T: usize>(
         pass!(1);
         pass!(2);
         pass!(3);
-        if let Some(Place { columns, rows: 0, panel }) = place {
-            split_ahead(parts, columns * T + panel + 1);
+        if let Some((_, _, Some(index))) = factors {
+            split_ahead(parts, index + 1);
         }
     }
     release!();
