@@ -12,7 +12,8 @@ use crate::kernels::shared::{Boundaries, is_apart};
 
 /// One node, ready to run.
 pub(crate) struct Plan {
-    /// Parts of the output's columns that are worked on alone: strips of a linear op, heads of others.
+    /// Parts of the output's columns that are worked on alone: strips of a linear op, key heads of
+    /// attention, all columns of a rotation.
     pub columns: Boundaries,
     /// The strips of a linear op, as its columns; of a gated one, those of the gate.
     pub strips: Vec<Strip>,
@@ -107,7 +108,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
     let columns = match op {
         Op::Linear { parts, .. } => cut(parts),
         Op::GatedLinear { gate, .. } => cut(&[*gate]),
-        Op::RopeKvWrite { heads, query, .. } => Boundaries::equal(query.width, query.width / heads),
+        Op::RopeKvWrite { query, .. } => Boundaries::equal(query.width, query.width),
         Op::Attention { cache, out, .. } => {
             Boundaries::equal(out.width, out.width / program.caches[*cache].heads)
         }

@@ -120,13 +120,18 @@ impl Quantize<'_> {
             blocks.iter().zip(q).zip(scales).zip(sums)
         {
             *scale = block(s, x, q);
-            let magnitudes: i32 = q.iter().map(|q| i32::from(q.unsigned_abs())).sum();
-            uneven |= *scale > 0.0 && magnitudes < UNEVEN;
-            for (cell, q) in q.as_chunks::<BLOCK>().0.iter().enumerate() {
-                let [low, high] = sums_of(q);
-                (sums_16[2 * cell], sums_16[2 * cell + 1]) = (low, high);
-                sums_32[cell] = low + high;
+            // The sums of sixteen at once, in f32, which is exact for them.
+            let mut vectors = [s.splat(0.0); LANES];
+            let mut magnitudes = s.splat(0.0);
+            for (vector, q) in vectors.iter_mut().zip(q.as_chunks::<LANES>().0) {
+                *vector = s.load_i8(q);
+                magnitudes = s.add(magnitudes, s.abs(*vector));
             }
+            uneven |= *scale > 0.0 && s.fold(magnitudes) < UNEVEN as f32;
+            let mut sums = [0.0; LANES];
+            s.store(s.fold_each(&vectors), &mut sums);
+            *sums_16 = sums.map(|sum| sum as i32);
+            *sums_32 = std::array::from_fn(|cell| sums_16[2 * cell] + sums_16[2 * cell + 1]);
             *pairs_32 = std::array::from_fn(|i| pair(sums_32[2 * i], sums_32[2 * i + 1]));
             *pairs_16 = std::array::from_fn::<i32, CELLS, _>(|i| pair(sums_16[2 * i], sums_16[2 * i + 1]));
         }

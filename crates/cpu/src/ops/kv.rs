@@ -76,7 +76,7 @@ pub(super) fn rope_write(
     rotation: Rotation,
     [query, key, value]: [View; 3],
 ) {
-    let Machine { kernels, pool, activations, rows, angles, scratch, whole, .. } = machine;
+    let Machine { kernels, pool, activations, rows, angles, scratch, runs, .. } = machine;
     let kernels = *kernels;
     let target = Target { kernels, rows, batch: fixed.batch };
     let (angles, pairing) = (&angles[rotation.rope], fixed.program.ropes[rotation.rope].pairing);
@@ -89,13 +89,13 @@ pub(super) fn rope_write(
     let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
-    let ([key_rows, value_rows], queries) = activations.split_view([key, value], query, whole, &plan.columns);
+    let ([key_rows, value_rows], queries) = activations.split_view([key, value], query, runs, &plan.columns);
     fork(pool, rows.len() * 4 * (query.width + key.width + value.width), |thread| {
         let mut scratch = lock(&scratch[thread]);
-        while let Some(heads) = queries.next(1) {
-            for mut head in heads {
-                for row in head.rows() {
-                    turn(row, &rotation.query_norm, head.row(row));
+        for mut run in queries.in_chunks(1) {
+            for row in run.rows() {
+                for head in run.row(row).chunks_exact_mut(key_dim) {
+                    turn(row, &rotation.query_norm, head);
                 }
             }
         }

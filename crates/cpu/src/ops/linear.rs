@@ -27,6 +27,9 @@ use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch
 use crate::plan::{Plan, Strip};
 use crate::weights::{UnpackedRows, Weights, as_floats, decode};
 
+/// How many rows ahead of results the memory is asked for that they go to.
+const ROWS_AHEAD: usize = 8;
+
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
 pub(super) fn linear(
@@ -75,7 +78,13 @@ pub(super) fn linear(
             } else {
                 inputs.multiply(strip, next, tile_scratch, results, stride);
             }
-            for row in rectangle.rows() {
+            let rows = rectangle.rows();
+            for row in rows.clone() {
+                // Rows are so far apart that the machine does not guess the next.
+                if rows.contains(&(row + ROWS_AHEAD)) {
+                    let bytes = bytemuck::cast_slice(rectangle.row(row + ROWS_AHEAD));
+                    kernels.run(Prefetch { bytes });
+                }
                 for (t, out) in rectangle.row(row).chunks_mut(TILE).enumerate() {
                     let result = &results[t * stride + row];
                     if let Some(activation) = activation {
