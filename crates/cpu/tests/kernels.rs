@@ -10,6 +10,7 @@ use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
 use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
 use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
+use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
 use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, TILE};
@@ -24,7 +25,7 @@ use gleed_model::KvType;
 use gleed_model::arithmetic::{self, BLOCK, IntegerRow, LANES, PAGE, Softmax};
 use gleed_model::program::Activation;
 use gleed_model::rope::{Pairing, Rope, Scaling};
-use half::f16;
+use half::{bf16, f16};
 
 /// Lengths around every border: nothing, less than the lanes, the lanes, some more, many.
 const LENGTHS: [usize; 17] = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 100, 576, 1031];
@@ -132,28 +133,47 @@ fn dot_products() {
         for columns in LENGTHS.into_iter().filter(|len| *len > 0) {
             for weight_rows in 1..=DOT_ROWS {
                 for rows in [0, 1, 2, 3, 4, 5, 8, 9, 13] {
-                    let stride = columns + random.below(5);
-                    let (weights, x) = (random.floats(weight_rows * columns), random.floats(rows * stride));
-                    let out_stride = weight_rows + random.below(3);
-                    let mut out = vec![7.0; rows * out_stride];
-                    let rows_of = Rows { values: &x, stride, count: rows };
-                    kernels.run(Dots { weights: &weights, columns, x: rows_of, out: &mut out, out_stride });
-                    for r in 0..rows {
-                        for i in 0..out_stride {
-                            let truth = if i < weight_rows {
-                                let weights = &weights[i * columns..][..columns];
-                                arithmetic::dot(weights, &x[r * stride..][..columns])
-                            } else {
-                                7.0
-                            };
-                            let found = out[r * out_stride + i];
-                            assert_eq!(found.to_bits(), truth.to_bits(), "{:?} {columns}", kernels.isa());
-                        }
-                    }
+                    let weights = random.floats(2 * weight_rows * columns);
+                    let halves: Vec<u16> = weights.iter().map(|x| f16::from_f32(*x).to_bits()).collect();
+                    let upper: Vec<Bf16> =
+                        weights.iter().map(|x| Bf16(bf16::from_f32(*x).to_bits())).collect();
+                    check_dots(kernels, random, &weights, |x| x, columns, rows);
+                    check_dots(kernels, random, &halves, |x| f16::from_bits(x).to_f32(), columns, rows);
+                    check_dots(kernels, random, &upper, |x| bf16::from_bits(x.0).to_f32(), columns, rows);
                 }
             }
         }
     });
+}
+
+/// The first half of some rows of weights times rows of activations; the second half is what comes next.
+fn check_dots<T: Stored>(
+    kernels: Kernels,
+    random: &mut Random,
+    weights: &[T],
+    value: impl Fn(T) -> f32,
+    columns: usize,
+    rows: usize,
+) {
+    let (weights, next) = weights.split_at(weights.len() / 2);
+    let (weight_rows, stride) = (weights.len() / columns, columns + random.below(5));
+    let x = random.floats(rows * stride);
+    let out_stride = weight_rows + random.below(3);
+    let mut out = vec![7.0; rows * out_stride];
+    let rows_of = Rows { values: &x, stride, count: rows };
+    kernels.run(Dots { weights, next, columns, x: rows_of, out: &mut out, out_stride });
+    for r in 0..rows {
+        for i in 0..out_stride {
+            let truth = if i < weight_rows {
+                let weights: Vec<f32> = weights[i * columns..][..columns].iter().map(|x| value(*x)).collect();
+                arithmetic::dot(&weights, &x[r * stride..][..columns])
+            } else {
+                7.0
+            };
+            let found = out[r * out_stride + i];
+            assert_eq!(comparable(&[found]), comparable(&[truth]), "{:?} {columns}", kernels.isa());
+        }
+    }
 }
 
 #[test]
@@ -164,7 +184,7 @@ fn dot_products_that_underflow_keep_their_sign() {
             let (a, b) = (vec![-1e-30f32; columns], vec![1e-30f32; columns]);
             let mut out = [1.0];
             let x = Rows { values: &b, stride: columns, count: 1 };
-            kernels.run(Dots { weights: &a, columns, x, out: &mut out, out_stride: 1 });
+            kernels.run(Dots { weights: &a, next: &[], columns, x, out: &mut out, out_stride: 1 });
             assert_eq!(out[0].to_bits(), arithmetic::dot(&a, &b).to_bits(), "{:?} {columns}", kernels.isa());
         }
     });

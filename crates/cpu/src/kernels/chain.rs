@@ -6,16 +6,23 @@ use gleed_model::arithmetic::LANES;
 
 use super::simd::Simd;
 
-/// A number that keys and values are stored as.
+/// A number that keys, values or weights are stored as.
 pub trait Stored: Copy {
     /// Sixteen of them.
     fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::F32;
+    /// One of them.
+    fn one<S: Simd>(s: S, x: Self) -> f32;
 }
 
 impl Stored for f32 {
     #[inline(always)]
     fn load<S: Simd>(s: S, x: &[f32; LANES]) -> S::F32 {
         s.load(x)
+    }
+
+    #[inline(always)]
+    fn one<S: Simd>(_: S, x: f32) -> f32 {
+        x
     }
 }
 
@@ -25,6 +32,33 @@ impl Stored for u16 {
     fn load<S: Simd>(s: S, x: &[u16; LANES]) -> S::F32 {
         s.load_half(x)
     }
+
+    #[inline(always)]
+    fn one<S: Simd>(s: S, x: u16) -> f32 {
+        s.half(x)
+    }
+}
+
+/// The upper half of an f32.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Bf16(pub u16);
+
+// SAFETY: an integer; all bit patterns, zeros among them, are valid.
+unsafe impl bytemuck::Zeroable for Bf16 {}
+// SAFETY: as above, without padding, and the type is `Copy` and `repr(transparent)`.
+unsafe impl bytemuck::Pod for Bf16 {}
+
+impl Stored for Bf16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[Bf16; LANES]) -> S::F32 {
+        s.load(&x.map(|x| Bf16::one(s, x)))
+    }
+
+    #[inline(always)]
+    fn one<S: Simd>(_: S, x: Bf16) -> f32 {
+        f32::from_bits(u32::from(x.0) << 16)
+    }
 }
 
 /// Not yet scaled.
@@ -32,6 +66,11 @@ impl Stored for i8 {
     #[inline(always)]
     fn load<S: Simd>(s: S, x: &[i8; LANES]) -> S::F32 {
         s.load_i8(x)
+    }
+
+    #[inline(always)]
+    fn one<S: Simd>(_: S, x: i8) -> f32 {
+        f32::from(x)
     }
 }
 

@@ -14,7 +14,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod blocked;
-mod chain;
+pub mod chain;
 pub mod convert;
 pub mod dot;
 pub mod integer;

@@ -3,12 +3,13 @@
 //!
 //! Weights that were repacked when the model was loaded are multiplied as they lie, on the tile unit where
 //! there is one and there are rows enough. Other block-quantised weights are unpacked from the file, tile by
-//! tile, in `q8` arithmetic; all others are decoded to f32, a few rows at a time.
+//! tile, in `q8` arithmetic; float weights are multiplied as they lie or decoded to f32, a few rows at a time.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use gleed_gguf::Groups;
+use bytemuck::Pod;
+use gleed_gguf::{Format, Groups};
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 use gleed_model::program::{Activation, Part, View};
 
@@ -17,6 +18,7 @@ use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, PANELS, block_lines, chunks, fill_block};
+use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
 use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, UnpackTile};
@@ -25,10 +27,13 @@ use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
-use crate::weights::{UnpackedRows, Weights, as_floats, decode};
+use crate::weights::{UnpackedRows, Weight, Weights, decode};
 
 /// How many rows ahead of results the memory is asked for that they go to.
 const ROWS_AHEAD: usize = 8;
+
+/// Rows up to which weights of 16 bits are multiplied as they lie; for more they are decoded once.
+const IN_PLACE_ROWS: usize = 8;
 
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
@@ -60,7 +65,8 @@ pub(super) fn linear(
     });
     let stride = quantized.iter().map(|input| input.quantized.rows).max().unwrap_or(0);
     let stride = stride.next_multiple_of(BLOCK_ROWS);
-    let inputs = Inputs { kernels: *kernels, weights, floats: source.rows(), quantized };
+    let inputs =
+        Inputs { kernels: *kernels, weights, floats: source.rows(), columns: input.width, quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
@@ -151,6 +157,8 @@ struct Inputs<'a> {
     kernels: Kernels,
     weights: &'a Weights,
     floats: Rows<'a>,
+    /// Columns of a row.
+    columns: usize,
     /// In blocks of 32 columns, and of 256.
     quantized: [Input<'a>; 2],
 }
@@ -310,7 +318,7 @@ impl Inputs<'_> {
         panel.room().cut(weight.columns, groups).into_panel(groups)
     }
 
-    /// In `f32` arithmetic: decode a few rows, multiply.
+    /// In `f32` arithmetic: a few rows of weights at a time, as they lie in the file where it pays, or decoded.
     fn floats(
         &self,
         part: Part,
@@ -318,21 +326,45 @@ impl Inputs<'_> {
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
     ) {
-        let weight = self.weights.get(part.weight);
-        let columns = weight.columns;
+        let &Weight { format, columns, rows, .. } = self.weights.get(part.weight);
+        let in_place = self.floats.count <= IN_PLACE_ROWS;
         for first in range.clone().step_by(DOT_ROWS) {
             let count = DOT_ROWS.min(range.end - first);
             let bytes = self.weights.rows(part.weight, first, count);
-            let weights = match as_floats(weight.format, bytes) {
-                Some(floats) => floats,
-                None => {
-                    let floats = &mut scratch.floats[..count * columns];
-                    decode(self.kernels, weight.format, bytes, floats);
-                    &*floats
-                }
-            };
+            let next =
+                self.weights.rows(part.weight, rows.min(first + count), count.min(rows - first - count));
             let out = &mut results.as_flattened_mut()[first - range.start..];
-            self.kernels.run(Dots { weights, columns, x: self.floats, out, out_stride: TILE });
+            match format {
+                Format::F32 if self.dots::<f32>(bytes, next, out) => {}
+                Format::F16 if in_place && self.dots::<u16>(bytes, next, out) => {}
+                Format::BF16 if in_place && self.dots::<Bf16>(bytes, next, out) => {}
+                _ => {
+                    let weights = &mut scratch.floats[..count * columns];
+                    decode(self.kernels, format, bytes, weights);
+                    let x = self.floats;
+                    self.kernels.run(Dots {
+                        weights: &*weights,
+                        next: &[],
+                        columns,
+                        x,
+                        out,
+                        out_stride: TILE,
+                    });
+                }
+            }
         }
+    }
+
+    /// Multiplies rows of weights as they lie in the file, if they are aligned and in this machine's order of
+    /// bytes.
+    fn dots<T: Stored + Pod>(&self, bytes: &[u8], next: &[u8], out: &mut [f32]) -> bool {
+        let values = |bytes| {
+            if cfg!(target_endian = "little") { bytemuck::try_cast_slice::<u8, T>(bytes).ok() } else { None }
+        };
+        let Some(weights) = values(bytes) else { return false };
+        let (next, x) = (values(next).unwrap_or_default(), self.floats);
+        let columns = self.columns;
+        self.kernels.run(Dots { weights, next, columns, x, out, out_stride: TILE });
+        true
     }
 }
