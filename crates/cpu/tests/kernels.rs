@@ -13,7 +13,7 @@ use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
-use gleed_cpu::kernels::integer::{Multiply, Pack, Panel, Quantized, TILE};
+use gleed_cpu::kernels::integer::{Integers, Multiply, Pack, Panel, Quantized, TILE};
 use gleed_cpu::kernels::norm::Norm;
 use gleed_cpu::kernels::packed::Line;
 use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, Remainder, row_words};
@@ -340,7 +340,7 @@ impl Weights {
             .collect();
         let panel = Panel {
             groups: self.groups,
-            integers: &words[..self.columns / 4],
+            integers: Integers::Words(&words[..self.columns / 4]),
             factors: &Weights::lanes(&self.factors, if two_levels { count } else { 0 }, i32::from),
             scales: &Weights::lanes(&self.scales, blocks, |x| x),
             min_pairs: if two_levels && mins { &pairs } else { &[] },

@@ -14,7 +14,7 @@ use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use super::avx512::Avx512;
 use super::blocked::{BLOCK_ROWS, Blocked, CELL_LINES, PANELS, RowBlock, SuperScales};
-use super::integer::{Panel, TILE};
+use super::integer::{Integers, Panel, TILE};
 use super::packed::Line;
 
 /// Proof that this machine has AMX for bytes, and that this process may use it.
@@ -139,7 +139,7 @@ type Products = [Line; BLOCK_ROWS];
 
 impl MultiplyAmx<'_> {
     /// Runs it, given proofs that the instructions are there.
-    pub fn run(self, Amx(()): Amx, _: Avx512) {
+    pub fn run(self, Amx(()): Amx, unit: Avx512) {
         let MultiplyAmx { panels, x, next, out, stride, scratch } = self;
         let Some(Panel { groups, .. }) = panels.first().filter(|_| x.row_blocks > 0) else { return };
         let mut outs = out.chunks_mut(stride);
@@ -161,8 +161,8 @@ impl MultiplyAmx<'_> {
         // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
         unsafe {
             match *panels {
-                [a] => all([a], x, next, [of_next()], parts, products),
-                [a, b] => all([a, b], x, next, [of_next(), of_next()], parts, products),
+                [a] => all(unit, [a], x, next, [of_next()], parts, products),
+                [a, b] => all(unit, [a, b], x, next, [of_next(), of_next()], parts, products),
                 _ => panic!("{} panels at once", panels.len()),
             }
         }
@@ -172,6 +172,7 @@ impl MultiplyAmx<'_> {
 /// All steps of some panels.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn all<const T: usize>(
+    unit: Avx512,
     panels: [Panel; T],
     x: Blocked,
     next: &[Line],
@@ -183,9 +184,9 @@ fn all<const T: usize>(
     match (groups.block, groups.len, groups.mins) {
         (BLOCK, _, false) => blocks::<false, T>(panels, x, next, outs, products),
         (BLOCK, _, true) => blocks::<true, T>(panels, x, next, outs, products),
-        (_, _, false) => super_blocks::<0, T>(panels, x, next, outs, parts, products),
-        (_, 32, true) => super_blocks::<4, T>(panels, x, next, outs, parts, products),
-        (_, _, true) => super_blocks::<8, T>(panels, x, next, outs, parts, products),
+        (_, _, false) => super_blocks::<0, T>(unit, panels, x, next, outs, parts, products),
+        (_, 32, true) => super_blocks::<4, T>(unit, panels, x, next, outs, parts, products),
+        (_, _, true) => super_blocks::<8, T>(unit, panels, x, next, outs, parts, products),
     }
 }
 
@@ -306,7 +307,7 @@ fn blocks<const MINS: bool, const T: usize>(
         let RowBlock { integers, scales, scaled_sums } = x.block(b);
         for t in 0..T {
             let (panel, out) = (panels[t], &mut outs[t][b]);
-            let weights = &panel.integers.as_chunks::<8>().0[..steps];
+            let weights = &panel.integers.words().as_chunks::<8>().0[..steps];
             let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
             for step in 0..steps + 2 {
                 let even = step.is_multiple_of(2);
@@ -392,6 +393,7 @@ impl Place {
 /// factors.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn super_blocks<const PAIRS: usize, const T: usize>(
+    unit: Avx512,
     panels: [Panel; T],
     x: Blocked,
     next: &[Line],
@@ -404,19 +406,18 @@ fn super_blocks<const PAIRS: usize, const T: usize>(
     let super_blocks = x.columns / SUPER_BLOCK * T;
     let (row_blocks, steps) = (x.row_blocks, super_blocks * x.row_blocks);
     let (mut multiplied, mut scaled) = (Place::default(), Place::default());
-    let mut next = next.chunks(next.len().div_ceil(steps.max(1)).max(1));
+    let mut next = next.chunks(next.len().div_ceil((PASSES * steps).max(1)).max(1));
     // A super-block of a panel is split while the one before it is multiplied for the first time: what was
     // just written cannot be loaded as a tile before it has reached the cache.
     let split_ahead = |parts: &mut [Parts; PANELS + 1], index: usize| {
         if index < super_blocks {
-            split(panels[index % T], index / T, &mut parts[index % (T + 1)]);
+            split(unit, panels[index % T], index / T, &mut parts[index % (T + 1)]);
         }
     };
     split_ahead(parts, 0);
     for step in 0..steps + 2 {
         let even = step.is_multiple_of(2);
         let ([low, high], products) = if even { (&mut *second, &*first) } else { (&mut *first, &*second) };
-        next.next().into_iter().for_each(|lines| fetch(lines));
         let factors = (step < steps).then(|| {
             let Place { columns, rows, panel } = multiplied.next(row_blocks, T);
             if even {
@@ -436,6 +437,7 @@ fn super_blocks<const PAIRS: usize, const T: usize>(
             ($pass:literal) => {
                 if let Some((x, weights, _)) = factors {
                     let (x, weights) = (&x[$pass], &parts[weights][$pass]);
+                    next.next().into_iter().for_each(|lines| fetch(lines));
                     if even {
                         multiply_pass!("tmm0", "tmm1", x, weights);
                     } else {
@@ -512,31 +514,52 @@ impl<const PAIRS: usize> Scales<PAIRS> {
 
 /// Splits factor · integer = low + 128 · high, low from 0 to 127, for one super-block.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn split(panel: Panel, b: usize, parts: &mut Parts) {
-    let words = panel.groups.len / 4;
+fn split(unit: Avx512, panel: Panel, b: usize, parts: &mut Parts) {
+    // Words of a group as a power of two, and the factors of the groups.
+    let (shift, groups) = if panel.groups.len == 32 { (3, 8) } else { (2, 16) };
+    let mut factors = [_mm512_setzero_si512(); 16];
+    for (factor, from) in factors.iter_mut().zip(&panel.factors[b * groups..][..groups]) {
+        *factor = twice(load_i32(from));
+    }
+    let mut at_word = |k: usize, word: __m512i| {
+        let [lows, highs] = &mut parts[k / (PASS / 4)];
+        let (low, high) = split_word(word, factors[(k >> shift) % 16]);
+        save_i32(low, &mut lows[k % (PASS / 4)].0);
+        save_i32(high, &mut highs[k % (PASS / 4)].0);
+    };
+    match panel.integers {
+        Integers::Words(integers) => {
+            let integers = &integers[b * SUPER_BLOCK / 4..][..SUPER_BLOCK / 4];
+            integers.iter().enumerate().for_each(|(k, word)| at_word(k, load_i32(word)));
+        }
+        Integers::Packed(tile) => tile.each_word(unit, b, at_word),
+    }
+}
+
+/// 256 times each lane's signed byte, in both halves of the lane.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn twice(factor: __m512i) -> __m512i {
+    let to_both = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0c80_0c80_0880_0880, 0x0480_0480_0080_0080));
+    _mm512_shuffle_epi8(factor, to_both)
+}
+
+/// Both parts of the products of four columns with their factor, given [`twice`]: the high half of the
+/// product of 256 times an integer and 256 times a factor is the product of the two. Shifts and products
+/// compete for one port of the processor; the rest has two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split_word(word: __m512i, factor: __m512i) -> (__m512i, __m512i) {
     let (low_byte, seven_bits) = (_mm512_set1_epi16(0xff), _mm512_set1_epi8(0x7f));
     // The low byte of each half to the high one.
     let upwards = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0e0e_0c0c_0a0a_0808, 0x0606_0404_0202_0000));
     // Each byte from the first where the mask has it, from the second elsewhere.
     let select = |a, b| _mm512_ternarylogic_epi32::<0xca>(low_byte, a, b);
-    let integers = &panel.integers[b * SUPER_BLOCK / 4..][..SUPER_BLOCK / 4];
-    let factors = &panel.factors[b * SUPER_BLOCK / panel.groups.len..];
-    for (g, integers) in integers.chunks_exact(words).enumerate() {
-        // 256 times the factor in both halves of each lane, so that the high half of its product with 256 times
-        // an integer is the product of the two. Shifts and products compete for one port; the rest has two.
-        let factor = _mm512_slli_epi32::<8>(load_i32(&factors[g]));
-        let factor = _mm512_mask_blend_epi16(0xaaaa_aaaa, factor, _mm512_slli_epi32::<16>(factor));
-        for (k, word) in integers.iter().enumerate() {
-            let (word, at) = (load_i32(word), g * words + k);
-            let even = multiply_high(_mm512_slli_epi16::<8>(word), factor);
-            let odd = multiply_high(_mm512_andnot_si512(low_byte, word), factor);
-            let low = _mm512_and_si512(select(even, _mm512_shuffle_epi8(odd, upwards)), seven_bits);
-            let high = select(_mm512_srai_epi16::<7>(even), _mm512_add_epi16(odd, odd));
-            let [lows, highs] = &mut parts[at / (PASS / 4)];
-            save_i32(low, &mut lows[at % (PASS / 4)].0);
-            save_i32(high, &mut highs[at % (PASS / 4)].0);
-        }
-    }
+    let even = multiply_high(_mm512_slli_epi16::<8>(word), factor);
+    let odd = multiply_high(_mm512_andnot_si512(low_byte, word), factor);
+    let low = _mm512_and_si512(select(even, _mm512_shuffle_epi8(odd, upwards)), seven_bits);
+    let high = select(_mm512_srai_epi16::<7>(even), _mm512_add_epi16(odd, odd));
+    (low, high)
 }
 
 /// The high halves of the products of 16-bit integers. The compiler's own function is a widened product

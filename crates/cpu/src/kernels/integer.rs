@@ -7,6 +7,7 @@
 use gleed_gguf::Groups;
 use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
 
+use super::packed::Tiles;
 use super::quantize::{QuantizedRow, row_words};
 use super::simd::{Kernel, Simd};
 
@@ -48,13 +49,33 @@ impl Kernel for Pack<'_> {
     }
 }
 
-/// Sixteen rows of weights, unpacked, with a lane per row.
+/// The integers of a panel.
+#[derive(Debug, Clone, Copy)]
+pub enum Integers<'a> {
+    /// Four columns to a word: `[columns / 4][TILE]`.
+    Words(&'a [[i32; TILE]]),
+    /// Still packed: a tile unit unpacks blocks of 256 columns as it comes to them.
+    Packed(Tiles<'a>),
+}
+
+impl<'a> Integers<'a> {
+    /// Those that were unpacked.
+    #[inline(always)]
+    pub(super) fn words(self) -> &'a [[i32; TILE]] {
+        match self {
+            Integers::Words(words) => words,
+            Integers::Packed(_) => panic!("the integers are still packed"),
+        }
+    }
+}
+
+/// Sixteen rows of weights with a lane per row.
 #[derive(Debug, Clone, Copy)]
 pub struct Panel<'a> {
     /// How the columns split into blocks and groups.
     pub groups: Groups,
-    /// Four columns each: `[columns / 4][TILE]`.
-    pub integers: &'a [[i32; TILE]],
+    /// The integers.
+    pub integers: Integers<'a>,
     /// `[groups][TILE]`; empty for blocks of 32, whose factors are 1.
     pub factors: &'a [[i32; TILE]],
     /// `[blocks][TILE]`.
@@ -70,7 +91,10 @@ impl Panel<'_> {
     /// How many columns it has.
     #[inline(always)]
     pub fn columns(&self) -> usize {
-        4 * self.integers.len()
+        match self.integers {
+            Integers::Words(words) => 4 * words.len(),
+            Integers::Packed(tile) => tile.columns(),
+        }
     }
 
     /// Checks that all parts are as long as the columns ask for.
@@ -177,7 +201,7 @@ impl Multiply<'_> {
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, 4 * WORDS);
         }
-        let integers = panel.integers.as_chunks::<WORDS>().0;
+        let integers = panel.integers.words().as_chunks::<WORDS>().0;
         let mut results = [s.splat(0.0); R];
         for (b, scale) in panel.scales.iter().enumerate() {
             let mut totals = [s.to_i32(0); R];

@@ -22,8 +22,8 @@ pub(super) trait Layout {
 
     /// Calls `f` with each of the eight words of a cell and its number.
     fn words<S: Simd>(s: S, lines: &[Line], f: impl FnMut(usize, Self::Word<S>));
-    /// Stores a word as plain signed integers.
-    fn store<S: Simd>(s: S, word: Self::Word<S>, out: &mut [i32; TILE]);
+    /// A word as plain signed integers.
+    fn signed<S: Simd>(s: S, word: Self::Word<S>) -> S::I32;
     /// Where a group's sum starts, given the sum of its activations.
     fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32;
     /// Adds four columns.
@@ -150,8 +150,8 @@ macro_rules! unsigned {
             }
 
             #[inline(always)]
-            fn store<S: Simd>(s: S, word: S::I32, out: &mut [i32; TILE]) {
-                s.store_i32(s.sub_bytes(word, raised_by(Format::$format)), out);
+            fn signed<S: Simd>(s: S, word: S::I32) -> S::I32 {
+                s.sub_bytes(word, raised_by(Format::$format))
             }
 
             #[inline(always)]
@@ -195,8 +195,10 @@ impl Layout for Q8_0 {
     }
 
     #[inline(always)]
-    fn store<S: Simd>(s: S, word: S::Weights, out: &mut [i32; TILE]) {
-        s.store_weights(word, out);
+    fn signed<S: Simd>(s: S, word: S::Weights) -> S::I32 {
+        let mut words = [0; TILE];
+        s.store_weights(word, &mut words);
+        s.load_i32(&words)
     }
 
     #[inline(always)]

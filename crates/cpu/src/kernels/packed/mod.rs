@@ -16,7 +16,7 @@ mod pack;
 use self::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 pub use self::multiply::{MultiplyPacked, STREAMS};
 pub use self::pack::{pack_integers, pack_scales};
-use super::integer::{Panel, TILE};
+use super::integer::{Integers, Panel, TILE};
 use super::simd::{Kernel, Simd};
 
 /// A cache line of packed weights: sixteen lanes of four bytes.
@@ -179,6 +179,18 @@ impl<'a> Tiles<'a> {
         self.lines.len() / self.packing.lines()
     }
 
+    /// How many columns they have.
+    pub fn columns(self) -> usize {
+        self.packing.columns
+    }
+
+    /// Calls `f` with each word of four columns of block `b` of the first tile, as plain signed integers, and
+    /// its number.
+    #[inline(always)]
+    pub(super) fn each_word<S: Simd>(self, s: S, b: usize, f: impl FnMut(usize, S::I32)) {
+        with_layout!(self.packing.format, L => each_word::<S, L>(s, self.lines, b, f));
+    }
+
     /// One of them, if there are so many.
     #[inline(always)]
     pub fn get(self, tile: usize) -> Option<&'a [Line]> {
@@ -191,6 +203,19 @@ impl<'a> Tiles<'a> {
         let size = self.packing.lines();
         let end = self.lines.len().min((tile + count) * size);
         self.lines.get(tile * size..end).unwrap_or_default()
+    }
+}
+
+#[inline(always)]
+fn each_word<S: Simd, L: Layout>(s: S, tile: &[Line], b: usize, mut f: impl FnMut(usize, S::I32)) {
+    let (sizes, cells) = (const { Sizes::of::<L>() }, L::BLOCK / BLOCK);
+    for c in 0..cells {
+        L::words(
+            s,
+            &tile[sizes.integers_at(b * cells + c)..][..L::LINES],
+            #[inline(always)]
+            |k, word| f(8 * c + k, L::signed(s, word)),
+        );
     }
 }
 
@@ -266,11 +291,11 @@ impl<'a> PanelRoom<'a> {
     /// What was written to it.
     pub fn into_panel(self, groups: Groups) -> Panel<'a> {
         let PanelRoom { integers, factors, scales, min_pairs, mins } = self;
-        Panel { groups, integers, factors, scales, min_pairs, mins }
+        Panel { groups, integers: Integers::Words(integers), factors, scales, min_pairs, mins }
     }
 }
 
-/// Unpacks a tile to a panel.
+/// Unpacks a tile to a panel; the integers of blocks of 256 columns stay as they are.
 #[derive(Debug)]
 pub struct UnpackTile<'a> {
     /// How the tile is laid out.
@@ -298,13 +323,16 @@ impl<'a> UnpackTile<'a> {
         let groups = Groups { block: L::BLOCK, len: L::GROUP, mins: L::MINS };
         let room = room.cut(packing.columns, groups);
         let tile = &tile[..packing.lines()];
-        for (cell, out) in room.integers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            L::words(
-                s,
-                &tile[sizes.integers_at(cell)..][..L::LINES],
-                #[inline(always)]
-                |k, word| L::store(s, word, &mut out[k]),
-            );
+        if L::BLOCK == BLOCK {
+            for (b, out) in room.integers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                each_word::<S, L>(
+                    s,
+                    tile,
+                    b,
+                    #[inline(always)]
+                    |k, word| s.store_i32(word, &mut out[k]),
+                );
+            }
         }
         let groups_of_block = L::BLOCK / L::GROUP;
         for b in 0..room.scales.len() {
@@ -326,6 +354,10 @@ impl<'a> UnpackTile<'a> {
                 }
             }
         }
-        room.into_panel(groups)
+        let panel = room.into_panel(groups);
+        if L::BLOCK == BLOCK {
+            return panel;
+        }
+        Panel { integers: Integers::Packed(Tiles { packing, lines: tile }), ..panel }
     }
 }
