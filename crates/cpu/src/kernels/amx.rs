@@ -93,10 +93,10 @@ impl Shapes {
 }
 
 /// Rows below which a single block is better left to the vector unit.
-pub const FEWEST_ROWS: usize = 10;
+pub const FEWEST_ROWS: usize = 12;
 
 /// The same for a block after others: the weights are unpacked already.
-pub const FEWEST_MORE_ROWS: usize = 4;
+pub const FEWEST_MORE_ROWS: usize = 6;
 
 /// Columns of a super-block that are multiplied at once: what a row of a tile holds.
 const PASS: usize = 64;

@@ -48,11 +48,6 @@ impl MultiplyPacked<'_> {
     fn rows<S: Simd, L: Layout>(mut self, s: S) {
         let (mut row, count) = (0, self.x.rows);
         if S::WIDE {
-            // Two groups per cell are two sums per row.
-            while L::GROUP == BLOCK && row + 8 <= count {
-                self.each_tile::<S, L, 8>(s, row);
-                row += 8;
-            }
             while row + 4 <= count {
                 self.each_tile::<S, L, 4>(s, row);
                 row += 4;
