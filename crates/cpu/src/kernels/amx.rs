@@ -296,7 +296,7 @@ fn blocks<const MINS: bool, const T: usize>(
     panels: [Panel; T],
     x: Blocked,
     next: &[Line],
-    outs: [&mut [Results]; T],
+    mut outs: [&mut [Results]; T],
     products: &mut [[Products; 2]; 2],
 ) {
     configure!(BLOCK);
@@ -305,8 +305,8 @@ fn blocks<const MINS: bool, const T: usize>(
     let mut next = next.chunks(next.len().div_ceil((steps * x.row_blocks * T).max(1)).max(1));
     for b in 0..x.row_blocks {
         let RowBlock { integers, scales, scaled_sums } = x.block(b);
-        for t in 0..T {
-            let (panel, out) = (panels[t], &mut outs[t][b]);
+        for (panel, out) in panels.iter().zip(&mut outs) {
+            let out = &mut out[b];
             let weights = &panel.integers.words().as_chunks::<8>().0[..steps];
             let (w_scales, w_mins) = (&panel.scales[..steps], &panel.mins[..if MINS { steps } else { 0 }]);
             for step in 0..steps + 2 {
