@@ -1,42 +1,27 @@
-//! Every kernel on every instruction set that this machine has, against `gleed_model::arithmetic`, bit
-//! for bit, over random shapes.
+//! Float kernels, each on every instruction set that this machine has, against `gleed_model::arithmetic`,
+//! bit for bit, over random shapes.
 
 mod common;
 
-use common::{Random, bits, random_blocks};
-use gleed_cpu::Isa;
+use common::{Random, bits, comparable, each_isa, plain_quantized};
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
 use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
-use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
-use gleed_cpu::kernels::integer::{Integers, Multiply, Pack, Panel, Quantized, TILE};
 use gleed_cpu::kernels::norm::Norm;
-use gleed_cpu::kernels::packed::Line;
-use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, Remainder, row_words};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
-use gleed_cpu::kernels::unpack::Unpack;
-use gleed_gguf::{Format, Groups, Unpacked};
 use gleed_model::KvType;
-use gleed_model::arithmetic::{self, BLOCK, IntegerRow, LANES, PAGE, Softmax};
+use gleed_model::arithmetic::{self, BLOCK, LANES, PAGE, Softmax};
 use gleed_model::program::Activation;
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use half::{bf16, f16};
 
 /// Lengths around every border: nothing, less than the lanes, the lanes, some more, many.
 const LENGTHS: [usize; 17] = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 100, 576, 1031];
-
-fn each_isa(test: impl Fn(Kernels, &mut Random)) {
-    for isa in Isa::available() {
-        let kernels = Kernels::new(isa).unwrap();
-        assert_eq!(kernels.isa(), isa);
-        test(kernels, &mut Random::new(7 + isa as u64));
-    }
-}
 
 #[test]
 fn add_is_plain_addition() {
@@ -112,11 +97,6 @@ fn activations() {
     });
 }
 
-/// Bits, with every "not a number" the same: its payload has no meaning.
-fn comparable(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
-}
-
 #[test]
 fn silu_over_the_whole_range() {
     each_isa(|kernels, _| {
@@ -186,261 +166,6 @@ fn dot_products_that_underflow_keep_their_sign() {
             let x = Rows { values: &b, stride: columns, count: 1 };
             kernels.run(Dots { weights: &a, next: &[], columns, x, out: &mut out, out_stride: 1 });
             assert_eq!(out[0].to_bits(), arithmetic::dot(&a, &b).to_bits(), "{:?} {columns}", kernels.isa());
-        }
-    });
-}
-
-/// One row quantised in such blocks, by the definition: integers and scales.
-fn plain_quantized(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
-    let mut q = vec![0; x.len()];
-    let blocks = x.chunks(block).zip(q.chunks_mut(block));
-    let scales = blocks.map(|(x, q)| arithmetic::quantize(x, q)).collect();
-    (q, scales)
-}
-
-#[test]
-fn quantised_rows() {
-    each_isa(|kernels, random| {
-        for (block, blocks) in [(32, 0), (32, 1), (32, 3), (32, 18), (256, 0), (256, 1), (256, 5)] {
-            for special in [None, Some(f32::NAN), Some(f32::INFINITY), Some(1e-40), Some(0.0), Some(3e38)] {
-                let columns = blocks * block;
-                let mut x = random.floats(columns);
-                if let Some(special) = special {
-                    x.iter_mut().step_by(5).for_each(|x| *x = special);
-                }
-                if special == Some(1e-40) {
-                    x.iter_mut().for_each(|x| *x *= 1e-38);
-                }
-                let (q, scales) = plain_quantized(&x, block);
-                let mut words = vec![-1; row_words(columns, block)];
-                let uneven = kernels.run(Quantize { x: &x, block, words: &mut words });
-                let mut blocks = q.chunks(block).zip(&scales);
-                assert_eq!(uneven, block == 256 && blocks.any(|(q, scale)| arithmetic::is_uneven(q, *scale)));
-                for group in if block == 32 { vec![32] } else { vec![16, 32] } {
-                    let row = QuantizedRow::new(&words, columns, block, group);
-                    let found: Vec<i8> =
-                        row.q.iter().flat_map(|word| word.to_ne_bytes()).map(|byte| byte as i8).collect();
-                    assert_eq!(found, q, "{:?} {special:?}", kernels.isa());
-                    assert_eq!(bits(row.scales), bits(&scales), "{:?} {special:?}", kernels.isa());
-                    let sum = |q: &[i8]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
-                    let sums: Vec<i32> = q.chunks(group).map(sum).collect();
-                    assert_eq!(row.sums, sums);
-                    if block == 32 {
-                        let scaled: Vec<f32> =
-                            sums.iter().zip(&scales).map(|(sum, scale)| scale * *sum as f32).collect();
-                        assert_eq!(comparable(row.scaled_sums), comparable(&scaled));
-                    } else {
-                        let pairs: Vec<i32> =
-                            row.pairs.iter().flat_map(|p| [i32::from(*p as i16), p >> 16]).collect();
-                        assert_eq!(pairs, sums);
-                    }
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn uneven_rows_and_what_is_left_of_them() {
-    each_isa(|kernels, random| {
-        for (blocks, factor, uneven) in [(1, 1.0, false), (1, 30.0, false), (1, 60.0, true), (5, 1e4, true)] {
-            let mut x = random.units(256 * blocks);
-            let column = random.below(x.len());
-            x[column] = factor;
-            let mut words = vec![0; row_words(x.len(), 256)];
-            assert_eq!(kernels.run(Quantize { x: &x, block: 256, words: &mut words }), uneven, "{factor}");
-            let quantized = QuantizedRow::new(&words, x.len(), 256, 32);
-            let (mut found, mut truth) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-            kernels.run(Remainder { x: &x, quantized, out: &mut found });
-            let (q, scales) = plain_quantized(&x, 256);
-            for (b, scale) in scales.iter().enumerate() {
-                let block = b * 256..(b + 1) * 256;
-                arithmetic::remainder(&x[block.clone()], &q[block.clone()], *scale, &mut truth[block]);
-            }
-            assert_eq!(bits(&found), bits(&truth));
-        }
-    });
-}
-
-/// Sixteen random rows of integer weights.
-struct Weights {
-    groups: Groups,
-    columns: usize,
-    /// `[TILE][columns]`, and so on.
-    integers: Vec<i8>,
-    factors: Vec<i8>,
-    scales: Vec<f32>,
-    min_factors: Vec<i8>,
-    mins: Vec<f32>,
-}
-
-impl Weights {
-    fn new(random: &mut Random, groups: Groups, columns: usize) -> Weights {
-        let (count, blocks) = (columns / groups.len, columns / groups.block);
-        let with_mins = |n: usize| if groups.mins { n } else { 0 };
-        let two_levels = groups.block != 32;
-        Weights {
-            groups,
-            columns,
-            // Every i8 occurs, -128 too; a factor times any of them is at most 4096.
-            integers: (0..TILE * columns).map(|_| random.bits() as i8).collect(),
-            factors: (0..TILE * count)
-                .map(|_| if two_levels { (random.bits() % 65) as i8 - 32 } else { 1 })
-                .collect(),
-            scales: random.units(TILE * blocks),
-            min_factors: (0..with_mins(TILE * count))
-                .map(|_| if two_levels { (random.bits() % 64) as i8 } else { 1 })
-                .collect(),
-            mins: random.units(with_mins(TILE * blocks)),
-        }
-    }
-
-    fn row(&self, w: usize) -> IntegerRow<'_> {
-        let Groups { block, len, mins } = self.groups;
-        let (count, blocks) = (self.columns / len, self.columns / block);
-        let range = |n: usize| if mins { w * n..(w + 1) * n } else { 0..0 };
-        IntegerRow {
-            integers: &self.integers[w * self.columns..][..self.columns],
-            factors: &self.factors[w * count..][..count],
-            scales: &self.scales[w * blocks..][..blocks],
-            min_factors: &self.min_factors[range(count)],
-            mins: &self.mins[range(blocks)],
-            block,
-            group: len,
-        }
-    }
-
-    /// Sixteen rows to lanes, `n` values each.
-    fn lanes<T: Copy, U>(values: &[T], n: usize, to: impl Fn(T) -> U) -> Vec<[U; TILE]> {
-        (0..n.min(values.len()))
-            .map(|i| std::array::from_fn(|lane| to(values[lane * (values.len() / TILE) + i])))
-            .collect()
-    }
-
-    /// Multiplies with rows of activations: on the vector unit, and on the tile unit where there is one.
-    fn multiply(&self, kernels: Kernels, x: &[f32], rows: usize) -> Vec<Vec<[f32; TILE]>> {
-        let Groups { block, len, mins } = self.groups;
-        let two_levels = block != 32;
-        let stride = (self.columns / 4).next_multiple_of(16);
-        let mut padded = vec![0; TILE * stride];
-        for (row, values) in padded.chunks_mut(stride).zip(self.integers.chunks(self.columns)) {
-            for (word, q) in row.iter_mut().zip(values.as_chunks::<4>().0) {
-                *word = i32::from_ne_bytes(q.map(|q| q as u8));
-            }
-        }
-        let mut words = vec![[0; TILE]; stride];
-        kernels.run(Pack { rows: &padded, stride, out: &mut words });
-        let (count, blocks) = (self.columns / len, self.columns / block);
-        let min_factors = Weights::lanes(&self.min_factors, count, i32::from);
-        let pairs: Vec<[i32; TILE]> = min_factors
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|[low, high]| std::array::from_fn(|i| low[i] | high[i] << 16))
-            .collect();
-        let panel = Panel {
-            groups: self.groups,
-            integers: Integers::Words(&words[..self.columns / 4]),
-            factors: &Weights::lanes(&self.factors, if two_levels { count } else { 0 }, i32::from),
-            scales: &Weights::lanes(&self.scales, blocks, |x| x),
-            min_pairs: if two_levels && mins { &pairs } else { &[] },
-            mins: &Weights::lanes(&self.mins, blocks, |x| x),
-        };
-        let size = row_words(self.columns, block);
-        let mut quantized = vec![0; rows * size];
-        for (x, words) in x.chunks(self.columns).zip(quantized.chunks_mut(size)) {
-            kernels.run(Quantize { x, block, words });
-        }
-        let x = Quantized { words: &quantized, columns: self.columns, block, rows };
-        let mut found = vec![vec![[f32::NAN; TILE]; rows]];
-        kernels.run(Multiply { panel, x, out: &mut found[0] });
-        if kernels.tile_scratch() > 0 {
-            let size = block_lines(self.columns, block);
-            let row_blocks = rows.div_ceil(BLOCK_ROWS);
-            // What was there before must not matter.
-            let mut lines = vec![Line([-1; 16]); row_blocks * size * chunks(self.columns, block)];
-            for (i, lines) in lines.chunks_mut(size).enumerate() {
-                let (chunk, b) = (i / row_blocks, i % row_blocks);
-                let rest = x.from_row(b * BLOCK_ROWS);
-                fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
-            }
-            let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
-            let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
-            for panels in [&[panel][..], &[panel; 2]] {
-                let stride = row_blocks * BLOCK_ROWS + 1;
-                let mut out = vec![[f32::NAN; TILE]; panels.len() * stride];
-                kernels.multiply_blocks(panels, blocked, &[], &mut out, stride, &mut scratch);
-                found.extend(out.chunks(stride).map(|out| out[..rows].to_vec()));
-            }
-        }
-        found
-    }
-}
-
-#[test]
-fn integer_products() {
-    each_isa(|kernels, random| {
-        for (block, len, mins) in [
-            (32, 32, false),
-            (32, 32, true),
-            (256, 32, false),
-            (256, 32, true),
-            (256, 16, false),
-            (256, 16, true),
-        ] {
-            for blocks in [1, 2, 3, if block == 32 { 17 } else { 4 }] {
-                for rows in [0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 33, 48] {
-                    let groups = Groups { block, len, mins };
-                    let columns = blocks * block;
-                    let weights = Weights::new(random, groups, columns);
-                    let x = random.floats(rows * columns);
-                    for (way, found) in weights.multiply(kernels, &x, rows).iter().enumerate() {
-                        for r in 0..rows {
-                            let (q, x_scales) = plain_quantized(&x[r * columns..][..columns], block);
-                            let truth: Vec<f32> = (0..TILE)
-                                .map(|w| arithmetic::dot_q8(weights.row(w), &q, &x_scales))
-                                .collect();
-                            assert_eq!(
-                                bits(&found[r]),
-                                bits(&truth),
-                                "{:?} way {way} {groups:?} {columns} columns row {r} of {rows}",
-                                kernels.isa()
-                            );
-                        }
-                    }
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn unpacked_blocks() {
-    each_isa(|kernels, random| {
-        for format in Format::all() {
-            let Some(groups) = format.groups() else { continue };
-            for blocks in [0, 1, 2, 5] {
-                let bytes = random_blocks(random, format, blocks);
-                let columns = blocks * format.block_len();
-                let (count, blocks) = (columns / groups.len, columns / groups.block);
-                let unpack = |run: &dyn Fn(Unpacked)| {
-                    let (mut integers, mut factors) = (vec![0; columns], vec![0; count]);
-                    let mut min_factors = vec![0; if groups.mins { count } else { 0 }];
-                    let mut scales = vec![0.0; blocks];
-                    let mut mins = vec![0.0; if groups.mins { blocks } else { 0 }];
-                    run(Unpacked {
-                        integers: &mut integers,
-                        factors: &mut factors,
-                        scales: &mut scales,
-                        min_factors: &mut min_factors,
-                        mins: &mut mins,
-                    });
-                    (integers, factors, bits(&scales), min_factors, bits(&mins))
-                };
-                let truth = unpack(&|out| format.unpack(&bytes, out));
-                let found = unpack(&|out| kernels.run(Unpack { format, bytes: &bytes, out }));
-                assert_eq!(found, truth, "{format} {:?}", kernels.isa());
-            }
         }
     });
 }

@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Random, bits, random_blocks};
+use common::{Random, bits, plain_quantized, random_blocks};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::integer::{Pack, Quantized, TILE};
 use gleed_cpu::kernels::packed::{Line, MultiplyPacked, Packing, STREAMS, Tiles, pack_integers, pack_scales};
 use gleed_cpu::kernels::quantize::{Quantize, row_words};
 use gleed_gguf::{Format, Unpacked};
-use gleed_model::arithmetic::{IntegerRow, dot_q8, quantize};
+use gleed_model::arithmetic::{IntegerRow, dot_q8};
 
 /// What a row of a file unpacks to.
 struct Row {
@@ -44,9 +44,7 @@ impl Row {
 
     fn dot(&self, format: Format, x: &[f32]) -> f32 {
         let groups = format.groups().unwrap();
-        let mut q = vec![0; x.len()];
-        let blocks = x.chunks(groups.block).zip(q.chunks_mut(groups.block));
-        let scales: Vec<f32> = blocks.map(|(x, q)| quantize(x, q)).collect();
+        let (q, scales) = plain_quantized(x, groups.block);
         let Row { integers, factors, scales: w_scales, min_factors, mins } = self;
         let (block, group) = (groups.block, groups.len);
         let row = IntegerRow { integers, factors, scales: w_scales, min_factors, mins, block, group };

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use gleed_cpu::{Cpu, Options};
+use gleed_cpu::kernels::Kernels;
+use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Value, Writer};
-use gleed_model::arithmetic::PAGE;
+use gleed_model::arithmetic::{PAGE, quantize};
 use gleed_model::program::Program;
 use gleed_model::{Batch, Executor, Model, Row};
 
@@ -58,6 +59,28 @@ impl Random {
 /// Bits of all values, for comparison.
 pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Bits, with every "not a number" the same: its payload has no meaning.
+pub fn comparable(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+}
+
+/// Calls a test with the kernels of every instruction set that this machine has.
+pub fn each_isa(test: impl Fn(Kernels, &mut Random)) {
+    for isa in Isa::available() {
+        let kernels = Kernels::new(isa).unwrap();
+        assert_eq!(kernels.isa(), isa);
+        test(kernels, &mut Random::new(7 + isa as u64));
+    }
+}
+
+/// One row quantised in such blocks, by the definition: integers and scales.
+pub fn plain_quantized(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
+    let mut q = vec![0; x.len()];
+    let blocks = x.chunks(block).zip(q.chunks_mut(block));
+    let scales = blocks.map(|(x, q)| quantize(x, q)).collect();
+    (q, scales)
 }
 
 /// Random blocks of a format whose values are of ordinary size.

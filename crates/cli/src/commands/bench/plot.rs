@@ -144,8 +144,8 @@ fn legend(svg: &mut Svg, has_peer: bool) {
     let mut x = RIGHT;
     if has_peer {
         svg.text("peer-name", (x, 32.0), Anchor::End, 0.0, "llama.cpp");
-        svg.diamond("peer", (x - 64.0, 28.0), 6.5);
-        x -= 90.0;
+        svg.diamond("peer", (x - 74.0, 28.0), 6.5);
+        x -= 100.0;
     }
     svg.text("ours-name", (x, 32.0), Anchor::End, 0.0, "gleed");
     svg.circle("ours", (x - 46.0, 28.0), 4.5);
