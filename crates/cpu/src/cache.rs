@@ -11,7 +11,8 @@ use gleed_model::program::KvLayer;
 use crate::kernels::Kernels;
 use crate::kernels::attention::Page;
 use crate::kernels::convert::{FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
-use crate::kernels::shared::{BlockQueue, zeros};
+use crate::kernels::shared::BlockQueue;
+use crate::memory::Large;
 
 /// The keys and values of one layer.
 pub(crate) struct Layer {
@@ -23,10 +24,8 @@ pub(crate) struct Layer {
 pub(crate) struct Side {
     slots: Slots,
     heads: usize,
-    /// `[page][head]` blocks of [`Slots::words`] words, with some words before them.
-    memory: Box<[u64]>,
-    /// Where the blocks start, so that they lie on cache lines.
-    start: usize,
+    /// `[page][head]` blocks of [`Slots::words`] words, which begin at a cache line.
+    memory: Large<u64>,
 }
 
 /// How one head's part of a page is stored: the vectors, and for int8 then the scales in f16, of keys
@@ -45,18 +44,13 @@ enum Order {
     Columns,
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
 impl Layer {
     /// A layer's cache of so many pages; `None` when memory does not suffice.
     pub fn new(layer: KvLayer, kind: KvType, pages: usize) -> Option<Layer> {
         let side = |order: Order, dim: usize| {
             let slots = Slots { kind, order, dim };
             let words = slots.words().checked_mul(layer.heads)?.checked_mul(pages)?;
-            let memory = zeros::<u64>(words.checked_add(LINE / size_of::<u64>())?)?;
-            let start = memory.as_ptr().align_offset(LINE).min(LINE / size_of::<u64>());
-            Some(Side { slots, heads: layer.heads, memory, start })
+            Some(Side { slots, heads: layer.heads, memory: Large::zeros(words)? })
         };
         Some(Layer {
             keys: side(Order::Positions, layer.key_dim)?,
@@ -65,14 +59,13 @@ impl Layer {
     }
 
     pub fn bytes(&self) -> usize {
-        [&self.keys, &self.values].map(|side| size_of_val(&side.memory[..]) - LINE).iter().sum()
+        [&self.keys, &self.values].map(|side| size_of_val(&side.memory[..])).iter().sum()
     }
 
     pub fn copy_page(&mut self, from: usize, to: usize) {
         for side in [&mut self.keys, &mut self.values] {
             let page = side.heads * side.slots.words();
-            let from = side.start + from * page;
-            side.memory.copy_within(from..from + page, side.start + to * page);
+            side.memory.copy_within(from * page..(from + 1) * page, to * page);
         }
     }
 }
@@ -85,7 +78,7 @@ impl Side {
 
     /// Hands out the heads, each to one thread, to be written with [`Slots::put`].
     pub fn split_heads(&mut self) -> (Slots, BlockQueue<'_, u64>) {
-        (self.slots, BlockQueue::new(&mut self.memory[self.start..], self.heads, self.slots.words()))
+        (self.slots, BlockQueue::new(&mut self.memory, self.heads, self.slots.words()))
     }
 
     /// Where the first `count` positions of one head's part of a page are stored (or some more of it).
@@ -99,7 +92,7 @@ impl Side {
     /// One head's part of a page.
     fn block(&self, page: usize, head: usize) -> &[u64] {
         let words = self.slots.words();
-        &self.memory[self.start + (page * self.heads + head) * words..][..words]
+        &self.memory[(page * self.heads + head) * words..][..words]
     }
 
     /// One head's part of a page, of which the first `count` positions will be used; scales go to

@@ -17,13 +17,17 @@ pub(crate) struct Large<T> {
     values: PhantomData<T>,
 }
 
+/// Bytes from which on large pages are asked for: less would be rounded up too much.
+#[cfg(target_os = "linux")]
+const LARGE: usize = 4 << 20;
+
 impl<T: Pod> Large<T> {
     /// So many values, whose memory the system provides when it is first used; `None` when it refuses.
     pub fn zeros(len: usize) -> Option<Large<T>> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let map = if bytes == 0 { None } else { Some(MmapMut::map_anon(bytes).ok()?) };
         #[cfg(target_os = "linux")]
-        if let Some(map) = &map {
+        if let Some(map) = map.as_ref().filter(|_| bytes >= LARGE) {
             // A refusal changes the speed only.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
