@@ -10,7 +10,7 @@ use gleed_model::program::{Op, Program};
 use crate::Error;
 use crate::kernels::Kernels;
 use crate::kernels::attention::QUERIES;
-use crate::kernels::blocked::{BLOCK_ROWS, PANELS, block_lines, chunks};
+use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
 use crate::kernels::packed::{Line, PanelRoom, STREAMS};
@@ -300,7 +300,7 @@ pub(crate) struct TileScratch {
     /// Rows as they come from the file.
     pub rows: UnpackedRows,
     /// Tiles with a lane per row.
-    pub panels: [PanelBuffers; PANELS],
+    pub panels: [PanelBuffers; STREAMS],
     /// What the tile unit works in.
     pub tile_unit: Box<[Line]>,
     /// How many tiles of weights the tile unit has multiplied with.
@@ -410,7 +410,12 @@ impl Scratch {
         let mut scratch = Scratch {
             tile: TileScratch {
                 rows: UnpackedRows::new(columns)?,
-                panels: [PanelBuffers::new(columns)?, PanelBuffers::new(columns)?],
+                panels: [
+                    PanelBuffers::new(columns)?,
+                    PanelBuffers::new(columns)?,
+                    PanelBuffers::new(columns)?,
+                    PanelBuffers::new(columns)?,
+                ],
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,

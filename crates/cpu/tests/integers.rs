@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Random, bits, comparable, each_isa, plain_quantized, random_blocks};
+use common::{Random, bits, comparable, each_isa, in_blocks, plain_quantized, random_blocks};
 use gleed_cpu::kernels::Kernels;
-use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
+use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked};
 use gleed_cpu::kernels::integer::{Integers, Multiply, Pack, Panel, Quantized, TILE};
 use gleed_cpu::kernels::packed::Line;
 use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, Remainder, row_words};
@@ -171,19 +171,11 @@ impl Weights {
         let mut found = vec![vec![[f32::NAN; TILE]; rows]];
         kernels.run(Multiply { panel, x, out: &mut found[0] });
         if kernels.tile_scratch() > 0 {
-            let size = block_lines(self.columns, block);
-            let row_blocks = rows.div_ceil(BLOCK_ROWS);
-            // What was there before must not matter.
-            let mut lines = vec![Line([-1; 16]); row_blocks * size * chunks(self.columns, block)];
-            for (i, lines) in lines.chunks_mut(size).enumerate() {
-                let (chunk, b) = (i / row_blocks, i % row_blocks);
-                let rest = x.from_row(b * BLOCK_ROWS);
-                fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
-            }
+            let (lines, row_blocks) = (in_blocks(x), rows.div_ceil(BLOCK_ROWS));
             let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
             let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
-            for panels in [&[panel][..], &[panel; 2]] {
-                let stride = row_blocks * BLOCK_ROWS + 1;
+            for panels in [&[panel][..], &[panel; 2], &[panel; 3], &[panel; 4]] {
+                let stride = (row_blocks + 1) * BLOCK_ROWS;
                 let mut out = vec![[f32::NAN; TILE]; panels.len() * stride];
                 kernels.multiply_blocks(panels, blocked, &[], &mut out, stride, &mut scratch);
                 found.extend(out.chunks(stride).map(|out| out[..rows].to_vec()));

@@ -3,11 +3,14 @@
 
 mod common;
 
-use common::{Random, bits, plain_quantized, random_blocks};
+use common::{Random, bits, in_blocks, plain_quantized, random_blocks};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
-use gleed_cpu::kernels::integer::{Pack, Quantized, TILE};
-use gleed_cpu::kernels::packed::{Line, MultiplyPacked, Packing, STREAMS, Tiles, pack_integers, pack_scales};
+use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked};
+use gleed_cpu::kernels::integer::{Pack, Panel, Quantized, TILE};
+use gleed_cpu::kernels::packed::{
+    Line, MultiplyPacked, Packing, PanelRoom, STREAMS, Tiles, UnpackTile, pack_integers, pack_scales,
+};
 use gleed_cpu::kernels::quantize::{Quantize, row_words};
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::{IntegerRow, dot_q8};
@@ -68,8 +71,21 @@ fn pack(kernels: Kernels, packing: Packing, rows: &mut [Row], columns: usize) ->
     tile
 }
 
-#[test]
-fn several_tiles_at_once() {
+/// More random tiles than are ever multiplied at once.
+struct Case {
+    kernels: Kernels,
+    format: Format,
+    /// Columns per scale.
+    block: usize,
+    packing: Packing,
+    columns: usize,
+    /// What the tiles' rows are.
+    weights: Vec<Row>,
+    tiles: Vec<Line>,
+}
+
+/// Calls `check` for every format that is packed, a few lengths of rows and every instruction set.
+fn each_packing(check: impl Fn(Case, &mut Random)) {
     let mut formats = 0;
     for format in Format::all() {
         let Some(block) = format.groups().map(|groups| groups.block) else { continue };
@@ -81,39 +97,116 @@ fn several_tiles_at_once() {
                 let random = &mut Random::new(columns as u64);
                 let mut weights: Vec<Row> = (0..(STREAMS + 1) * TILE)
                     .map(|_| {
-                        unpack(format, &random_blocks(random, format, columns / format.block_len()), columns)
+                        let blocks = random_blocks(random, format, columns / format.block_len());
+                        unpack(format, &blocks, columns)
                     })
                     .collect();
                 let tiles: Vec<Line> =
                     weights.chunks_mut(TILE).flat_map(|rows| pack(kernels, packing, rows, columns)).collect();
-                for (count, rows) in [(1, 1), (2, 3), (3, 2), (4, 1), (4, 9), (4, 0)] {
-                    let x = random.floats(rows * columns);
-                    let size = row_words(columns, block);
-                    let mut words = vec![0; rows * size];
-                    for (x, words) in x.chunks(columns).zip(words.chunks_mut(size)) {
-                        kernels.run(Quantize { x, block, words });
-                    }
-                    let (tiles, next) = tiles.split_at(count * packing.lines());
-                    let (tiles, next) = (Tiles { packing, lines: tiles }, Tiles { packing, lines: next });
-                    let stride = rows + 2;
-                    let mut out = vec![[f32::NAN; TILE]; count * stride];
-                    let x_rows = Quantized { words: &words, columns, block, rows };
-                    kernels.run(MultiplyPacked { tiles, next: Some(next), x: x_rows, out: &mut out, stride });
-                    for (t, out) in out.chunks(stride).enumerate() {
-                        for (r, x) in x.chunks(columns).enumerate() {
-                            let rows = &weights[t * TILE..][..TILE];
-                            let truth: Vec<f32> = rows.iter().map(|row| row.dot(format, x)).collect();
-                            assert_eq!(
-                                bits(&out[r]),
-                                bits(&truth),
-                                "{format} {isa} tile {t} of {count} row {r}"
-                            );
-                        }
-                        assert!(out[rows..].as_flattened().iter().all(|x| x.is_nan()), "only its rows");
-                    }
-                }
+                check(Case { kernels, format, block, packing, columns, weights, tiles }, random);
             }
         }
     }
     assert_eq!(formats, 3 * 10);
+}
+
+impl Case {
+    /// Random activations, and the same quantised.
+    fn activations(&self, random: &mut Random, rows: usize) -> (Vec<f32>, Vec<i32>) {
+        let x = random.floats(rows * self.columns);
+        let size = row_words(self.columns, self.block);
+        let mut words = vec![0; rows * size];
+        for (x, words) in x.chunks(self.columns).zip(words.chunks_mut(size)) {
+            self.kernels.run(Quantize { x, block: self.block, words });
+        }
+        (x, words)
+    }
+
+    /// Compares the results of the first tiles, `[tile][stride]`, with the definition.
+    fn check(&self, x: &[f32], out: &[[f32; TILE]], stride: usize) {
+        let count = out.len() / stride;
+        for (t, (out, weights)) in out.chunks(stride).zip(self.weights.chunks(TILE)).enumerate() {
+            for (r, x) in x.chunks(self.columns).enumerate() {
+                let truth: Vec<f32> = weights.iter().map(|row| row.dot(self.format, x)).collect();
+                assert_eq!(
+                    bits(&out[r]),
+                    bits(&truth),
+                    "{} {} tile {t} of {count} row {r}",
+                    self.format,
+                    self.kernels.isa()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn several_tiles_at_once() {
+    each_packing(|case, random| {
+        let Case { kernels, packing, columns, block, ref tiles, .. } = case;
+        for (count, rows) in [(1, 1), (2, 3), (3, 2), (4, 1), (4, 9), (4, 0)] {
+            let (x, words) = case.activations(random, rows);
+            let (tiles, next) = tiles.split_at(count * packing.lines());
+            let (tiles, next) = (Tiles { packing, lines: tiles }, Tiles { packing, lines: next });
+            let stride = rows + 2;
+            let mut out = vec![[f32::NAN; TILE]; count * stride];
+            let x_rows = Quantized { words: &words, columns, block, rows };
+            kernels.run(MultiplyPacked { tiles, next: Some(next), x: x_rows, out: &mut out, stride });
+            case.check(&x, &out, stride);
+            let others = out.chunks(stride).flat_map(|out| out[rows..].as_flattened());
+            assert!(others.into_iter().all(|x| x.is_nan()), "only its rows");
+        }
+    });
+}
+
+#[test]
+fn on_the_tile_unit() {
+    each_packing(|case, random| {
+        let Case { kernels, packing, columns, block, ref tiles, .. } = case;
+        if kernels.tile_scratch() == 0 {
+            return;
+        }
+        for (count, rows) in [(1, 5), (1, 32), (2, 16), (2, 40), (3, 16), (3, 33), (4, 1), (4, 64)] {
+            let (x, words) = case.activations(random, rows);
+            let lines = in_blocks(Quantized { words: &words, columns, block, rows });
+            let x_rows = Blocked { lines: &lines, row_blocks: rows.div_ceil(BLOCK_ROWS), columns, block };
+            let mut rooms: Vec<Room> = (0..count).map(|_| Room::new(columns)).collect();
+            let panels: Vec<Panel> = rooms
+                .iter_mut()
+                .zip(tiles.chunks(packing.lines()))
+                .map(|(room, tile)| kernels.run(UnpackTile { packing, tile, room: room.all() }))
+                .collect();
+            let stride = rows.next_multiple_of(BLOCK_ROWS);
+            let mut out = vec![[f32::NAN; TILE]; count * stride];
+            let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
+            kernels.multiply_blocks(&panels, x_rows, tiles, &mut out, stride, &mut scratch);
+            case.check(&x, &out, stride);
+        }
+    });
+}
+
+/// Where a tile is unpacked.
+struct Room {
+    integers: Vec<[i32; TILE]>,
+    factors: Vec<[i32; TILE]>,
+    scales: Vec<[f32; TILE]>,
+    min_pairs: Vec<[i32; TILE]>,
+    mins: Vec<[f32; TILE]>,
+}
+
+impl Room {
+    fn new(columns: usize) -> Room {
+        Room {
+            integers: vec![[-1; TILE]; columns / 4],
+            factors: vec![[-1; TILE]; columns / 16],
+            scales: vec![[f32::NAN; TILE]; columns / 32],
+            min_pairs: vec![[-1; TILE]; columns / 32],
+            mins: vec![[f32::NAN; TILE]; columns / 32],
+        }
+    }
+
+    fn all(&mut self) -> PanelRoom<'_> {
+        let Room { integers, factors, scales, min_pairs, mins } = self;
+        PanelRoom { integers, factors, scales, min_pairs, mins }
+    }
 }

@@ -8,10 +8,6 @@ use super::packed::Line;
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;
 
-/// Panels that a tile unit multiplies in turn with the same activations: these come from the second cache
-/// level, and the second panel finds them in the first.
-pub const PANELS: usize = 2;
-
 /// Lines of integers of 32 columns of a block of rows.
 pub(super) const CELL_LINES: usize = BLOCK_ROWS * BLOCK / size_of::<Line>();
 

@@ -88,6 +88,16 @@ pub struct Panel<'a> {
 }
 
 impl Panel<'_> {
+    /// One without columns.
+    pub const EMPTY: Panel<'static> = Panel {
+        groups: Groups { block: BLOCK, len: BLOCK, mins: false },
+        integers: Integers::Words(&[]),
+        factors: &[],
+        scales: &[],
+        min_pairs: &[],
+        mins: &[],
+    };
+
     /// How many columns it has.
     #[inline(always)]
     pub fn columns(&self) -> usize {

@@ -17,11 +17,11 @@ use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, PANELS, block_lines, chunks, fill_block};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
-use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, UnpackTile};
+use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, STREAMS, UnpackTile};
 use crate::kernels::quantize::{Quantize, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
@@ -234,7 +234,7 @@ impl Inputs<'_> {
         let Input { quantized: x, blocked, .. } = self.input(groups);
         let on_tiles = x.rows.min(blocked.row_blocks * BLOCK_ROWS);
         let rest = x.from_row(on_tiles);
-        let TileScratch { rows, panels: [first, second], tile_unit, tiles_multiplied, .. } = scratch;
+        let TileScratch { rows, panels, tile_unit, tiles_multiplied, .. } = scratch;
         let mut on_tile_unit = |panels: &[Panel], next: &[Line], results: &mut [[f32; TILE]]| {
             self.kernels.multiply_blocks(panels, blocked, next, results, stride, tile_unit);
             *tiles_multiplied += panels.len() as u64;
@@ -242,23 +242,14 @@ impl Inputs<'_> {
         if let Some(tiles) = tiles_of(strip) {
             let next = tiles_of(next);
             if on_tiles > 0 {
-                let pairs = (0..tiles.count()).step_by(PANELS);
-                for (t, results) in pairs.zip(results.chunks_mut(PANELS * stride)) {
-                    let unpack = |t, room| {
-                        let packing = tiles.packing;
-                        tiles.get(t).map(|tile| self.kernels.run(UnpackTile { packing, tile, room }))
-                    };
-                    let panels = [unpack(t, first.room()), unpack(t + 1, second.room())];
-                    let then = match (tiles.some(t + PANELS, PANELS), next) {
-                        ([], Some(next)) => next.some(0, PANELS),
-                        (then, _) => then,
-                    };
-                    match panels {
-                        [Some(first), Some(second)] => on_tile_unit(&[first, second], then, results),
-                        [Some(only), None] | [None, Some(only)] => on_tile_unit(&[only], then, results),
-                        [None, None] => {}
-                    }
+                let mut unpacked = [Panel::EMPTY; STREAMS];
+                let count = tiles.count().min(STREAMS);
+                for (t, (panel, buffers)) in unpacked[..count].iter_mut().zip(&mut *panels).enumerate() {
+                    let (packing, tile, room) = (tiles.packing, tiles.some(t, 1), buffers.room());
+                    *panel = self.kernels.run(UnpackTile { packing, tile, room });
                 }
+                let next = next.map_or(&[][..], |next| next.lines);
+                on_tile_unit(&unpacked[..count], next, results);
             }
             let out = &mut results[on_tiles..];
             self.kernels.run(MultiplyPacked { tiles, next, x: rest, out, stride });
@@ -266,7 +257,7 @@ impl Inputs<'_> {
         }
         for (tile, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
             let tile = tile..range.end.min(tile + TILE);
-            let panel = self.unpack(part, groups, tile, rows, first);
+            let panel = self.unpack(part, groups, tile, rows, &mut panels[0]);
             if on_tiles > 0 {
                 on_tile_unit(&[panel], &[], results);
             }

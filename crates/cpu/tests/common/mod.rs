@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use gleed_cpu::kernels::Kernels;
+use gleed_cpu::kernels::blocked::{BLOCK_ROWS, block_lines, chunks, fill_block};
+use gleed_cpu::kernels::integer::Quantized;
+use gleed_cpu::kernels::packed::Line;
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Value, Writer};
 use gleed_model::arithmetic::{PAGE, quantize};
@@ -217,4 +220,17 @@ pub fn batch(rows: &[(usize, usize, u32, bool)], sequences: usize, pages: usize)
 pub fn logits(executor: &mut dyn Executor, batch: &Batch) -> Vec<Vec<u32>> {
     executor.step(batch, &mut ()).unwrap();
     (0..batch.wanted().count()).map(|i| bits(executor.logits(i))).collect()
+}
+
+/// Quantised rows in blocks of sixteen, as a tile unit reads them.
+pub fn in_blocks(x: Quantized) -> Vec<Line> {
+    let (size, row_blocks) = (block_lines(x.columns, x.block), x.rows.div_ceil(BLOCK_ROWS));
+    // What was there before must not matter.
+    let mut lines = vec![Line([-1; 16]); row_blocks * size * chunks(x.columns, x.block)];
+    for (i, lines) in lines.chunks_mut(size).enumerate() {
+        let (chunk, b) = (i / row_blocks, i % row_blocks);
+        let rest = x.from_row(b * BLOCK_ROWS);
+        fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
+    }
+    lines
 }

@@ -1,37 +1,78 @@
 //! Weights of blocks of 256 columns for the tile unit: factor times integer has up to thirteen bits, and goes
-//! into two parts of eight. Packed integers are unpacked on the way, from register to register.
+//! into two parts of eight. Packed integers are unpacked on the way, from register to register. Where they
+//! have four bits, the factor is split and not the product: that is far less work.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use gleed_model::arithmetic::SUPER_BLOCK;
+use gleed_model::arithmetic::BLOCK;
 
-use super::{PASS, Parts, load_i32, save_i32};
+use super::{PASS, Pass, load_i32, save_i32};
 use crate::kernels::avx512::Avx512;
 use crate::kernels::integer::{Integers, Panel};
 
-/// Splits factor · integer = low + 128 · high, low from 0 to 127, for one super-block.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) fn split(unit: Avx512, panel: Panel, b: usize, parts: &mut Parts) {
-    // Words of a group as a power of two, and the factors of the groups.
-    let (shift, groups) = if panel.groups.len == 32 { (3, 8) } else { (2, 16) };
-    let mut factors = [_mm512_setzero_si512(); 16];
-    for (factor, from) in factors.iter_mut().zip(&panel.factors[b * groups..][..groups]) {
-        *factor = twice(load_i32(from));
-    }
-    let mut at_word = |k: usize, word: __m512i| {
-        let [lows, highs] = &mut parts[k / (PASS / 4)];
-        let (low, high) = split_word(word, factors[(k >> shift) % 16]);
-        save_i32(low, &mut lows[k % (PASS / 4)].0);
-        save_i32(high, &mut highs[k % (PASS / 4)].0);
-    };
+/// Bits between the parts of a panel's products: product = low + high · 2^bits.
+#[inline]
+pub(super) fn high_bits(panel: &Panel) -> i32 {
     match panel.integers {
-        Integers::Words(integers) => {
-            let integers = &integers[b * SUPER_BLOCK / 4..][..SUPER_BLOCK / 4];
-            integers.iter().enumerate().for_each(|(k, word)| at_word(k, load_i32(word)));
-        }
-        Integers::Packed(tile) => tile.each_word(unit, b, at_word),
+        Integers::Packed(tile) if tile.packing.is_nibbles() => 3,
+        _ => 7,
     }
+}
+
+/// Groups of a pass, where they are shortest.
+const GROUPS: usize = PASS / 16;
+
+/// Splits factor · integer = low + high · 2^[`high_bits`] for one pass, counted from the first column on.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub(super) fn split(unit: Avx512, panel: &Panel, pass: usize, [lows, highs]: &mut [Pass; 2]) {
+    // Words of a group as a power of two, and the factors of the groups.
+    let (shift, groups) = if panel.groups.len == 32 { (3, GROUPS / 2) } else { (2, GROUPS) };
+    let stored = &panel.factors[pass * groups..][..groups];
+    let mut save = |k: usize, (low, high): (__m512i, __m512i)| {
+        save_i32(low, &mut lows[k].0);
+        save_i32(high, &mut highs[k].0);
+    };
+    let cells = pass * PASS / BLOCK..(pass + 1) * PASS / BLOCK;
+    match panel.integers {
+        Integers::Packed(tile) if tile.packing.is_nibbles() => {
+            let mut factors = [(_mm512_setzero_si512(), _mm512_setzero_si512()); GROUPS];
+            for (factor, from) in factors.iter_mut().zip(stored) {
+                *factor = split_factor(load_i32(from));
+            }
+            tile.each_word(unit, cells, |k, word| {
+                let (low, high) = factors[(k >> shift) % GROUPS];
+                save(k, (_mm512_mullo_epi16(word, low), _mm512_mullo_epi16(word, high)));
+            });
+        }
+        integers => {
+            let mut factors = [_mm512_setzero_si512(); GROUPS];
+            for (factor, from) in factors.iter_mut().zip(stored) {
+                *factor = twice(load_i32(from));
+            }
+            let mut at_word = |k: usize, word| save(k, split_word(word, factors[(k >> shift) % GROUPS]));
+            match integers {
+                Integers::Words(words) => {
+                    let words = &words[pass * PASS / 4..][..PASS / 4];
+                    words.iter().enumerate().for_each(|(k, word)| at_word(k, load_i32(word)));
+                }
+                Integers::Packed(tile) => tile.each_word(unit, cells, at_word),
+            }
+        }
+    }
+}
+
+/// The three low bits of a factor of up to six and the three high ones, both in both halves of the lane. With
+/// either, two integers of four bits in one half are multiplied at once: no product has more than a byte.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split_factor(factor: __m512i) -> (__m512i, __m512i) {
+    let to_both = _mm512_broadcast_i32x4(_mm_set_epi64x(
+        0x800c_800c_8008_8008_u64 as i64,
+        0x8004_8004_8000_8000_u64 as i64,
+    ));
+    let both = _mm512_shuffle_epi8(factor, to_both);
+    (_mm512_and_si512(both, _mm512_set1_epi16(7)), _mm512_srli_epi16::<3>(both))
 }
 
 /// 256 times each lane's signed byte, in both halves of the lane.
@@ -42,7 +83,7 @@ fn twice(factor: __m512i) -> __m512i {
     _mm512_shuffle_epi8(factor, to_both)
 }
 
-/// Both parts of the products of four columns with their factor, given [`twice`]: the high half of the
+/// Both parts of the products of four columns with their factor, given [`twice`], low from 0 to 127: the high half of the
 /// product of 256 times an integer and 256 times a factor is the product of the two. Shifts and products
 /// compete for one port of the processor; the rest has two.
 #[inline]

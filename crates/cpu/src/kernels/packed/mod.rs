@@ -6,6 +6,8 @@
 //! lines, then their integers. So a tile is read from its first line to its last, without looking elsewhere.
 //! A *cell* is 32 columns; its integers are eight words of four columns for each lane.
 
+use std::ops::Range;
+
 use gleed_gguf::{Format, Groups};
 use gleed_model::arithmetic::{BLOCK, LANES};
 
@@ -157,6 +159,11 @@ impl Packing {
         self.columns / BLOCK
     }
 
+    /// Whether its integers are 0 to 15, and their factors 0 to 63.
+    pub(super) fn is_nibbles(self) -> bool {
+        matches!(self.format, Format::Q2_K | Format::Q4_K)
+    }
+
     /// Lines of a tile.
     pub fn lines(self) -> usize {
         self.sizes().end_before(self.cells())
@@ -184,11 +191,11 @@ impl<'a> Tiles<'a> {
         self.packing.columns
     }
 
-    /// Calls `f` with each word of four columns of block `b` of the first tile, as plain signed integers, and
-    /// its number.
+    /// Calls `f` with each word of four columns of some cells of 32 of the first tile, as plain signed
+    /// integers, and its number.
     #[inline(always)]
-    pub(super) fn each_word<S: Simd>(self, s: S, b: usize, f: impl FnMut(usize, S::I32)) {
-        with_layout!(self.packing.format, L => each_word::<S, L>(s, self.lines, b, f));
+    pub(super) fn each_word<S: Simd>(self, s: S, cells: Range<usize>, f: impl FnMut(usize, S::I32)) {
+        with_layout!(self.packing.format, L => each_word::<S, L>(s, self.lines, cells, f));
     }
 
     /// One of them, if there are so many.
@@ -207,12 +214,12 @@ impl<'a> Tiles<'a> {
 }
 
 #[inline(always)]
-fn each_word<S: Simd, L: Layout>(s: S, tile: &[Line], b: usize, mut f: impl FnMut(usize, S::I32)) {
-    let (sizes, cells) = (const { Sizes::of::<L>() }, L::BLOCK / BLOCK);
-    for c in 0..cells {
+fn each_word<S: Simd, L: Layout>(s: S, tile: &[Line], cells: Range<usize>, mut f: impl FnMut(usize, S::I32)) {
+    let sizes = const { Sizes::of::<L>() };
+    for (c, cell) in cells.enumerate() {
         L::words(
             s,
-            &tile[sizes.integers_at(b * cells + c)..][..L::LINES],
+            &tile[sizes.integers_at(cell)..][..L::LINES],
             #[inline(always)]
             |k, word| f(8 * c + k, L::signed(s, word)),
         );
@@ -328,7 +335,7 @@ impl<'a> UnpackTile<'a> {
                 each_word::<S, L>(
                     s,
                     tile,
-                    b,
+                    b..b + 1,
                     #[inline(always)]
                     |k, word| s.store_i32(word, &mut out[k]),
                 );
