@@ -1,0 +1,336 @@
+//! Adapters and devices: what GPUs there are, what they can do, and opening one.
+//!
+//! Errors of an open device never panic: those of an operation are caught by [`Gpu::scoped`], all others
+//! (a lost device among them) are kept and given out by [`Gpu::check`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// What kind of device an adapter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the CPU's memory.
+    Integrated,
+    /// A GPU lent by a virtual machine.
+    Virtual,
+    /// Not a GPU: a driver that computes on the CPU.
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Discrete => "discrete",
+            Kind::Integrated => "integrated",
+            Kind::Virtual => "virtual",
+            Kind::Software => "software",
+            Kind::Other => "other",
+        })
+    }
+}
+
+/// An adapter, as its driver describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterInfo {
+    /// Its place in [`adapters`].
+    pub index: usize,
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// The interface it is reached through: vulkan, metal or dx12.
+    pub backend: String,
+    /// What kind of device it is.
+    pub kind: Kind,
+    /// The driver and its version.
+    pub driver: String,
+    /// Whether shaders compute with 16-bit floats.
+    pub f16: bool,
+    /// The smallest and largest subgroup, where shaders have subgroups.
+    pub subgroups: Option<(u32, u32)>,
+    /// The matrix shapes that it multiplies in one instruction, each in words; empty when there are none.
+    pub cooperative_matrices: Vec<String>,
+    /// Whether it can time what it does.
+    pub timestamps: bool,
+    /// Bytes of the largest buffer.
+    pub largest_buffer: u64,
+    /// Bytes of a buffer that one shader can see through one binding.
+    pub largest_binding: u64,
+    /// Bytes of memory, where the driver says.
+    pub memory: Option<u64>,
+}
+
+impl AdapterInfo {
+    fn new(index: usize, adapter: &wgpu::Adapter) -> AdapterInfo {
+        let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
+        let kind = match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => Kind::Discrete,
+            wgpu::DeviceType::IntegratedGpu => Kind::Integrated,
+            wgpu::DeviceType::VirtualGpu => Kind::Virtual,
+            wgpu::DeviceType::Cpu => Kind::Software,
+            wgpu::DeviceType::Other => Kind::Other,
+        };
+        let has = |feature| features.contains(feature);
+        let matrices = match has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            true => adapter.cooperative_matrix_properties(),
+            false => Vec::new(),
+        };
+        AdapterInfo {
+            index,
+            name: info.name,
+            backend: info.backend.to_string(),
+            kind,
+            driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
+            f16: has(wgpu::Features::SHADER_F16),
+            subgroups: has(wgpu::Features::SUBGROUP)
+                .then_some((info.subgroup_min_size, info.subgroup_max_size)),
+            cooperative_matrices: matrices
+                .iter()
+                .map(|m| format!("{}x{}x{} {:?} to {:?}", m.m_size, m.n_size, m.k_size, m.ab_type, m.cr_type))
+                .collect(),
+            timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
+            largest_buffer: limits.max_buffer_size,
+            largest_binding: limits.max_storage_buffer_binding_size,
+            memory: crate::memory::of_adapter(adapter),
+        }
+    }
+
+    /// Whether it is no GPU at all.
+    pub fn is_software(&self) -> bool {
+        self.kind == Kind::Software
+    }
+
+    /// Which adapter is to be preferred: the higher, the better.
+    fn rank(&self) -> usize {
+        match self.kind {
+            Kind::Discrete => 4,
+            Kind::Integrated => 3,
+            Kind::Virtual => 2,
+            Kind::Other => 1,
+            Kind::Software => 0,
+        }
+    }
+}
+
+impl fmt::Display for AdapterInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.name, self.backend, self.kind)
+    }
+}
+
+/// Which adapter to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice<'a> {
+    /// The best real GPU; never a software adapter.
+    Best,
+    /// The best real GPU, or a software adapter when there is none.
+    BestOrSoftware,
+    /// The adapter of this index, or the first whose name contains this text, in either case.
+    Named(&'a str),
+}
+
+fn instance() -> wgpu::Instance {
+    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    })
+}
+
+fn enumerate() -> Vec<(wgpu::Adapter, AdapterInfo)> {
+    let adapters = pollster::block_on(instance().enumerate_adapters(wgpu::Backends::all()));
+    let describe = |(index, adapter)| {
+        let info = AdapterInfo::new(index, &adapter);
+        (adapter, info)
+    };
+    adapters.into_iter().enumerate().map(describe).collect()
+}
+
+/// All adapters of this machine, software ones among them.
+pub fn adapters() -> Vec<AdapterInfo> {
+    enumerate().into_iter().map(|(_, info)| info).collect()
+}
+
+fn choose(adapters: &[AdapterInfo], choice: Choice) -> Result<usize> {
+    let listed = || match adapters {
+        [] => "none".to_string(),
+        all => all.iter().map(|a| format!("{} {a}", a.index)).collect::<Vec<_>>().join("; "),
+    };
+    let best = |software: bool| {
+        let usable = adapters.iter().filter(|a| software || !a.is_software());
+        // Of equals the first.
+        usable.rev().max_by_key(|a| a.rank()).map(|a| a.index)
+    };
+    match choice {
+        Choice::Best | Choice::BestOrSoftware => {
+            best(choice == Choice::BestOrSoftware).ok_or_else(|| Error::NoAdapter {
+                found: format!("adapters found: {}", listed()),
+                advice: "Install the vendor's Vulkan driver (a Mac has Metal, Windows DX12), or use the CPU.",
+            })
+        }
+        Choice::Named(name) => {
+            let lower = name.to_lowercase();
+            let index = name.parse::<usize>().ok().filter(|index| *index < adapters.len());
+            index
+                .or_else(|| adapters.iter().position(|a| a.name.to_lowercase().contains(&lower)))
+                .ok_or_else(|| Error::UnknownAdapter { asked: name.to_string(), available: listed() })
+        }
+    }
+}
+
+/// Features that are used where an adapter has them.
+fn useful_features() -> wgpu::Features {
+    wgpu::Features::SHADER_F16
+        | wgpu::Features::SUBGROUP
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+        | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+}
+
+/// An open device and its queue.
+#[derive(Debug, Clone)]
+pub struct Gpu {
+    /// The device.
+    pub device: wgpu::Device,
+    /// Its queue.
+    pub queue: wgpu::Queue,
+    /// What it is.
+    pub info: AdapterInfo,
+    /// The first error that no scope caught.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Gpu {
+    /// Opens an adapter with all useful features that it has, and with its own limits.
+    pub fn open(choice: Choice) -> Result<Gpu> {
+        let mut all = enumerate();
+        let infos: Vec<AdapterInfo> = all.iter().map(|(_, info)| info.clone()).collect();
+        let (adapter, info) = all.swap_remove(choose(&infos, choice)?);
+        let required_features = adapter.features() & useful_features();
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("gleed"),
+            required_features,
+            required_limits: adapter.limits(),
+            // SAFETY: the only experimental feature asked for is cooperative matrices, whose kernels keep
+            // to the shapes that the adapter lists and are tested against plain ones.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+            .map_err(|e| Error::Open { adapter: info.name.clone(), reason: e.to_string() })?;
+        let gpu = Gpu { device, queue, info, failure: Arc::default() };
+        gpu.keep_errors();
+        Ok(gpu)
+    }
+
+    /// Errors that nobody waits for are kept instead of ending the process.
+    fn keep_errors(&self) {
+        let (failure, adapter) = (Arc::clone(&self.failure), self.info.name.clone());
+        let handler = move |error: wgpu::Error| {
+            keep(&failure, describe(&adapter, "a command that should have been valid", &error));
+        };
+        self.device.on_uncaptured_error(Arc::new(handler));
+        let (failure, adapter) = (Arc::clone(&self.failure), self.info.name.clone());
+        self.device.set_device_lost_callback(move |reason, message| {
+            if reason != wgpu::DeviceLostReason::Destroyed {
+                let (adapter, what) = (adapter.clone(), "the device was lost".to_string());
+                keep(&failure, Error::Device { adapter, what, reason: message });
+            }
+        });
+    }
+
+    /// Does something with the device and gives out its errors; `what` is for the message.
+    pub fn scoped<T>(&self, what: &str, f: impl FnOnce() -> T) -> Result<T> {
+        let filters =
+            [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let result = f();
+        // Scopes end in the reverse order; each is looked at, so that none is left open.
+        let mut error = None;
+        for scope in scopes.into_iter().rev() {
+            error = error.or(pollster::block_on(scope.pop()));
+        }
+        match error {
+            Some(error) => Err(describe(&self.info.name, what, &error)),
+            None => self.check().map(|()| result),
+        }
+    }
+
+    /// The first error that no scope caught, such as the loss of the device.
+    pub fn check(&self) -> Result<()> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until everything submitted is done.
+    pub fn wait(&self) -> Result<()> {
+        let wait = self.device.poll(wgpu::PollType::wait_indefinitely());
+        let what = "waiting for the device".to_string();
+        wait.map_err(|e| Error::Device { adapter: self.info.name.clone(), what, reason: e.to_string() })?;
+        self.check()
+    }
+}
+
+fn keep(failure: &Mutex<Option<Error>>, error: Error) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+}
+
+fn describe(adapter: &str, what: &str, error: &wgpu::Error) -> Error {
+    let (adapter, what) = (adapter.to_string(), what.to_string());
+    match error {
+        wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { adapter, what },
+        error => Error::Device { adapter, what, reason: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapter(index: usize, name: &str, kind: Kind) -> AdapterInfo {
+        AdapterInfo {
+            index,
+            name: name.to_string(),
+            backend: "vulkan".to_string(),
+            kind,
+            driver: String::new(),
+            f16: false,
+            subgroups: None,
+            cooperative_matrices: vec![],
+            timestamps: false,
+            largest_buffer: 0,
+            largest_binding: 0,
+            memory: None,
+        }
+    }
+
+    #[test]
+    fn the_best_real_one_is_chosen() {
+        let kinds = [Kind::Software, Kind::Integrated, Kind::Discrete, Kind::Discrete];
+        let all: Vec<_> =
+            kinds.iter().enumerate().map(|(i, kind)| adapter(i, &format!("Card {i}"), *kind)).collect();
+        assert_eq!(choose(&all, Choice::Best), Ok(2));
+        assert_eq!(choose(&all, Choice::BestOrSoftware), Ok(2));
+        assert_eq!(choose(&all[..2], Choice::Best), Ok(1));
+        assert_eq!(choose(&all[..1], Choice::BestOrSoftware), Ok(0));
+        assert!(matches!(choose(&all[..1], Choice::Best), Err(Error::NoAdapter { .. })));
+        assert!(matches!(choose(&[], Choice::BestOrSoftware), Err(Error::NoAdapter { .. })));
+    }
+
+    #[test]
+    fn names_and_numbers_find_adapters() {
+        let all = [adapter(0, "llvmpipe", Kind::Software), adapter(1, "GeForce 7", Kind::Discrete)];
+        assert_eq!(choose(&all, Choice::Named("0")), Ok(0));
+        assert_eq!(choose(&all, Choice::Named("geforce")), Ok(1));
+        assert_eq!(choose(&all, Choice::Named("7")), Ok(1), "not an index, but in a name");
+        let error = choose(&all, Choice::Named("radeon")).unwrap_err().to_string();
+        assert!(error.contains("radeon") && error.contains("1 GeForce 7"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Why a GPU cannot be used, or an executor cannot be made on it.
+
+/// The result of this crate's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a GPU cannot be used, or an executor cannot be made on it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No adapter, or none that may be used.
+    #[error("no usable GPU: {found}. {advice}")]
+    NoAdapter {
+        /// What there is instead.
+        found: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A name or number that no adapter has.
+    #[error("no GPU is called {asked}; there are: {available}")]
+    UnknownAdapter {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        available: String,
+    },
+    /// The driver refused to open the device.
+    #[error("{adapter} cannot be opened: {reason}")]
+    Open {
+        /// The adapter's name.
+        adapter: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The device ran out of memory.
+    #[error("{adapter} has no memory left for {what}; use fewer rows, a smaller context or a smaller model")]
+    OutOfMemory {
+        /// The adapter's name.
+        adapter: String,
+        /// What it was for.
+        what: String,
+    },
+    /// Something larger than the device takes.
+    #[error("{what}: {needed} bytes are more than the {limit} bytes that {adapter} takes in one {unit}")]
+    Limit {
+        /// What is too large.
+        what: String,
+        /// How large it is.
+        needed: u64,
+        /// How large it may be.
+        limit: u64,
+        /// One of what: buffer or binding.
+        unit: &'static str,
+        /// The adapter's name.
+        adapter: String,
+    },
+    /// The model does not fit in the device's memory.
+    #[error(
+        "{adapter} has {memory} bytes of memory; weights {weights} + keys and values {kv} + buffers \
+         {buffers} = {total} bytes are needed: use fewer positions, fewer rows or a smaller model",
+        total = weights + kv + buffers
+    )]
+    DoesNotFit {
+        /// The adapter's name.
+        adapter: String,
+        /// Its memory.
+        memory: u64,
+        /// Bytes of weights.
+        weights: u64,
+        /// Bytes of the KV cache.
+        kv: u64,
+        /// Bytes of activations and everything else.
+        buffers: u64,
+    },
+    /// The device was lost, or refused an operation that should have been valid.
+    #[error("{adapter}: {what}: {reason}")]
+    Device {
+        /// The adapter's name.
+        adapter: String,
+        /// What was attempted.
+        what: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The program names a tensor that the file does not have.
+    #[error("tensor {name} is missing")]
+    MissingTensor {
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor is not what the program says.
+    #[error("tensor {name}: expected {expected}, has {found}")]
+    Tensor {
+        /// The tensor.
+        name: String,
+        /// Rows, columns and format in the program.
+        expected: String,
+        /// Shape and format in the file.
+        found: String,
+    },
+    /// A program that this executor cannot run.
+    #[error("node {node} ({kind}): {what}")]
+    Program {
+        /// The index of the node.
+        node: usize,
+        /// The kind of its op.
+        kind: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+}

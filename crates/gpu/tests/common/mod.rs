@@ -1,0 +1,22 @@
+//! Shared by the tests: what all executors' tests share, and opening an adapter.
+
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
+
+use gleed_gpu::{Choice, Gpu};
+
+#[path = "../../../model/tests/support/mod.rs"]
+mod support;
+
+pub use support::*;
+
+/// The adapter that `GLEED_TEST_ADAPTER` names, else the best one, be it software.
+pub fn gpu() -> Gpu {
+    let named = std::env::var("GLEED_TEST_ADAPTER").ok();
+    let choice = named.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
+    Gpu::open(choice).unwrap_or_else(|error| {
+        panic!(
+            "{error}\nThese tests need a Vulkan, Metal or DX12 adapter. Without a GPU, install a software \
+             one: `apt install mesa-vulkan-drivers` on Debian."
+        )
+    })
+}

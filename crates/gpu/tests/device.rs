@@ -1,0 +1,41 @@
+//! Opening adapters, and errors that do not end the process.
+
+mod common;
+
+use gleed_gpu::{Choice, Error, Gpu, adapters};
+
+#[test]
+fn adapters_describe_themselves() {
+    let gpu = common::gpu();
+    let all = adapters();
+    assert!(all.iter().enumerate().all(|(index, adapter)| adapter.index == index));
+    let same = all.iter().find(|a| **a == gpu.info).expect("the open adapter is listed");
+    assert!(!same.name.is_empty() && same.largest_binding <= same.largest_buffer, "{same:?}");
+    assert_eq!(Gpu::open(Choice::Named(&same.index.to_string())).unwrap().info, gpu.info);
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_what_there_is() {
+    let gpu = common::gpu();
+    let error = Gpu::open(Choice::Named("no such adapter")).unwrap_err();
+    assert!(matches!(&error, Error::UnknownAdapter { available, .. } if available.contains(&gpu.info.name)));
+}
+
+#[test]
+fn errors_are_given_out() {
+    let gpu = common::gpu();
+    let descriptor = |size| wgpu::BufferDescriptor {
+        label: None,
+        size,
+        usage: wgpu::BufferUsages::STORAGE,
+        mapped_at_creation: false,
+    };
+    gpu.scoped("a buffer", || gpu.device.create_buffer(&descriptor(64))).unwrap();
+    let too_large = descriptor(gpu.device.limits().max_buffer_size + 4);
+    let error = gpu.scoped("a buffer", || gpu.device.create_buffer(&too_large)).unwrap_err();
+    assert!(matches!(error, Error::Device { what, .. } if what == "a buffer"));
+    gpu.check().unwrap();
+    // Without a scope the error waits for whoever asks next.
+    let _ = gpu.device.create_buffer(&too_large);
+    assert!(matches!(gpu.check(), Err(Error::Device { .. })));
+}

@@ -1,0 +1,196 @@
+//! Shared by the tests of all executors: random numbers, random blocks of every format, tiny models of
+//! every family written as GGUF files, and batches for them.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::sync::Arc;
+
+use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Value, Writer};
+use gleed_model::arithmetic::PAGE;
+use gleed_model::program::Program;
+use gleed_model::{Batch, Executor, Model, Row};
+
+/// A small random number generator (xorshift64*), the same on every run.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.bits() >> 33) as usize % end
+    }
+
+    /// From -1 to 1.
+    pub fn unit(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    /// Mostly of ordinary size, now and then tiny, huge or zero.
+    pub fn float(&mut self) -> f32 {
+        match self.below(40) {
+            0 => 0.0,
+            1 => -0.0,
+            2 => self.unit() * 1e-38,
+            3 => self.unit() * 1e6,
+            _ => self.unit() * 3.0,
+        }
+    }
+
+    pub fn floats(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.float()).collect()
+    }
+
+    pub fn units(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.unit()).collect()
+    }
+}
+
+/// Bits of all values, for comparison.
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Bits, with every "not a number" the same: its payload has no meaning.
+pub fn comparable(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+}
+
+/// Random blocks of a format whose values are of ordinary size.
+pub fn random_blocks(random: &mut Random, format: Format, count: usize) -> Vec<u8> {
+    let mut values = vec![0.0; format.block_len()];
+    let mut bytes = Vec::with_capacity(count * format.block_bytes());
+    for _ in 0..count {
+        loop {
+            let mut block: Vec<u8> = (0..format.block_bytes()).map(|_| random.bits() as u8).collect();
+            if matches!(format, Format::I8 | Format::I16 | Format::I32 | Format::I64) {
+                // One small integer, little-endian.
+                let sign = if block[0] & 1 == 0 { 0 } else { 255 };
+                block.fill(sign);
+                block[0] = (random.below(7) as u8 + 1) ^ sign;
+            }
+            format.decode(&block, &mut values);
+            let largest =
+                values.iter().fold(0.0f32, |m, x| if x.is_nan() { f32::NAN } else { m.max(x.abs()) });
+            if largest < 8.0 && largest > 1e-3 {
+                bytes.extend(block);
+                break;
+            }
+        }
+    }
+    bytes
+}
+
+/// A file in memory with these tensors: name, shape, format and data.
+pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>)]) -> Arc<Gguf> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let specs: Vec<TensorSpec> = tensors
+        .iter()
+        .map(|(name, shape, format, _)| TensorSpec {
+            name: name.clone(),
+            shape: shape.clone(),
+            format: *format,
+        })
+        .collect();
+    let mut writer = Writer::create(&path, metadata, &specs).unwrap();
+    for (name, _, _, data) in tensors {
+        writer.write(name, data).unwrap();
+    }
+    writer.finish().unwrap();
+    Arc::new(Gguf::from_vec("tiny.gguf", std::fs::read(&path).unwrap()).unwrap())
+}
+
+pub const FAMILIES: [&str; 4] = ["llama", "qwen2", "qwen3", "gpt2"];
+
+pub const VOCABULARY: usize = 67;
+
+/// The hyper-parameters of a tiny model of a family: head sizes that are not powers of two, shared
+/// key heads, partial rotary dimensions and a stretched context where the family has them.
+pub fn tiny_metadata(family: &str) -> Metadata {
+    let mut metadata = Metadata::default();
+    metadata.set("general.architecture", Value::Str(family.to_string()));
+    let mut set = |key: &str, value: Value| metadata.set(format!("{family}.{key}"), value);
+    let mut sizes = vec![("block_count", 2), ("context_length", 512), ("embedding_length", 256)];
+    match family {
+        "llama" => {
+            sizes.extend([("attention.head_count", 6), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 24)]);
+            sizes.extend([("rope.dimension_count", 36), ("feed_forward_length", 512)]);
+            set("rope.scaling.type", Value::Str("yarn".to_string()));
+            set("rope.scaling.factor", Value::F32(4.0));
+            set("rope.scaling.original_context_length", Value::U32(128));
+        }
+        "qwen2" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 1)]);
+            sizes.extend([("feed_forward_length", 256)]);
+        }
+        "qwen3" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 48), ("attention.value_length", 48)]);
+            sizes.extend([("feed_forward_length", 256)]);
+            set("rope.freq_base", Value::F32(1e6));
+        }
+        _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
+    }
+    for (key, size) in sizes {
+        set(key, Value::U32(size));
+    }
+    let epsilon = if family == "gpt2" { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+    set(&format!("attention.{epsilon}"), Value::F32(1e-5));
+    metadata
+}
+
+/// A tiny random model: matrices take `formats` in turn (F32 where a block is longer than a row).
+pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program) {
+    let metadata = tiny_metadata(family);
+    let plan = Model::plan(&metadata, VOCABULARY, |name| name == "output.weight").unwrap();
+    let mut random = Random::new(seed);
+    let mut tensors = Vec::new();
+    for (index, weight) in plan.program.weights.iter().enumerate() {
+        let (rows, columns) = (weight.rows, weight.columns);
+        let mut format = formats[index % formats.len()];
+        if rows == 1 || !columns.is_multiple_of(format.block_len()) {
+            format = Format::F32;
+        }
+        // Small enough that activations neither grow nor vanish; norms around 1.
+        let reach = if rows == 1 { 0.2 } else { 2.0 / (columns as f32).sqrt() };
+        let middle = if weight.name.ends_with("norm.weight") { 1.0 } else { 0.0 };
+        let values: Vec<f32> = (0..rows * columns).map(|_| middle + reach * random.unit()).collect();
+        let mut bytes = vec![0; rows * format.row_bytes(columns).unwrap()];
+        format.encode(&values, &mut bytes).unwrap();
+        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        tensors.push((weight.name.clone(), shape, format, bytes));
+    }
+    let file = file(&metadata, &tensors);
+    let program = Model::load(&file).unwrap().program;
+    (file, program)
+}
+
+/// A batch of rows `(sequence, position, token, wanted)`. Sequence `s` owns pages `s`, `s + stride`, …
+pub fn batch(rows: &[(usize, usize, u32, bool)], sequences: usize, pages: usize) -> Batch {
+    let mut batch = Batch::default();
+    for sequence in 0..sequences {
+        let table: Vec<u32> = (0..pages).skip(sequence).step_by(sequences).map(|p| p as u32).collect();
+        batch.add_table(&table);
+    }
+    for &(sequence, position, token, wants_logits) in rows {
+        assert!(position / PAGE < pages / sequences);
+        batch.push(Row { table: sequence as u32, position: position as u32, token, wants_logits });
+    }
+    batch
+}
+
+/// Runs rows and returns the bits of the logits of the wanted ones.
+pub fn logits(executor: &mut dyn Executor, batch: &Batch) -> Vec<Vec<u32>> {
+    executor.step(batch, &mut ()).unwrap();
+    (0..batch.wanted().count()).map(|i| bits(executor.logits(i))).collect()
+}
