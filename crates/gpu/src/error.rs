@@ -70,6 +70,14 @@ pub enum Error {
         /// Bytes of activations and everything else.
         buffers: u64,
     },
+    /// Steps of more rows than a device takes.
+    #[error("steps of {rows} rows: the limit is {limit}")]
+    TooManyRows {
+        /// Rows asked for.
+        rows: usize,
+        /// What there may be.
+        limit: usize,
+    },
     /// The device was lost, or refused an operation that should have been valid.
     #[error("{adapter}: {what}: {reason}")]
     Device {

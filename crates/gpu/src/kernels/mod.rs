@@ -1,0 +1,253 @@
+//! Kernels: WGSL texts with the sizes of a model written into them, compiled once per distinct text.
+//!
+//! A [`Source`] collects what one dispatch needs: constants, snippets, and the buffers that its text names.
+//! One op is one file, beside the file of its text; [`Kernels`] compiles and keeps the pipelines.
+
+pub(crate) mod activate;
+pub(crate) mod attention;
+pub(crate) mod embed;
+pub(crate) mod heads;
+pub(crate) mod norm;
+pub(crate) mod plain_linear;
+pub(crate) mod rows;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::{Gpu, Result};
+
+/// Columns of one row of a buffer on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub buffer: &'a wgpu::Buffer,
+    /// The first column.
+    pub offset: usize,
+    /// How many columns.
+    pub width: usize,
+    /// Columns of the whole buffer: the distance of rows.
+    pub stride: usize,
+}
+
+/// Which rows an op sees: all of the batch, or only those that want logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    All = 0,
+    Wanted = 1,
+}
+
+/// How many workgroups a dispatch has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// So many for each row.
+    Rows(u32),
+    /// So many for each item of attention, when items have one row, or when they may have several.
+    Items { each: u32, several_rows: bool },
+    /// So many for each row whose spans of attention are merged.
+    Merges(u32),
+}
+
+/// One dispatch, ready to be recorded.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub pipeline: wgpu::ComputePipeline,
+    pub bindings: wgpu::BindGroup,
+    pub grid: Grid,
+}
+
+/// What one dispatch is made of.
+pub(crate) struct Source<'a> {
+    name: &'static str,
+    constants: String,
+    text: String,
+    bindings: Vec<Binding<'a>>,
+}
+
+struct Binding<'a> {
+    name: &'static str,
+    element: &'static str,
+    writes: bool,
+    buffer: &'a wgpu::Buffer,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(name: &'static str, text: &str) -> Source<'a> {
+        Source { name, constants: String::new(), text: text.to_string(), bindings: Vec::new() }
+    }
+
+    fn define(&mut self, definition: std::fmt::Arguments) {
+        self.constants.write_fmt(definition).expect("writing to a string does not fail");
+    }
+
+    pub fn size(mut self, name: &str, value: usize) -> Self {
+        self.define(format_args!("const {name} = {value}u;\n"));
+        self
+    }
+
+    pub fn float(mut self, name: &str, value: f32) -> Self {
+        self.define(format_args!("const {name} = {value:?}f;\n"));
+        self
+    }
+
+    pub fn flag(mut self, name: &str, value: bool) -> Self {
+        self.define(format_args!("const {name} = {value};\n"));
+        self
+    }
+
+    /// More text, such as the functions that a kernel calls.
+    pub fn snippet(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Offset and stride of a place as constants, and its buffer, to be read.
+    pub fn read_place(self, name: &'static str, prefix: &str, place: Place<'a>) -> Self {
+        self.place(prefix, place).read(name, "f32", place.buffer)
+    }
+
+    /// The same, to be written.
+    pub fn write_place(self, name: &'static str, prefix: &str, place: Place<'a>) -> Self {
+        self.place(prefix, place).write(name, "f32", place.buffer)
+    }
+
+    fn place(self, prefix: &str, place: Place) -> Self {
+        self.size(&format!("{prefix}OFFSET"), place.offset).size(&format!("{prefix}STRIDE"), place.stride)
+    }
+
+    pub fn read(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+        self.bindings.push(Binding { name, element, writes: false, buffer });
+        self
+    }
+
+    pub fn write(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+        self.bindings.push(Binding { name, element, writes: true, buffer });
+        self
+    }
+
+    /// The rows of the step, for kernels that look at them.
+    pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
+        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("step.wgsl"))
+    }
+
+    /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
+    fn finish(mut self) -> (String, Vec<&'a wgpu::Buffer>) {
+        let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
+        for binding in self.bindings.iter().filter(|b| b.writes) {
+            if written.iter().all(|(_, buffer)| *buffer != binding.buffer) {
+                written.push((binding.name, binding.buffer));
+            }
+        }
+        let mut text = std::mem::take(&mut self.text);
+        self.bindings.retain(|binding| match written.iter().find(|(_, buffer)| *buffer == binding.buffer) {
+            Some((name, _)) if *name != binding.name => {
+                text = rename(&text, binding.name, name);
+                false
+            }
+            _ => true,
+        });
+        for (index, Binding { name, element, writes, .. }) in self.bindings.iter().enumerate() {
+            let access = if *writes { "read_write" } else { "read" };
+            self.constants.push_str(&format!(
+                "@group(0) @binding({index}) var<storage, {access}> {name}: array<{element}>;\n"
+            ));
+        }
+        (self.constants + &text, self.bindings.iter().map(|b| b.buffer).collect())
+    }
+}
+
+/// Replaces the array `from` by the array `to` in a text.
+fn rename(text: &str, from: &str, to: &str) -> String {
+    let pattern = format!("{from}[");
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(&pattern) {
+        let whole_word = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        result.push_str(&rest[..at]);
+        result.push_str(if whole_word { to } else { from });
+        result.push('[');
+        rest = &rest[at + pattern.len()..];
+    }
+    result.push_str(rest);
+    result
+}
+
+/// Compiles kernels and keeps them.
+pub(crate) struct Kernels {
+    pub gpu: Gpu,
+    pipelines: HashMap<String, wgpu::ComputePipeline>,
+}
+
+impl Kernels {
+    pub fn new(gpu: Gpu) -> Kernels {
+        Kernels { gpu, pipelines: HashMap::new() }
+    }
+
+    /// All texts that have been compiled.
+    pub fn texts(&self) -> Vec<String> {
+        self.pipelines.keys().cloned().collect()
+    }
+
+    /// Compiles a source unless its text is known already, and binds its buffers.
+    pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
+        let name = source.name;
+        let (text, buffers) = source.finish();
+        let pipeline = match self.pipelines.get(&text) {
+            Some(pipeline) => pipeline.clone(),
+            None => {
+                let pipeline = self.compile(name, &text)?;
+                self.pipelines.insert(text, pipeline.clone());
+                pipeline
+            }
+        };
+        let entries = buffers.iter().enumerate().map(|(index, buffer)| wgpu::BindGroupEntry {
+            binding: index as u32,
+            resource: buffer.as_entire_binding(),
+        });
+        let entries: Vec<_> = entries.collect();
+        let bindings = self.gpu.scoped(&format!("binding {name}"), || {
+            self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(name),
+                layout: &pipeline.get_bind_group_layout(0),
+                entries: &entries,
+            })
+        })?;
+        Ok(Dispatch { pipeline, bindings, grid })
+    }
+
+    fn compile(&self, name: &str, text: &str) -> Result<wgpu::ComputePipeline> {
+        let device = &self.gpu.device;
+        self.gpu.scoped(&format!("compiling {name}"), || {
+            let descriptor = wgpu::ShaderModuleDescriptor {
+                label: Some(name),
+                source: wgpu::ShaderSource::Wgsl(text.into()),
+            };
+            // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a
+            // program is planned, and by the rows of a step, which are checked before it is run; their
+            // loops end.
+            let module = unsafe {
+                device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            };
+            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(name),
+                layout: None,
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    zero_initialize_workgroup_memory: false,
+                },
+                cache: None,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rename;
+
+    #[test]
+    fn only_whole_names_are_renamed() {
+        assert_eq!(rename("y[1] + key[y[2]] + y", "y", "out"), "out[1] + key[out[2]] + y");
+        assert_eq!(rename("y_y[0]y[", "y", "z"), "y_y[0]z[");
+    }
+}
