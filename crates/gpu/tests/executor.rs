@@ -9,7 +9,7 @@ use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::Program;
+use gleed_model::program::{Op, Program};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
 
 const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 40, pages: 4 };
@@ -48,4 +48,103 @@ fn every_op_writes_what_the_reference_writes() {
             }
         }
     }
+}
+
+#[test]
+fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let mut first = executor(&gpu, &file, &program, OPTIONS);
+    assert!(logits(&mut first, &batch(&[], 1, 4)).is_empty());
+    assert!(logits(&mut first, &batch(&[(0, 0, 1, false), (0, 1, 2, false)], 1, 4)).is_empty());
+    // What they wrote is there.
+    let after = logits(&mut first, &batch(&[(0, 2, 3, true)], 1, 4));
+    let mut other = executor(&gpu, &file, &program, OPTIONS);
+    let rows = [(0, 0, 1, false), (0, 1, 2, false), (0, 2, 3, true)];
+    assert_eq!(after, logits(&mut other, &batch(&rows, 1, 4)));
+}
+
+#[test]
+fn bad_batches_are_refused_and_change_nothing() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let first = logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4));
+    let many: Vec<_> = (0..41).map(|i| (0, i, 1, false)).collect();
+    let mut refused = |batch: &gleed_model::Batch| executor.step(batch, &mut ()).unwrap_err();
+    assert_eq!(refused(&batch(&many, 1, 4)), StepError::TooManyRows { rows: 41, limit: 40 });
+    let unknown = refused(&batch(&[(0, 0, 2, true), (0, 1, 67, true)], 1, 4));
+    assert_eq!(unknown, StepError::UnknownToken { token: 67, vocabulary: VOCABULARY });
+    let past = refused(&batch(&[(0, 512, 1, true)], 1, 9));
+    assert_eq!(past, StepError::PastContext { position: 512, context: 512 });
+    // Page 4 of a cache of four pages.
+    let page = refused(&batch(&[(0, 256, 1, true)], 1, 5));
+    assert_eq!(page, StepError::NoPage { row: 0, position: 256 });
+    assert_eq!(logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4)), first);
+}
+
+#[test]
+fn copied_pages_let_sequences_part() {
+    let gpu = gpu();
+    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        let (file, program) = tiny("qwen3", &[Format::Q4_0], 2);
+        let mut first = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
+        // Sequences 0 and 1 of a batch own pages 0 and 1.
+        let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
+        logits(&mut first, &batch(&prefix, 2, 4));
+        first.copy_page(0, 1);
+        let parted = logits(&mut first, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, 4));
+        let mut other = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
+        for (sequence, token) in [(0, 20), (1, 30)] {
+            let mut rows: Vec<_> = (0..9).map(|i| (sequence, i, i as u32, false)).collect();
+            rows.push((sequence, 9, token, true));
+            assert_eq!(logits(&mut other, &batch(&rows, 2, 4))[0], parted[sequence]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_an_error() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let new = |program: &Program, options| {
+        GpuExecutor::new(gpu.clone(), &file, program.clone(), options).err().unwrap()
+    };
+    let mut missing = program.clone();
+    missing.weights[0].name = "nothing.weight".to_string();
+    assert_eq!(new(&missing, OPTIONS).to_string(), "tensor nothing.weight is missing");
+    let mut shape = program.clone();
+    shape.weights[0].rows += 1;
+    assert!(matches!(new(&shape, OPTIONS), Error::Tensor { .. }));
+    let mut width = program.clone();
+    width.buffers[0].width -= 1;
+    let error = new(&width, OPTIONS).to_string();
+    assert!(error.starts_with("node 0 (embed)"), "{error}");
+    let mut twice = program.clone();
+    let gather = twice.nodes.iter().position(|node| matches!(node.op, Op::Gather { .. })).unwrap();
+    twice.nodes.insert(gather, twice.nodes[gather].clone());
+    assert!(matches!(new(&twice, OPTIONS), Error::Program { kind: "gather", .. }));
+    let mut unfinished = program.clone();
+    unfinished.nodes.pop();
+    assert!(matches!(new(&unfinished, OPTIONS), Error::Program { .. }));
+    assert!(matches!(new(&program, Options { max_rows: 70_000, ..OPTIONS }), Error::TooManyRows { .. }));
+    for pages in [1 << 40, usize::MAX] {
+        let error = new(&program, Options { pages, ..OPTIONS });
+        assert!(matches!(error, Error::DoesNotFit { .. } | Error::Limit { .. }), "{error}");
+        assert!(error.to_string().contains(&gpu.info.name), "{error}");
+    }
+}
+
+#[test]
+fn memory_is_what_was_asked_for() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let memory = |kv, max_rows| executor(&gpu, &file, &program, Options { kv, max_rows, ..OPTIONS }).memory();
+    // Two layers, one head of 64 keys and 64 values, 4 pages of 64 positions.
+    let values = 2 * 2 * 64 * 4 * 64;
+    assert_eq!(memory(KvType::F32, 8).kv, 4 * values);
+    assert_eq!(memory(KvType::F16, 8).kv, 2 * values);
+    assert_eq!(memory(KvType::Q8_0, 8).kv, values + 2 * values / 32);
+    let (few, many) = (memory(KvType::F16, 8).buffers, memory(KvType::F16, 64).buffers);
+    let widths: usize = program.buffers.iter().map(|b| b.width).sum();
+    assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
 }

@@ -104,12 +104,8 @@ fn check_family(family: &str) {
         let same = run(&mut all_at_once, &whole(), || true);
         assert_eq!(same.len(), LENGTHS.iter().sum::<usize>());
 
-        let made_for = reference::Options {
-            arithmetic: Arithmetic::F32,
-            kv,
-            max_rows: options.max_rows,
-            pages: PAGES,
-        };
+        let made_for =
+            reference::Options { arithmetic: Arithmetic::F32, kv, max_rows: options.max_rows, pages: PAGES };
         let mut reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
         let mut difference = LogitsDifference::default();
         for (place, truth) in run(&mut reference, &whole(), || true) {
