@@ -5,6 +5,7 @@
 
 mod device;
 mod error;
+pub mod linear;
 mod memory;
 
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters};
