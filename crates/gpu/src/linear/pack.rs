@@ -37,6 +37,10 @@ impl Packing {
             expected: format!("whole blocks of {format} in a row"),
             found: error.to_string(),
         })?;
+        if columns == 0 {
+            let (name, expected) = (name.to_string(), "at least one column".to_string());
+            return Err(Error::Tensor { name, expected, found: "none".to_string() });
+        }
         Ok(Packing { format, layout, converted, rows, columns, file_row })
     }
 
@@ -92,7 +96,7 @@ impl Packing {
         let bytes = &file[rows.start * self.file_row..rows.end * self.file_row];
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         // A thread has at least a quarter of a million values to pack, or it is not worth starting.
-        let share = count.div_ceil(threads).max((1 << 18) / self.columns.max(1)).max(1);
+        let share = count.div_ceil(threads).max((1 << 18) / self.columns).max(1);
         std::thread::scope(|scope| {
             let (mut low, mut rest) = (&mut packed.low[..], &mut packed.rest[..]);
             let mut first = 0;
@@ -112,7 +116,7 @@ impl Packing {
 
     fn pack_some(&self, bytes: &[u8], low: &mut [u32], rest: &mut [u32]) {
         let mut room = Room::new(self.format.groups(), self.columns);
-        for row in 0..bytes.len() / self.file_row.max(1) {
+        for row in 0..bytes.len() / self.file_row {
             let bytes = &bytes[row * self.file_row..][..self.file_row];
             let low = &mut low[row * self.low_row()..][..self.low_row()];
             let rest = &mut rest[row * self.rest_row()..][..self.rest_row()];
