@@ -9,13 +9,17 @@ use gleed_gguf::{Format, Unpacked};
 use gleed_gpu::Gpu;
 use gleed_gpu::linear::{
     Layout, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
-    source,
+    cooperative, source,
 };
 use gleed_model::arithmetic::{gelu, silu};
 use gleed_model::program::Activation;
 
 /// Written before a step everywhere, to see what was not written by it.
 const UNTOUCHED: f32 = 12345.5;
+
+/// Tilings enough for a format: one row, several rows, and a tile that rows fill and one that they do not.
+const SOME: [Tiling; 4] =
+    [Tiling::ALL[0], Tiling::ALL[3], Tiling::Many { rows: 16 }, Tiling::Many { rows: 64 }];
 
 fn setup() -> &'static (Gpu, LinearKernels, bool) {
     static SETUP: OnceLock<(Gpu, LinearKernels, bool)> = OnceLock::new();
@@ -267,8 +271,8 @@ fn assert_same(what: &str, got: &[f32], expected: &[f32]) {
 }
 
 /// All numbers of rows of one matrix against the definition.
-fn check(random: &mut Random, format: Format, outputs: usize, columns: usize) {
-    let (gpu, kernels, fused) = setup();
+fn check(kernels: &LinearKernels, random: &mut Random, format: Format, outputs: usize, columns: usize) {
+    let (gpu, _, fused) = setup();
     let weight = Weight::random(random, format, outputs, columns);
     let input = random.floats(70 * columns);
     let truth = weight.multiply(*fused, None, &input);
@@ -285,40 +289,42 @@ fn formats(groups: impl Fn(Format) -> bool) -> Vec<Format> {
 
 #[test]
 fn native_formats_multiply_as_defined() {
-    let mut random = Random(1);
+    let (gpu, mut random) = (&setup().0, Random(1));
+    let kernels = LinearKernels::new(gpu, &SOME).unwrap();
     for format in formats(|f| f.block_len() > 1 && !Layout::of(f).1) {
         let columns = if format.block_len() == 32 { 32 * 11 } else { 256 * 3 };
-        check(&mut random, format, 33, columns);
+        check(&kernels, &mut random, format, 33, columns);
     }
 }
 
 #[test]
 fn converted_formats_multiply_as_defined() {
-    let mut random = Random(2);
+    let (gpu, mut random) = (&setup().0, Random(2));
+    let kernels = LinearKernels::new(gpu, &SOME).unwrap();
     for format in formats(|f| f.block_len() > 1 && Layout::of(f).1) {
-        check(&mut random, format, 17, 512);
+        check(&kernels, &mut random, format, 17, 512);
     }
 }
 
 #[test]
 fn floats_of_any_width_multiply_as_defined() {
-    let mut random = Random(3);
+    let (kernels, mut random) = (&setup().1, Random(3));
     for format in [Format::F32, Format::F16, Format::BF16] {
         for (outputs, columns) in [(1, 1), (33, 33), (5, 300), (66, 64)] {
-            check(&mut random, format, outputs, columns);
+            check(kernels, &mut random, format, outputs, columns);
         }
     }
-    check(&mut random, Format::I8, 3, 40);
+    check(kernels, &mut random, Format::I8, 3, 40);
 }
 
 #[test]
 fn odd_shapes_multiply_as_defined() {
-    let mut random = Random(4);
+    let (kernels, mut random) = (&setup().1, Random(4));
     for (outputs, columns) in [(1, 256), (16, 2304), (65, 256), (130, 4096)] {
-        check(&mut random, Format::Q4_K, outputs, columns);
+        check(kernels, &mut random, Format::Q4_K, outputs, columns);
     }
     for (outputs, columns) in [(1, 32), (7, 96), (31, 1056)] {
-        check(&mut random, Format::Q4_0, outputs, columns);
+        check(kernels, &mut random, Format::Q4_0, outputs, columns);
     }
 }
 
@@ -472,7 +478,49 @@ fn operands_that_do_not_fit_are_refused() {
     assert!(error.to_string().contains("9 x 32"), "{error}");
 }
 
-fn translate(source: &str) {
+/// Where there are matrix units, half precision loses no more than roundings of 2^-11 do, and a row still does
+/// not depend on its neighbours; elsewhere asking for them is an error.
+#[test]
+fn matrix_units_are_used_where_there_are_any() {
+    let (gpu, _, _) = setup();
+    let tilings = [(32, 64), (64, 64), (128, 128)].map(|(sums, rows)| Tiling::Cooperative { sums, rows });
+    if !cooperative(&gpu.info) {
+        let error = LinearKernels::new(gpu, &tilings).unwrap_err().to_string();
+        assert!(error.contains("matrix"), "{error}");
+        return;
+    }
+    let mut random = Random(11);
+    let (outputs, columns, capacity) = (150, 1024, 140);
+    let input = random.floats(capacity * columns);
+    for format in [Format::Q4_K, Format::Q6_K, Format::Q8_0, Format::F16] {
+        let values = random.floats(outputs * columns);
+        let weight = Weight::of(format, outputs, columns, |i| values[i]);
+        let values = weight.values(true);
+        let mut whole: Option<Vec<f32>> = None;
+        for tiling in tilings {
+            let kernels = LinearKernels::new(gpu, &[tiling]).unwrap();
+            let run = Run::plain(gpu, &kernels, &weight, None, &input, capacity);
+            let all = run.rows(capacity);
+            for rows in [1, 65] {
+                assert_same("fewer rows", &run.rows(rows), &all[..rows * outputs]);
+            }
+            for (i, got) in all.iter().enumerate() {
+                let (row, output) = (i / outputs, i % outputs);
+                let products = input[row * columns..][..columns]
+                    .iter()
+                    .zip(&values[output * columns..][..columns])
+                    .map(|(x, w)| f64::from(*x) * f64::from(*w));
+                let (truth, size) = products.fold((0.0, 0.0), |(t, s), p| (t + p, s + p.abs()));
+                let error = (f64::from(*got) - truth).abs() / size;
+                assert!(error < 2.0 * 2f64.powi(-11), "{format} {tiling:?}: {got} is not {truth}");
+            }
+            assert_same("another tile", &all, whole.get_or_insert_with(|| all.clone()));
+        }
+    }
+}
+
+/// Parses and validates a kernel and writes it as SPIR-V; returns what the other writers need.
+fn translate_for_vulkan(source: &str) -> (naga::Module, naga::valid::ModuleInfo) {
     let module = naga::front::wgsl::parse_str(source)
         .unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
     let flags = naga::valid::ValidationFlags::all();
@@ -480,6 +528,11 @@ fn translate(source: &str) {
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
     naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None).unwrap();
+    (module, info)
+}
+
+fn translate(source: &str) {
+    let (module, info) = translate_for_vulkan(source);
     let pipeline = naga::back::msl::PipelineOptions::default();
     let options =
         naga::back::msl::Options { lang_version: (2, 3), fake_missing_bindings: true, ..Default::default() };
@@ -501,6 +554,13 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
     }
     let two = Tiling::Few { rows: 1, outputs: 2 };
     for layout in &layouts {
+        for (sums, rows) in [(32, 64), (64, 64), (128, 128)] {
+            // Matrix units are used through Vulkan only.
+            for (gated, bias) in [(None, false), (Some((layouts[3], Activation::Silu)), true)] {
+                let spec = LinearSpec { layout: *layout, gated, bias };
+                translate_for_vulkan(&source(spec, Tiling::Cooperative { sums, rows }));
+            }
+        }
         for tiling in Tiling::ALL.into_iter().chain([two]) {
             let plain = LinearSpec { layout: *layout, gated: None, bias: false };
             translate(&source(plain, tiling));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gleed_model::program::Activation;
 
-use super::shader::{LinearSpec, Tiling, source};
+use super::shader::{LinearSpec, Tiling, cooperative, source};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
 
@@ -22,6 +22,14 @@ pub struct LinearKernels {
 impl LinearKernels {
     /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`].
     pub fn new(gpu: &Gpu, tilings: &[Tiling]) -> Result<LinearKernels> {
+        let needs_matrices = tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. }));
+        if needs_matrices && !cooperative(&gpu.info) {
+            return Err(Error::Device {
+                adapter: gpu.info.name.clone(),
+                what: "linear layers on matrix units".to_string(),
+                reason: "it has none that multiply 16x16 matrices of f16 by subgroups of 32".to_string(),
+            });
+        }
         let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
         let entry = |binding: u32| wgpu::BindGroupLayoutEntry {
             binding,
@@ -143,6 +151,7 @@ pub struct Operands<'a> {
 #[derive(Debug, Clone)]
 pub struct Linear {
     dispatches: Vec<Dispatch>,
+    gated: bool,
     pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
 }
 
@@ -268,7 +277,7 @@ impl Linear {
             })?;
             dispatches.push(Dispatch { outputs, bind_group });
         }
-        Ok(Linear { dispatches, pipelines })
+        Ok(Linear { dispatches, gated: gated.is_some(), pipelines })
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
@@ -281,7 +290,7 @@ impl Linear {
         pass.set_pipeline(pipeline);
         for dispatch in &self.dispatches {
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            let outputs = dispatch.outputs.div_ceil(tiling.outputs());
+            let outputs = dispatch.outputs.div_ceil(tiling.outputs(self.gated));
             pass.dispatch_workgroups(outputs, rows.div_ceil(tiling.rows()), 1);
         }
     }

@@ -14,5 +14,5 @@ mod weight;
 pub use layer::{Linear, LinearKernels, Matrix, Operands, RowsView};
 pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
-pub use shader::{LinearSpec, Tiling, source};
+pub use shader::{LinearSpec, Tiling, cooperative, source};
 pub use weight::PackedWeight;

@@ -5,10 +5,12 @@ use gleed_model::program::Activation;
 use super::decode;
 use super::layout::Layout;
 use super::template::{Values, expand};
+use crate::AdapterInfo;
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const FEW: &str = include_str!("../kernels/linear_few.wgsl");
 const MANY: &str = include_str!("../kernels/linear_many.wgsl");
+const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct LinearSpec {
     pub bias: bool,
 }
 
-/// How a kernel covers its outputs and rows; the results are the same bits.
+/// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tiling {
     /// Weights are read once for 1, 2, 4 or 8 rows.
@@ -36,6 +38,22 @@ pub enum Tiling {
         /// Rows of a workgroup.
         rows: u32,
     },
+    /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
+    /// sums are not. Where [`cooperative`] says so.
+    Cooperative {
+        /// Sums of a workgroup, 32, 64 or 128: its outputs, or twice as many as its gated outputs.
+        sums: u32,
+        /// Rows of a workgroup: 64 or 128.
+        rows: u32,
+    },
+}
+
+/// Whether an adapter can run [`Tiling::Cooperative`]: products of 16x16 matrices of f16, summed in f32,
+/// by subgroups of 32.
+pub fn cooperative(adapter: &AdapterInfo) -> bool {
+    adapter.f16
+        && adapter.subgroups == Some((32, 32))
+        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x16 F16 to F32")
 }
 
 impl Tiling {
@@ -50,18 +68,19 @@ impl Tiling {
         Tiling::Many { rows: 64 },
     ];
 
-    /// Outputs of a workgroup.
-    pub fn outputs(self) -> u32 {
+    /// Outputs of a workgroup of a plain or gated layer.
+    pub(crate) fn outputs(self, gated: bool) -> u32 {
         match self {
             Tiling::Few { outputs, .. } => 16 * outputs,
             Tiling::Many { .. } => 64,
+            Tiling::Cooperative { sums, .. } => sums / if gated { 2 } else { 1 },
         }
     }
 
     /// Rows of a workgroup.
     pub fn rows(self) -> u32 {
         match self {
-            Tiling::Few { rows, .. } | Tiling::Many { rows } => rows,
+            Tiling::Few { rows, .. } | Tiling::Many { rows } | Tiling::Cooperative { rows, .. } => rows,
         }
     }
 }
@@ -99,7 +118,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
                 .set("QUADS", quads)
                 .set("STAGE", rows * steps * 8 * 9)
                 .set("CHAINS", rows * slots * matrices.len() as u32 * 128)
-                .set("OUTPUTS", tiling.outputs());
+                .set("OUTPUTS", tiling.outputs(false));
             expand(COMMON, &values) + &decoders + &expand(FEW, &values)
         }
         Tiling::Many { rows } => {
@@ -110,6 +129,24 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
                 .set("INPUTS", rows * 8);
             expand(COMMON, &values) + &decoders + &expand(MANY, &values)
         }
+        Tiling::Cooperative { sums, rows } => {
+            let values = values
+                .list("TWO", 0..2)
+                .list("FETCHES", 0..rows / 32)
+                .list("OUTFRAGMENTS", 0..sums / 32)
+                .list("ROWFRAGMENTS", 0..rows / 64)
+                .set("FRAGMENTSOUT", sums / 32)
+                .set("FRAGMENTSROW", rows / 64)
+                .set("TILEOUTPUTS", sums)
+                .set("TILEROWS", rows)
+                .set("OUTPUTS", tiling.outputs(spec.gated.is_some()))
+                .set("WEIGHTS", sums * 10)
+                .set("INPUTS", rows * 10)
+                .set("STOREA", store_part('a', sums))
+                .set("STOREB", store_part('b', sums));
+            let enable = "enable f16;\nenable wgpu_cooperative_matrix;\n";
+            enable.to_string() + &expand(COMMON, &values) + &decoders + &expand(COOPERATIVE, &values)
+        }
     }
 }
 
@@ -119,4 +156,25 @@ fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
     let up = spec.gated.map_or(0, |(layout, _)| layout.low_words());
     let words = (spec.layout.low_words() + up) as u32 * outputs;
     (16 / words).min(8 / rows).clamp(1, 4)
+}
+
+/// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.
+fn store_part(m: char, sums: u32) -> String {
+    let quads = sums / 32;
+    let mut wgsl = "            switch (part) {\n".to_string();
+    for part in 0..8 / quads {
+        let last = part + 1 == 8 / quads;
+        wgsl += &if last {
+            "                default: {\n".to_string()
+        } else {
+            format!("                case {part}u: {{\n")
+        };
+        for quad in part * quads..(part + 1) * quads {
+            wgsl += &format!(
+                "                    weights[staged_sum * 10u + {quad}u] = vec4<f16>(quad_{m}_{quad}(now));\n"
+            );
+        }
+        wgsl += "                }\n";
+    }
+    wgsl + "            }"
 }
