@@ -18,6 +18,11 @@ impl Gpu {
         self.buffer(what, bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
     }
 
+    /// A buffer of four words that kernels read as constants.
+    pub(crate) fn uniform(&self, what: &str) -> Result<wgpu::Buffer> {
+        self.buffer(what, 16, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)
+    }
+
     fn buffer(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
         self.within(what, bytes, self.info.largest_buffer, "buffer")?;
         let size = bytes.max(4).next_multiple_of(4);
@@ -59,7 +64,12 @@ impl Gpu {
     }
 }
 
-/// The activations of a program: `[row][width]` for each of its buffers.
+/// Columns that a row takes on the device: whole vectors of four, as linear layers read them.
+pub(crate) fn stride(width: usize) -> usize {
+    width.next_multiple_of(4)
+}
+
+/// The activations of a program: `[row][stride]` for each of its buffers.
 #[derive(Debug)]
 pub(crate) struct Activations {
     buffers: Vec<Activation>,
@@ -67,7 +77,7 @@ pub(crate) struct Activations {
 
 #[derive(Debug)]
 struct Activation {
-    width: usize,
+    stride: usize,
     /// Of all rows.
     all: wgpu::Buffer,
     /// Of the wanted rows, where a gather moves them; else the same.
@@ -84,7 +94,7 @@ pub(crate) fn bytes(program: &Program, gathered: &[View], max_rows: usize, logit
     let buffers = program.buffers.iter().enumerate().map(|(index, buffer)| {
         let copies = if gathered.iter().any(|view| view.buffer == index) { 2 } else { 1 };
         let rows = rows_of(program, index, max_rows, logits_rows) as u64;
-        rows.saturating_mul(4 * copies * buffer.width as u64)
+        rows.saturating_mul(4 * copies * stride(buffer.width) as u64)
     });
     buffers.fold(0, u64::saturating_add)
 }
@@ -100,22 +110,23 @@ impl Activations {
     ) -> Result<Activations> {
         let buffers = program.buffers.iter().enumerate().map(|(index, buffer)| {
             let rows = rows_of(program, index, max_rows, logits_rows) as u64;
-            let bytes = rows.saturating_mul(4 * buffer.width as u64);
+            let stride = stride(buffer.width);
+            let bytes = rows.saturating_mul(4 * stride as u64);
             let what = || format!("the activations {} of {rows} rows", buffer.name);
             let all = gpu.storage(&what(), bytes)?;
             let moves = gathered.iter().any(|view| view.buffer == index);
             let wanted = if moves { gpu.storage(&what(), bytes)? } else { all.clone() };
-            Ok(Activation { width: buffer.width, all, wanted })
+            Ok(Activation { stride, all, wanted })
         });
         Ok(Activations { buffers: buffers.collect::<Result<_>>()? })
     }
 
     pub fn place(&self, view: View, list: List) -> Place<'_> {
-        let Activation { width, all, wanted } = &self.buffers[view.buffer];
+        let Activation { stride, all, wanted } = &self.buffers[view.buffer];
         let buffer = match list {
             List::All => all,
             List::Wanted => wanted,
         };
-        Place { buffer, offset: view.offset, width: view.width, stride: *width }
+        Place { buffer, offset: view.offset, width: view.width, stride: *stride }
     }
 }

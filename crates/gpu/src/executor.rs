@@ -10,7 +10,8 @@ use gleed_model::{Batch, Executor, StepError};
 use crate::buffers::{self, Activations};
 use crate::cache::{self, Layer};
 use crate::kernels::{Dispatch, Grid, Kernels, List};
-use crate::plan::{self, Planned, Resources, plan};
+use crate::linear::{LinearKernels, Tiling};
+use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result};
@@ -42,6 +43,9 @@ pub struct GpuExecutor {
     nodes: Vec<Planned>,
     step: Step,
     step_buffer: wgpu::Buffer,
+    row_counts: RowCounts,
+    /// What the row counts of the lists are on the device.
+    uploaded_counts: [Option<usize>; 2],
     activations: Activations,
     caches: Vec<Layer>,
     /// Room for one page, on its way from one place of a cache to another.
@@ -52,8 +56,10 @@ pub struct GpuExecutor {
     readable: wgpu::Buffer,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
     inputs: wgpu::Buffer,
-    /// `[wanted row][vocabulary]` of the last step.
+    /// `[wanted row][stride]` of the last step.
     logits: Vec<f32>,
+    /// The vocabulary, rounded up as rows on the device are.
+    logits_stride: usize,
 }
 
 impl GpuExecutor {
@@ -71,28 +77,28 @@ impl GpuExecutor {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
-        Weights::check(file, &program)?;
+        let weight_bytes = Weights::check(file, &program)?;
         let Options { kv, max_rows, pages } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
         let (attention_rows, partial_room) = plan::attention_tiles(&gpu, &program);
         let capacity = Capacity::new(&program, max_rows, attention_rows.min(max_rows).max(1));
-        let logits_rows = (LOGITS_BYTES / (4 * program.vocabulary)).clamp(1, max_rows.max(1));
-        let logits_bytes = (4 * logits_rows * program.vocabulary) as u64;
+        let logits_stride = buffers::stride(program.vocabulary);
+        let logits_rows = (LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
+        let logits_bytes = (4 * logits_rows * logits_stride) as u64;
         let step_bytes = 4 * capacity.words() as u64;
         let partial_bytes = (4 * capacity.partials * partial_room) as u64;
-        let beside_bytes = (4 * max_rows * plan::widest_gate(&program)) as u64;
         let page_bytes = cache::largest_page(&program.caches, kv);
         let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
-        let input_stride = input.map_or(0, |view| program.buffers[view.buffer].width);
+        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
         let gathered = plan::gathered(&program);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
         let memory = Memory {
-            weights: Weights::bytes(&program),
+            weights: weight_bytes,
             kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, beside_bytes, page_bytes, input_bytes, logits_bytes]
+            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
                 .into_iter()
                 .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
         };
@@ -103,16 +109,19 @@ impl GpuExecutor {
         let caches = caches.collect::<Result<Vec<_>>>()?;
         let step_buffer = gpu.storage("the rows of a step", step_bytes)?;
         let partials = gpu.storage("the spans of attention", partial_bytes)?;
-        let beside = gpu.storage("the second half of gated layers", beside_bytes)?;
+        let count = || gpu.uniform("how many rows there are");
+        let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
         let page = gpu.storage("a page", page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", input_bytes)?;
         let readable = gpu.readable("the logits", logits_bytes)?;
-        let weights = Weights::load(&gpu, file, &program, progress)?;
+        let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
+        let weights = Weights::load(&gpu, file, &program, &mut told)?;
+        let linear = LinearKernels::new(&gpu, &Tiling::ALL)?;
         let mut kernels = Kernels::new(gpu.clone());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
-            let (partials, beside) = (&partials, &beside);
-            let resources = Resources { step, weights, activations, caches, partials, beside };
+            let (partials, linear, row_counts) = (&partials, &linear, &row_counts);
+            let resources = Resources { step, weights, activations, caches, partials, linear, row_counts };
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         gpu.wait()?;
@@ -126,6 +135,8 @@ impl GpuExecutor {
             nodes,
             step,
             step_buffer,
+            row_counts,
+            uploaded_counts: [None; 2],
             activations,
             caches,
             page,
@@ -133,6 +144,7 @@ impl GpuExecutor {
             readable,
             inputs,
             logits,
+            logits_stride,
         })
     }
 
@@ -154,6 +166,14 @@ impl GpuExecutor {
     fn begin(&mut self, batch: &Batch) {
         self.step.fill(&self.program, batch);
         self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
+        for ((counts, uploaded), buffer) in
+            self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
+        {
+            if *uploaded != Some(counts.rows) {
+                write_count(&self.gpu, buffer, counts.rows);
+                *uploaded = Some(counts.rows);
+            }
+        }
         self.logits.clear();
     }
 
@@ -171,7 +191,7 @@ impl GpuExecutor {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for node in nodes {
             let counts = self.counts(node.list);
-            node.dispatches.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts));
+            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
         }
     }
 
@@ -179,7 +199,7 @@ impl GpuExecutor {
     /// time with the inputs of these rows at the beginning of their buffer.
     fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder) -> Result<()> {
         let last = self.nodes.last().expect("checked when the executor was made");
-        let (list, vocabulary) = (last.list, self.program.vocabulary);
+        let (list, stride) = (last.list, self.logits_stride);
         let rows = self.counts(list).rows;
         let logits = self.activations.place(self.program.logits, list);
         if rows == 0 {
@@ -197,14 +217,15 @@ impl GpuExecutor {
                     encoder.copy_buffer_to_buffer(&self.inputs, 0, place.buffer, 0, bytes(count));
                 }
             }
+            write_count(&self.gpu, &self.row_counts.logits, count);
             let counts = Counts { rows: count, ..Counts::default() };
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            last.dispatches.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts));
+            last.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
             drop(pass);
-            let bytes = 4 * (count * vocabulary) as u64;
+            let bytes = 4 * (count * stride) as u64;
             encoder.copy_buffer_to_buffer(logits.buffer, 0, &self.readable, 0, bytes);
             self.gpu.queue.submit([encoder.finish()]);
-            self.gpu.read(&self.readable, count * vocabulary, &mut self.logits)?;
+            self.gpu.read(&self.readable, count * stride, &mut self.logits)?;
             encoder = self.encoder();
         }
         Ok(())
@@ -254,6 +275,17 @@ impl GpuExecutor {
     }
 }
 
+fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
+    gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
+}
+
+fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
+    match command {
+        Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
+        Command::Linear(linear) => linear.record(pass, counts.rows as u32),
+    }
+}
+
 fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Counts) {
     let (x, y) = match dispatch.grid {
         Grid::Rows(each) => (each, counts.rows),
@@ -294,7 +326,7 @@ impl Buffers for Seen<'_> {
     fn read(&self, view: View, out: &mut Vec<f32>) {
         let rows = self.executor.counts(self.list).rows;
         if view.buffer == self.executor.program.logits.buffer {
-            for row in self.executor.logits.chunks(self.executor.program.vocabulary) {
+            for row in self.executor.logits.chunks(self.executor.logits_stride) {
                 out.extend_from_slice(&row[view.offset..view.offset + view.width]);
             }
         } else if let Err(error) = self.executor.read_view(view, self.list, out) {
@@ -327,7 +359,7 @@ impl Executor for GpuExecutor {
     }
 
     fn logits(&self, index: usize) -> &[f32] {
-        &self.logits[index * self.program.vocabulary..][..self.program.vocabulary]
+        &self.logits[index * self.logits_stride..][..self.program.vocabulary]
     }
 
     fn copy_page(&mut self, from: u32, to: u32) {

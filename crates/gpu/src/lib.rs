@@ -10,6 +10,7 @@ mod device;
 mod error;
 mod executor;
 mod kernels;
+pub mod linear;
 mod memory;
 mod plan;
 mod step;

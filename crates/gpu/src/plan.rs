@@ -1,6 +1,6 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
-use gleed_model::program::{self, Op, Part, Program, View};
+use gleed_model::program::{self, Op, Part, Program, View, Weight, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
@@ -9,9 +9,9 @@ use crate::kernels::attention::{self, Attention, Tiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
-use crate::kernels::plain_linear::linear;
 use crate::kernels::rows::{add, gather};
-use crate::kernels::{Dispatch, Kernels, List, activate};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate};
+use crate::linear::{Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
 
@@ -20,7 +20,21 @@ use crate::{Error, Gpu, Result};
 pub(crate) struct Planned {
     /// The rows that it sees; a gather already sees the wanted ones.
     pub list: List,
-    pub dispatches: Vec<Dispatch>,
+    pub commands: Vec<Command>,
+}
+
+/// Something to record.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Dispatch(Dispatch),
+    Linear(Linear),
+}
+
+/// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
+#[derive(Debug)]
+pub(crate) struct RowCounts {
+    pub lists: [wgpu::Buffer; 2],
+    pub logits: wgpu::Buffer,
 }
 
 /// What the dispatches of a program bind.
@@ -32,8 +46,8 @@ pub(crate) struct Resources<'a> {
     pub caches: &'a [Layer],
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
-    /// The second half of a gated linear op, `[row][the widest of them]`.
-    pub beside: &'a wgpu::Buffer,
+    pub linear: &'a LinearKernels,
+    pub row_counts: &'a RowCounts,
 }
 
 /// Checks everything that running a program relies on.
@@ -74,15 +88,6 @@ pub(crate) fn gathered(program: &Program) -> &[View] {
     views.unwrap_or(&[])
 }
 
-/// The most values that a row of any gated linear op has.
-pub(crate) fn widest_gate(program: &Program) -> usize {
-    let widths = program.nodes.iter().filter_map(|node| match &node.op {
-        Op::GatedLinear { out, .. } => Some(out.width),
-        _ => None,
-    });
-    widths.max().unwrap_or(0)
-}
-
 /// Neighbouring rows of a sequence that one workgroup of attention takes, in all of a program's layers, and
 /// values of one row's partial result.
 pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
@@ -104,12 +109,20 @@ pub(crate) fn plan(
     attention_rows: usize,
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
-    let nodes = program.nodes.iter().map(|node| {
+    let last = program.nodes.len() - 1;
+    let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if matches!(node.op, Op::Gather { .. }) {
             list = List::Wanted;
         }
-        let planner = Planner { program, resources, list, attention_rows };
-        Ok(Planned { list, dispatches: planner.node(kernels, &node.op)? })
+        let counts = resources.row_counts;
+        let row_count = if index == last { &counts.logits } else { &counts.lists[list as usize] };
+        let planner = Planner { program, resources, list, row_count, attention_rows };
+        let misuse = |weight: &str| Error::Program {
+            node: index,
+            kind: node.op.kind(),
+            what: format!("{weight} is a vector of another node"),
+        };
+        Ok(Planned { list, commands: planner.node(kernels, &node.op, misuse)? })
     });
     nodes.collect()
 }
@@ -118,53 +131,73 @@ struct Planner<'a> {
     program: &'a Program,
     resources: Resources<'a>,
     list: List,
+    /// How many rows the node's linear layers have.
+    row_count: &'a wgpu::Buffer,
     attention_rows: usize,
 }
 
 impl<'a> Planner<'a> {
-    fn node(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
-        let Resources { step, weights, activations, caches, partials, beside } = self.resources;
+    /// The commands of a node; `misuse` is the error for a weight that is not a matrix.
+    fn node(&self, kernels: &mut Kernels, op: &Op, misuse: impl Fn(&str) -> Error) -> Result<Vec<Command>> {
+        let matrix = |id: WeightId| {
+            let weight = self.resources.weights.matrix(id);
+            weight.ok_or_else(|| misuse(&self.program.weights[id].name))
+        };
+        let place = |view: &View| self.resources.activations.place(*view, self.list);
+        match op {
+            Op::Linear { parts, input, out } => {
+                let mut offset = 0;
+                let layers = parts.iter().map(|part| {
+                    let Weight { name, rows, .. } = &self.program.weights[part.weight];
+                    let operands = self.operands(place(input), place(&out.part(offset, *rows)));
+                    offset += rows;
+                    let matrix = self.with_bias(matrix(part.weight)?, part);
+                    Linear::new(&kernels.gpu, self.resources.linear, name, matrix, operands)
+                });
+                layers.map(|layer| layer.map(Command::Linear)).collect()
+            }
+            Op::GatedLinear { activation, gate, up, input, out } => {
+                let name = &self.program.weights[gate.weight].name;
+                let operands = self.operands(place(input), place(out));
+                let both =
+                    [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
+                let layer =
+                    Linear::gated(&kernels.gpu, self.resources.linear, name, *activation, both, operands);
+                Ok(vec![Command::Linear(layer?)])
+            }
+            Op::Embed { table, .. } | Op::AddPositions { table, .. } => {
+                let dispatches = self.embed(kernels, op, matrix(*table)?)?;
+                Ok(dispatches.into_iter().map(Command::Dispatch).collect())
+            }
+            op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
+        }
+    }
+
+    fn embed(&self, kernels: &mut Kernels, op: &Op, table: &PackedWeight) -> Result<Vec<Dispatch>> {
+        let Resources { step, activations, .. } = self.resources;
+        let (index, view) = match op {
+            Op::Embed { out, .. } => (Index::Token, *out),
+            Op::AddPositions { x, .. } => (Index::Position, *x),
+            _ => return Ok(Vec::new()),
+        };
+        embed(kernels, step, self.list, table, index, activations.place(view, self.list))
+    }
+
+    /// The dispatches of all ops that have no matrix.
+    fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
+        let Resources { step, activations, caches, partials, .. } = self.resources;
         let list = self.list;
         let place = |view: &View| activations.place(*view, list);
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
-            Op::Embed { table, out } => {
-                embed(kernels, step, list, weights.matrix(*table), Index::Token, place(out))
-            }
-            Op::AddPositions { table, x } => {
-                embed(kernels, step, list, weights.matrix(*table), Index::Position, place(x))
-            }
             Op::Norm { norm: of, heads, input, out } => {
                 norm(kernels, self.norm(of), *heads, place(input), None, place(out)).map(one)
             }
             Op::AddNorm { x, y, norm: of, out } => {
                 norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out)).map(one)
             }
-            Op::Linear { parts, input, out } => {
-                let mut dispatches = Vec::new();
-                let mut offset = 0;
-                for part in parts {
-                    let rows = self.program.weights[part.weight].rows;
-                    let out = place(&out.part(offset, rows));
-                    dispatches.extend(linear(
-                        kernels,
-                        weights.matrix(part.weight),
-                        self.bias(part),
-                        place(input),
-                        out,
-                    )?);
-                    offset += rows;
-                }
-                Ok(dispatches)
-            }
-            Op::GatedLinear { activation, gate, up, input, out } => {
-                let (input, out) = (place(input), place(out));
-                let second = crate::kernels::Place { buffer: beside, offset: 0, stride: out.width, ..out };
-                let mut dispatches =
-                    linear(kernels, weights.matrix(gate.weight), self.bias(gate), input, out)?;
-                dispatches.extend(linear(kernels, weights.matrix(up.weight), self.bias(up), input, second)?);
-                dispatches.push(activate::activate(kernels, *activation, out, Some(second), out)?);
-                Ok(dispatches)
+            Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
+                unreachable!("ops with matrices are not planned here")
             }
             Op::Rope { rope, heads: count, x } => {
                 let queries = Queries { heads: *count, place: place(x), norm: None };
@@ -211,8 +244,17 @@ impl<'a> Planner<'a> {
         Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon }
     }
 
-    fn bias(&self, part: &Part) -> Option<&'a wgpu::Buffer> {
-        part.bias.map(|bias| self.resources.weights.vector(bias))
+    fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
+        Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.values(bias)) }
+    }
+
+    fn operands(&self, input: Place<'a>, output: Place<'a>) -> Operands<'a> {
+        let rows = |place: Place<'a>| RowsView {
+            buffer: place.buffer,
+            offset: place.offset as u32,
+            stride: place.stride as u32,
+        };
+        Operands { input: rows(input), output: rows(output), batch: self.row_count }
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

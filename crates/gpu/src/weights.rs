@@ -1,98 +1,97 @@
-//! The weights of a program on the device: vectors as f32, matrices and tables cut by rows where a binding
-//! could not see all of them.
+//! The weights of a program on the device: norms as f32, matrices and tables packed.
 
 use gleed_gguf::Gguf;
 use gleed_model::program::{Program, Weight, WeightId};
 use gleed_model::verify::vectors;
 
+use crate::linear::{PackedWeight, Packing};
 use crate::{Error, Gpu, Result};
 
 /// All weights of a program.
 pub(crate) struct Weights {
-    /// Norms and biases; none for matrices.
-    vectors: Vec<Option<wgpu::Buffer>>,
-    /// Matrices and tables; none for vectors.
-    matrices: Vec<Option<Matrix>>,
+    weights: Vec<Loaded>,
 }
 
-/// A matrix, `[rows][columns]` in f32.
-pub(crate) struct Matrix {
-    pub parts: Vec<Part>,
-}
-
-/// Some rows of a matrix.
-pub(crate) struct Part {
-    pub first: usize,
-    pub count: usize,
-    pub buffer: wgpu::Buffer,
+/// One weight.
+enum Loaded {
+    /// A norm or a bias.
+    Vector { values: Vec<f32>, buffer: wgpu::Buffer },
+    /// A matrix of a linear layer or a table of embeddings.
+    Matrix(PackedWeight),
 }
 
 impl Weights {
-    /// Checks that the file has every weight as the program says.
-    pub fn check(file: &Gguf, program: &Program) -> Result<()> {
-        program.weights.iter().try_for_each(|weight| find(file, weight).map(|_| ()))
+    /// Checks that the file has every weight as the program says, and returns the bytes that they take on
+    /// the device.
+    pub fn check(file: &Gguf, program: &Program) -> Result<u64> {
+        let bytes = program.weights.iter().map(|weight| {
+            find(file, weight)?;
+            Ok(packing(weight)?.bytes())
+        });
+        bytes.sum()
     }
 
-    /// Bytes that the weights of a program take on the device.
-    pub fn bytes(program: &Program) -> u64 {
-        program.weights.iter().map(|weight| 4 * weight.size() as u64).sum()
-    }
-
-    /// Uploads every weight, telling `progress` how many bytes of the file are done, and of how many.
+    /// Uploads every weight, telling `progress` how many bytes are on the device, and of how many.
     pub fn load(
         gpu: &Gpu,
         file: &Gguf,
         program: &Program,
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Weights> {
-        let is_vector: Vec<WeightId> = vectors(program).collect();
-        let total = program.weights.iter().map(Weight::bytes).sum();
+        let vectors: Vec<WeightId> = vectors(program).collect();
+        let total = Weights::check(file, program)?;
         let mut done = 0;
-        let mut all = Weights { vectors: Vec::new(), matrices: Vec::new() };
-        for (id, weight) in program.weights.iter().enumerate() {
-            let bytes = find(file, weight)?;
-            let (vector, matrix) = if is_vector.contains(&id) {
-                (Some(upload(gpu, weight, bytes)?), None)
-            } else {
-                (None, Some(Matrix::upload(gpu, weight, bytes)?))
+        let weights = program.weights.iter().enumerate().map(|(id, weight)| {
+            let (bytes, packing) = (find(file, weight)?, packing(weight)?);
+            if vectors.contains(&id) {
+                done += packing.bytes();
+                progress(done, total);
+                return load_vector(gpu, weight, bytes);
+            }
+            let mut more = |bytes| {
+                done += bytes;
+                progress(done, total);
             };
-            all.vectors.push(vector);
-            all.matrices.push(matrix);
-            done += weight.bytes();
-            progress(done, total);
-        }
-        Ok(all)
-    }
-
-    pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
-        self.vectors[id].as_ref().expect("vectors are those that programs use as such")
-    }
-
-    pub fn matrix(&self, id: WeightId) -> &Matrix {
-        self.matrices[id].as_ref().expect("what is not used as a vector is a matrix")
-    }
-}
-
-impl Matrix {
-    fn upload(gpu: &Gpu, weight: &Weight, bytes: &[u8]) -> Result<Matrix> {
-        let row_bytes = bytes.len() / weight.rows;
-        let most = (gpu.info.largest_binding / (4 * weight.columns as u64)).max(1) as usize;
-        let parts = (0..weight.rows).step_by(most).map(|first| {
-            let count = most.min(weight.rows - first);
-            let buffer = upload(gpu, weight, &bytes[first * row_bytes..(first + count) * row_bytes])?;
-            Ok(Part { first, count, buffer })
+            PackedWeight::upload(gpu, &weight.name, packing, bytes, &mut more).map(Loaded::Matrix)
         });
-        Ok(Matrix { parts: parts.collect::<Result<_>>()? })
+        Ok(Weights { weights: weights.collect::<Result<_>>()? })
+    }
+
+    /// A norm or a bias, on the device.
+    pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
+        match &self.weights[id] {
+            Loaded::Vector { buffer, .. } => buffer,
+            Loaded::Matrix(_) => unreachable!("what programs use as vectors is loaded as vectors"),
+        }
+    }
+
+    /// The same, on the host.
+    pub fn values(&self, id: WeightId) -> &[f32] {
+        match &self.weights[id] {
+            Loaded::Vector { values, .. } => values,
+            Loaded::Matrix(_) => unreachable!("what programs use as vectors is loaded as vectors"),
+        }
+    }
+
+    /// A matrix or a table; none when the program uses the weight as a vector too.
+    pub fn matrix(&self, id: WeightId) -> Option<&PackedWeight> {
+        match &self.weights[id] {
+            Loaded::Matrix(matrix) => Some(matrix),
+            Loaded::Vector { .. } => None,
+        }
     }
 }
 
-/// Decodes whole rows of a weight and uploads them.
-fn upload(gpu: &Gpu, weight: &Weight, bytes: &[u8]) -> Result<wgpu::Buffer> {
-    let mut values = vec![0.0f32; bytes.len() / weight.format.block_bytes() * weight.format.block_len()];
+fn packing(weight: &Weight) -> Result<Packing> {
+    Packing::new(&weight.name, weight.format, weight.rows, weight.columns)
+}
+
+fn load_vector(gpu: &Gpu, weight: &Weight, bytes: &[u8]) -> Result<Loaded> {
+    let mut values = vec![0.0f32; weight.size()];
     weight.format.decode(bytes, &mut values);
     let buffer = gpu.storage(&weight.name, 4 * values.len() as u64)?;
     gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&values));
-    Ok(buffer)
+    Ok(Loaded::Vector { values, buffer })
 }
 
 /// The bytes of a weight in the file.

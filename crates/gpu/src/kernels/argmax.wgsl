@@ -5,7 +5,7 @@ var<workgroup> best_at: array<u32, 256>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = group.y * WIDTH;
+    let row = group.y * STRIDE + OFFSET;
     var largest = 0.0;
     var at = 0u;
     for (var c = lane; c < WIDTH; c += 256u) {

@@ -2,7 +2,7 @@
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
-use crate::weights::Matrix;
+use crate::linear::PackedWeight;
 
 /// What picks the entry of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,29 +13,27 @@ pub(crate) enum Index {
     Position = 1,
 }
 
-/// One dispatch for each part that the table had to be cut into.
+/// One dispatch for each piece that the table had to be cut into.
 pub(crate) fn embed(
     kernels: &mut Kernels,
     step: &wgpu::Buffer,
     list: List,
-    table: &Matrix,
+    table: &PackedWeight,
     index: Index,
     out: Place,
 ) -> Result<Vec<Dispatch>> {
-    let dispatches = table.parts.iter().map(|part| {
+    let groups = table.packing().groups();
+    let dispatches = table.pieces().iter().map(|piece| {
         let source = Source::new("embed", include_str!("embed.wgsl"))
             .step(step, list)
+            .matrix(table, piece)
             .size("FIELD", index as usize)
             .flag("ADD", index == Index::Position)
             .size("WIDTH", out.width)
-            .size("FIRST", part.first)
-            .size("COUNT", part.count)
-            .snippet(
-                "fn table_value(entry: u32, column: u32) -> f32 { return table[entry * WIDTH + column]; }\n",
-            )
-            .read("table", "f32", &part.buffer)
+            .size("FIRST", piece.rows.start)
+            .size("COUNT", piece.rows.len())
             .write_place("out", "", out);
-        kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+        kernels.dispatch(source, Grid::Rows(groups.div_ceil(32) as u32))
     });
     dispatches.collect()
 }

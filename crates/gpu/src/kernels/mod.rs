@@ -8,13 +8,16 @@ pub(crate) mod attention;
 pub(crate) mod embed;
 pub(crate) mod heads;
 pub(crate) mod norm;
-pub(crate) mod plain_linear;
 pub(crate) mod rows;
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use crate::linear::{Layout, PackedWeight, Piece, decode};
 use crate::{Gpu, Result};
+
+/// The first binding of a kernel's arrays; those below are a packed matrix's.
+const FIRST_BINDING: u32 = 2;
 
 /// Columns of one row of a buffer on the device.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +62,7 @@ pub(crate) struct Source<'a> {
     name: &'static str,
     constants: String,
     text: String,
+    matrix: Vec<wgpu::BindingResource<'a>>,
     bindings: Vec<Binding<'a>>,
 }
 
@@ -71,7 +75,8 @@ struct Binding<'a> {
 
 impl<'a> Source<'a> {
     pub fn new(name: &'static str, text: &str) -> Source<'a> {
-        Source { name, constants: String::new(), text: text.to_string(), bindings: Vec::new() }
+        let (constants, text) = (String::new(), text.to_string());
+        Source { name, constants, text, matrix: Vec::new(), bindings: Vec::new() }
     }
 
     fn define(&mut self, definition: std::fmt::Arguments) {
@@ -97,6 +102,21 @@ impl<'a> Source<'a> {
     pub fn snippet(mut self, text: &str) -> Self {
         self.text.push_str(text);
         self
+    }
+
+    /// Some rows of a packed matrix, and the functions that read it: `load_a`, `ready_a` and `quad_a_0` to
+    /// `quad_a_7`.
+    pub fn matrix(mut self, weight: &'a PackedWeight, piece: &'a Piece) -> Self {
+        let packing = weight.packing();
+        self.matrix.push(piece.low());
+        if let Layout::Integers(_) = packing.layout() {
+            self.matrix.push(piece.rest());
+        }
+        let (groups, rest) = (packing.groups(), packing.rest_row());
+        self.define(format_args!(
+            "struct MatrixShape {{ groups: u32, rest_a: u32 }}\nconst shape = MatrixShape({groups}u, {rest}u);\n"
+        ));
+        self.snippet(&decode::snippet(packing.layout(), 'a', 0))
     }
 
     /// Offset and stride of a place as constants, and its buffer, to be read.
@@ -129,7 +149,7 @@ impl<'a> Source<'a> {
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
-    fn finish(mut self) -> (String, Vec<&'a wgpu::Buffer>) {
+    fn finish(mut self) -> (String, Vec<wgpu::BindGroupEntry<'a>>) {
         let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
         for binding in self.bindings.iter().filter(|b| b.writes) {
             if written.iter().all(|(_, buffer)| *buffer != binding.buffer) {
@@ -144,14 +164,22 @@ impl<'a> Source<'a> {
             }
             _ => true,
         });
-        for (index, Binding { name, element, writes, .. }) in self.bindings.iter().enumerate() {
+        let mut entries: Vec<_> =
+            self.matrix.into_iter().zip(0..).map(|(resource, binding)| entry(binding, resource)).collect();
+        for (Binding { name, element, writes, buffer }, binding) in self.bindings.iter().zip(FIRST_BINDING..)
+        {
             let access = if *writes { "read_write" } else { "read" };
             self.constants.push_str(&format!(
-                "@group(0) @binding({index}) var<storage, {access}> {name}: array<{element}>;\n"
+                "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"
             ));
+            entries.push(entry(binding, buffer.as_entire_binding()));
         }
-        (self.constants + &text, self.bindings.iter().map(|b| b.buffer).collect())
+        (self.constants + &text, entries)
     }
+}
+
+fn entry(binding: u32, resource: wgpu::BindingResource) -> wgpu::BindGroupEntry {
+    wgpu::BindGroupEntry { binding, resource }
 }
 
 /// Replaces the array `from` by the array `to` in a text.
@@ -189,7 +217,7 @@ impl Kernels {
     /// Compiles a source unless its text is known already, and binds its buffers.
     pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
         let name = source.name;
-        let (text, buffers) = source.finish();
+        let (text, entries) = source.finish();
         let pipeline = match self.pipelines.get(&text) {
             Some(pipeline) => pipeline.clone(),
             None => {
@@ -198,11 +226,6 @@ impl Kernels {
                 pipeline
             }
         };
-        let entries = buffers.iter().enumerate().map(|(index, buffer)| wgpu::BindGroupEntry {
-            binding: index as u32,
-            resource: buffer.as_entire_binding(),
-        });
-        let entries: Vec<_> = entries.collect();
         let bindings = self.gpu.scoped(&format!("binding {name}"), || {
             self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(name),

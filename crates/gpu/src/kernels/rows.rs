@@ -31,7 +31,7 @@ pub(crate) fn gather(
 pub(crate) fn argmax(kernels: &mut Kernels, logits: Place, chosen: &wgpu::Buffer) -> Result<Dispatch> {
     let source = Source::new("argmax", include_str!("argmax.wgsl"))
         .size("WIDTH", logits.width)
-        .read("logits", "f32", logits.buffer)
+        .read_place("logits", "", logits)
         .write("chosen", "u32", chosen);
     kernels.dispatch(source, Grid::Rows(1))
 }

@@ -1,0 +1,214 @@
+//! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
+//!
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128] [--gated] [--spread-mib N]
+//! [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
+//! many copies of the weights that no cache holds them.
+
+use std::error::Error;
+
+use gleed_gguf::Format;
+use gleed_gpu::linear::{Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling};
+use gleed_gpu::{Choice, Gpu};
+use gleed_model::program::Activation;
+
+/// Bytes of weights that one measurement goes through before it reads any of them again.
+const SPREAD: u64 = 1 << 30;
+
+/// Dispatches of a measurement.
+const DISPATCHES: usize = 200;
+
+struct Arguments {
+    adapter: Option<String>,
+    tilings: Vec<Tiling>,
+    shapes: Vec<(usize, usize)>,
+    formats: Vec<Format>,
+    rows: Vec<u32>,
+    gated: bool,
+    spread: u64,
+    dispatches: usize,
+}
+
+fn parse() -> Result<Arguments, Box<dyn Error>> {
+    let mut parsed = Arguments {
+        adapter: None,
+        tilings: Tiling::ALL.to_vec(),
+        shapes: vec![],
+        formats: vec![],
+        rows: vec![],
+        gated: false,
+        spread: SPREAD,
+        dispatches: DISPATCHES,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        if argument == "--adapter" {
+            parsed.adapter = Some(value()?);
+        } else if argument == "--tiling" {
+            parsed.tilings = tilings(&value()?)?;
+        } else if argument == "--spread-mib" {
+            parsed.spread = value()?.parse::<u64>()? << 20;
+        } else if argument == "--dispatches" {
+            parsed.dispatches = value()?.parse()?;
+        } else if argument == "--gated" {
+            parsed.gated = true;
+        } else if let Some((outputs, columns)) = argument.split_once('x') {
+            parsed.shapes.push((outputs.parse()?, columns.parse()?));
+        } else if let Some(format) = Format::from_name(&argument) {
+            parsed.formats.push(format);
+        } else {
+            parsed.rows.push(argument.parse().map_err(|_| format!("{argument} is nothing known"))?);
+        }
+    }
+    if parsed.shapes.is_empty() {
+        parsed.shapes = vec![(4096, 4096), (12288, 4096), (4096, 12288)];
+    }
+    if parsed.formats.is_empty() {
+        parsed.formats = vec![Format::Q4_K, Format::Q6_K, Format::Q8_0];
+    }
+    if parsed.rows.is_empty() {
+        parsed.rows = vec![1, 2, 4, 8, 16, 32, 64, 512];
+    }
+    Ok(parsed)
+}
+
+fn tilings(name: &str) -> Result<Vec<Tiling>, Box<dyn Error>> {
+    let numbers = |text: &str| -> Result<Vec<u32>, Box<dyn Error>> {
+        Ok(text.split('x').map(str::parse).collect::<Result<_, _>>()?)
+    };
+    Ok(if name == "auto" {
+        Tiling::ALL.to_vec()
+    } else if let Some(text) = name.strip_prefix("few") {
+        let numbers = numbers(text)?;
+        vec![Tiling::Few { rows: numbers[0], outputs: numbers.get(1).copied().unwrap_or(1) }]
+    } else if let Some(text) = name.strip_prefix("many") {
+        vec![Tiling::Many { rows: numbers(text)?[0] }]
+    } else if let Some(text) = name.strip_prefix("coop") {
+        let [sums, rows] = numbers(text)?[..] else { return Err(format!("{name}: coop128x64").into()) };
+        vec![Tiling::Cooperative { sums, rows }]
+    } else {
+        return Err(format!("no tiling is called {name}: auto, few1, few1x2, many64, coop128x128").into());
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = parse()?;
+    let choice = arguments.adapter.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
+    let gpu = Gpu::open(choice)?;
+    println!("{} {:?}", gpu.info, gpu.info.cooperative_matrices);
+    if !gpu.info.timestamps {
+        return Err("the adapter has no timestamps".into());
+    }
+    let kernels = LinearKernels::new(&gpu, &arguments.tilings)?;
+    println!("{:>14} {:>8} {:>5} {:>10} {:>8} {:>8}", "shape", "format", "rows", "us", "GB/s", "TFLOP/s");
+    for &(outputs, columns) in &arguments.shapes {
+        for &format in &arguments.formats {
+            for &rows in &arguments.rows {
+                measure(&gpu, &kernels, &arguments, (outputs, columns), format, rows)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    gpu: &Gpu,
+    kernels: &LinearKernels,
+    arguments: &Arguments,
+    (outputs, columns): (usize, usize),
+    format: Format,
+    rows: u32,
+) -> Result<(), Box<dyn Error>> {
+    let packing = Packing::new("weights", format, outputs, columns)?;
+    let values: Vec<f32> = (0..columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 500.0).collect();
+    let mut row = vec![0; format.row_bytes(columns)?];
+    format.encode(&values, &mut row)?;
+    let file = row.repeat(outputs);
+    let matrices = if arguments.gated { 2 } else { 1 };
+    let bytes = matrices * packing.bytes();
+    let copies = arguments.spread.div_ceil(bytes).clamp(1, arguments.dispatches as u64);
+    let storage = |floats: usize, usage| {
+        gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4 * floats as u64,
+            usage: usage | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    };
+    let input = storage(rows as usize * columns, wgpu::BufferUsages::STORAGE);
+    let output = storage(rows as usize * outputs, wgpu::BufferUsages::STORAGE);
+    let batch = storage(4, wgpu::BufferUsages::UNIFORM);
+    gpu.queue.write_buffer(&batch, 0, bytemuck::cast_slice(&[rows, 0, 0, 0]));
+    gpu.queue.write_buffer(&input, 0, bytemuck::cast_slice(&values.repeat(rows as usize)));
+    let operands = Operands {
+        input: RowsView { buffer: &input, offset: 0, stride: columns as u32 },
+        output: RowsView { buffer: &output, offset: 0, stride: outputs as u32 },
+        batch: &batch,
+    };
+    let layers = (0..copies)
+        .map(|_| {
+            let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &file, &mut |_| {});
+            let weight = upload()?;
+            let matrix = Matrix { weight: &weight, bias: None };
+            if arguments.gated {
+                let up = upload()?;
+                let both = [matrix, Matrix { weight: &up, bias: None }];
+                return Linear::gated(gpu, kernels, "bench", Activation::Silu, both, operands);
+            }
+            Linear::new(gpu, kernels, "bench", matrix, operands)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    time(gpu, &layers, rows, layers.len())?;
+    let seconds = time(gpu, &layers, rows, arguments.dispatches)? / arguments.dispatches as f64;
+    let work = 2.0 * (matrices as usize * outputs * columns * rows as usize) as f64;
+    println!(
+        "{:>14} {format:>8} {rows:>5} {:>10.2} {:>8.0} {:>8.2}",
+        format!("{outputs}x{columns}"),
+        seconds * 1e6,
+        bytes as f64 / seconds / 1e9,
+        work / seconds / 1e12
+    );
+    Ok(())
+}
+
+/// Seconds of so many dispatches, one layer after the other.
+fn time(gpu: &Gpu, layers: &[Linear], rows: u32, dispatches: usize) -> Result<f64, Box<dyn Error>> {
+    let queries = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+        label: None,
+        ty: wgpu::QueryType::Timestamp,
+        count: 2,
+    });
+    let buffer = |usage| {
+        gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 16,
+            usage,
+            mapped_at_creation: false,
+        })
+    };
+    let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
+    let read = buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ);
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                query_set: &queries,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            }),
+        });
+        for layer in layers.iter().cycle().take(dispatches) {
+            layer.record(&mut pass, rows);
+        }
+    }
+    encoder.resolve_query_set(&queries, 0..2, &resolved, 0);
+    encoder.copy_buffer_to_buffer(&resolved, 0, &read, 0, 16);
+    gpu.queue.submit([encoder.finish()]);
+    read.slice(..).map_async(wgpu::MapMode::Read, |_| {});
+    gpu.wait()?;
+    let mapped = read.slice(..).get_mapped_range()?;
+    let ticks: &[u64] = bytemuck::cast_slice(&mapped);
+    Ok((ticks[1] - ticks[0]) as f64 * f64::from(gpu.queue.get_timestamp_period()) * 1e-9)
+}

@@ -1,0 +1,84 @@
+// What both linear kernels have in common: the shape, the operands and the end of a result.
+//
+// out[row][o] = activation-gated or plain Σ_c weight[o][c] · input[row][c] (+ bias[o])
+//
+// The sum is eight chains: chain p takes the groups of 32 columns p, p + 8, p + 16, … in order, each column
+// by column, acc = fma(weight, input, acc); they are folded ((c0+c4)+(c2+c6))+((c1+c5)+(c3+c7)).
+
+struct Shape {
+    // Columns of the input, and groups of 32 that they make.
+    columns: u32,
+    groups: u32,
+    // Outputs of this dispatch, and the row of each matrix (in its binding) that the first one has.
+    outputs: u32,
+    first_a: u32,
+    first_b: u32,
+    // Words of a row of each matrix in its rest plane.
+    rest_a: u32,
+    rest_b: u32,
+    // Where the input starts and how far its rows are apart, in vectors of four floats.
+    input_offset: u32,
+    input_stride: u32,
+    // The same for the output, in floats.
+    output_offset: u32,
+    output_stride: u32,
+    // Where the biases of this dispatch's outputs start.
+    bias_a: u32,
+    bias_b: u32,
+    // Rows that the input and the output have room for.
+    most_rows: u32,
+}
+
+//@if BIAS
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+//@end
+@group(0) @binding(5) var<storage, read> input: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> output: array<f32>;
+@group(0) @binding(7) var<uniform> shape: Shape;
+// The number of rows, in x.
+@group(0) @binding(8) var<uniform> batch: vec4<u32>;
+
+fn row_count() -> u32 {
+    return min(batch.x, shape.most_rows);
+}
+
+// Four columns of a row of the input; zero beyond its columns and for rows that are not there.
+fn input_quad(row: u32, quad: u32) -> vec4<f32> {
+    if (row >= row_count() || quad * 4u >= shape.columns) {
+        return vec4<f32>(0.0);
+    }
+    let value = input[shape.input_offset + row * shape.input_stride + quad];
+    let column = vec4<u32>(quad * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+    return select(vec4<f32>(0.0), value, column < vec4<u32>(shape.columns));
+}
+
+fn write(row: u32, index: u32, value: f32) {
+    output[shape.output_offset + row * shape.output_stride + index] = value;
+}
+
+//@if GATED
+// e^x by range reduction and a polynomial, finite everywhere.
+fn exponential(argument: f32) -> f32 {
+    let x = min(max(argument, -87.0), 88.0);
+    let n = round(x * 1.442695);
+    let r = fma(n, -1.4286068e-6, fma(n, -0.69314575, x));
+    var p = 0.0013888889;
+    p = fma(p, r, 0.008333334);
+    p = fma(p, r, 0.041666668);
+    p = fma(p, r, 0.16666667);
+    p = fma(p, r, 0.5);
+    p = fma(p, r, 1.0);
+    p = fma(p, r, 1.0);
+    return p * bitcast<f32>(u32(i32(n) + 127) << 23u);
+}
+
+fn gated(gate: f32, up: f32) -> f32 {
+//@if SILU
+    return gate / (1.0 + exponential(-gate)) * up;
+//@end
+//@if GELU
+    let u = 0.7978846 * gate * fma(0.044715 * gate, gate, 1.0);
+    return gate / (1.0 + exponential(-2.0 * u)) * up;
+//@end
+}
+//@end

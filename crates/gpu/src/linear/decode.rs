@@ -1,0 +1,235 @@
+//! The WGSL that reads a matrix: for each layout, how a group of 32 columns is loaded, made ready and
+//! decoded four columns at a time.
+//!
+//! Integers become floats without conversion instructions: masked where they lie in their word and put under
+//! the exponent of 2²³, they are a float whose mantissa ends in them; subtracting 2²³ (and the offset) leaves
+//! the integer times a power of two, which a scale divided by that power makes up for. All of this is exact.
+
+use std::fmt::Write as _;
+
+use super::layout::{Factors, GROUP, Integers, Layout, Scales};
+
+/// The exponent of 2²³, above 23 bits of mantissa.
+const EXPONENT: u32 = 0x4b00_0000;
+
+/// Bindings and functions of matrix `m`, which is `a` or `b`:
+/// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
+/// `quad_m_7`, which give four weights each.
+pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
+    let mut wgsl = String::new();
+    bindings(&mut wgsl, layout, m, first_binding);
+    load(&mut wgsl, layout, m);
+    match layout {
+        Layout::Integers(integers) => {
+            ready(&mut wgsl, integers, m);
+            (0..8).for_each(|quad| integer_quad(&mut wgsl, integers, m, quad));
+        }
+        _ => {
+            line(&mut wgsl, format!("alias Ready_{m} = Raw_{m};"));
+            line(&mut wgsl, format!("fn ready_{m}(raw: Raw_{m}, group: u32) -> Ready_{m} {{ return raw; }}"));
+            (0..8).for_each(|quad| float_quad(&mut wgsl, layout, m, quad));
+        }
+    }
+    wgsl
+}
+
+fn line(wgsl: &mut String, text: impl AsRef<str>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(wgsl, "{}", text.as_ref());
+}
+
+/// Components of the vectors that the low plane is read in.
+fn lanes(layout: Layout) -> usize {
+    layout.low_words().min(4)
+}
+
+fn bindings(wgsl: &mut String, layout: Layout, m: char, first: u32) {
+    let lanes = lanes(layout);
+    line(wgsl, format!("@group(0) @binding({first}) var<storage, read> low_{m}: array<vec{lanes}<u32>>;"));
+    if let Layout::Integers(_) = layout {
+        let rest = first + 1;
+        line(wgsl, format!("@group(0) @binding({rest}) var<storage, read> rest_{m}: array<u32>;"));
+    }
+}
+
+fn load(wgsl: &mut String, layout: Layout, m: char) {
+    let (lanes, vectors) = (lanes(layout), layout.low_words() / lanes(layout));
+    let mut fields = String::new();
+    let mut body = format!("    let low = (row * shape.groups + group) * {vectors}u;\n");
+    for i in 0..vectors {
+        line(&mut fields, format!("    low_{i}: vec{lanes}<u32>,"));
+        line(&mut body, format!("    raw.low_{i} = low_{m}[low + {i}u];"));
+    }
+    if let Layout::Integers(integers) = layout {
+        let extra = integers.extra_bits;
+        line(&mut body, format!("    let rest = row * shape.rest_{m};"));
+        for i in 0..extra {
+            line(&mut fields, format!("    extra_{i}: u32,"));
+            line(&mut body, format!("    raw.extra_{i} = rest_{m}[rest + group * {extra}u + {i}u];"));
+        }
+        line(&mut body, format!("    let scales = rest + shape.groups * {extra}u;"));
+        line(&mut fields, "    head: u32,");
+        let head = match integers.scales {
+            Scales::Half => "scales + group / 2u",
+            Scales::HalfMin | Scales::Float => "scales + group",
+            Scales::Super(_) => "scales + group / 8u * 5u",
+        };
+        line(&mut body, format!("    raw.head = rest_{m}[{head}];"));
+        if let Scales::Super(_) = integers.scales {
+            line(&mut fields, "    factors: u32,");
+            line(&mut body, format!("    raw.factors = rest_{m}[{head} + 1u + group % 8u / 2u];"));
+        }
+    }
+    line(wgsl, format!("struct Raw_{m} {{\n{fields}}}"));
+    line(
+        wgsl,
+        format!(
+            "fn load_{m}(row: u32, group: u32) -> Raw_{m} {{\n    var raw: Raw_{m};\n{body}    return raw;\n}}"
+        ),
+    );
+}
+
+/// The power of two, as bits to the left, at which column `k` of a quad lies in what [`integer_quad`] masks.
+fn place(integers: Integers, k: u32) -> u32 {
+    if integers.low_bits == 8 { 8 * (k % 2) } else { integers.low_bits * k }
+}
+
+/// Scales (already divided by the powers of two) and mins of the two halves of a group.
+fn ready(wgsl: &mut String, integers: Integers, m: char) {
+    let half_of_group = "unpack2x16float(raw.head >> (group % 2u * 16u)).x";
+    let byte = |at: u32| format!("f32(extractBits(bitcast<i32>(factors), {at}u, 8u))");
+    let nibble = |at: u32| format!("f32(extractBits(factors, {at}u, 4u))");
+    // Scale and min of the first half, then of the second.
+    let [first, second]: [(String, String); 2] = match integers.scales {
+        Scales::Half => [(); 2].map(|()| (half_of_group.to_string(), String::new())),
+        Scales::HalfMin => [(); 2].map(|()| ("head.x".to_string(), "head.y".to_string())),
+        Scales::Float => [(); 2].map(|()| ("bitcast<f32>(raw.head)".to_string(), String::new())),
+        Scales::Super(Factors::Whole) => {
+            [(); 2].map(|()| (format!("bitcast<f32>(raw.head) * {}", byte(0)), String::new()))
+        }
+        Scales::Super(Factors::WholeMin) => {
+            [(); 2].map(|()| (format!("head.x * {}", byte(0)), format!("head.y * {}", byte(8))))
+        }
+        Scales::Super(Factors::Halves) => [0, 8].map(|at| (format!("head.x * {}", byte(at)), String::new())),
+        Scales::Super(Factors::WideHalves) => {
+            [0, 8].map(|at| (format!("bitcast<f32>(raw.head) * {}", byte(at)), String::new()))
+        }
+        Scales::Super(Factors::HalvesMin) => {
+            [0, 8].map(|at| (format!("head.x * {}", nibble(at)), format!("head.y * {}", nibble(at + 4))))
+        }
+    };
+    let powers: Vec<String> =
+        (0..4).map(|k| format!("{:?}", 1.0 / f64::from(1 << place(integers, k)))).collect();
+    let powers = powers.join(", ");
+    line(
+        wgsl,
+        format!(
+            "struct Ready_{m} {{\n    raw: Raw_{m},\n    scale_0: vec4<f32>,\n    scale_1: vec4<f32>,\n    \
+             min_0: f32,\n    min_1: f32,\n}}"
+        ),
+    );
+    line(wgsl, format!("fn ready_{m}(raw: Raw_{m}, group: u32) -> Ready_{m} {{"));
+    line(wgsl, format!("    var ready: Ready_{m};\n    ready.raw = raw;"));
+    let (head, factors) = match integers.scales {
+        Scales::Half | Scales::Float => (false, false),
+        Scales::HalfMin => (true, false),
+        Scales::Super(Factors::Whole | Factors::WideHalves) => (false, true),
+        Scales::Super(_) => (true, true),
+    };
+    if head {
+        line(wgsl, "    let head = unpack2x16float(raw.head);");
+    }
+    if factors {
+        line(wgsl, "    let factors = raw.factors >> (group % 2u * 16u);");
+    }
+    for (i, (scale, min)) in [&first, &second].into_iter().enumerate() {
+        if i == 1 && first == second {
+            line(wgsl, "    ready.scale_1 = ready.scale_0;\n    ready.min_1 = ready.min_0;");
+            continue;
+        }
+        line(wgsl, format!("    ready.scale_{i} = ({scale}) * vec4<f32>({powers});"));
+        if !min.is_empty() {
+            line(wgsl, format!("    ready.min_{i} = {min};"));
+        }
+    }
+    line(wgsl, "    return ready;\n}");
+}
+
+fn vector(values: impl Iterator<Item = String>) -> String {
+    format!("vec4<u32>({})", values.collect::<Vec<_>>().join(", "))
+}
+
+fn shifted(word: String, by: i32) -> String {
+    match by {
+        0 => word,
+        left if left > 0 => format!("({word} << {left}u)"),
+        right => format!("({word} >> {}u)", -right),
+    }
+}
+
+/// Columns 4·quad to 4·quad + 3 of a group.
+fn integer_quad(wgsl: &mut String, integers: Integers, m: char, quad: u32) {
+    let (bits, extra) = (integers.low_bits, integers.extra_bits);
+    let places: Vec<u32> = (0..4).map(|k| place(integers, k)).collect();
+    // Where the quad begins in the low plane.
+    let (word, shift) = (quad * 4 * bits / 32, quad * 4 * bits % 32);
+    let component = ["x", "y", "z", "w"][word as usize % 4];
+    let word_name = format!("ready.raw.low_{}.{component}", word / 4);
+    line(wgsl, format!("fn quad_{m}_{quad}(ready: Ready_{m}) -> vec4<f32> {{"));
+    let low = if bits == 8 {
+        line(wgsl, format!("    let word = {word_name};"));
+        "vec4<u32>(word, word, word >> 16u, word >> 16u)".to_string()
+    } else {
+        format!("vec4<u32>({})", shifted(word_name, -(shift as i32)))
+    };
+    let mask = |of: u32, above: u32| {
+        vector(places.iter().map(move |place| format!("{:#x}u", ((1 << of) - 1) << (place + above))))
+    };
+    let mut masked = format!("({low} & {})", mask(bits, 0));
+    if extra > 0 {
+        let (extra_word, at) = integers.extra_at(quad as usize * 4);
+        // The quad's first extra bits come to lie just above its first low bits.
+        let by = bits as i32 - at as i32;
+        let extra_bits = shifted(format!("ready.raw.extra_{extra_word}"), by);
+        masked = format!("({masked} | (vec4<u32>({extra_bits}) & {}))", mask(extra, bits));
+    }
+    let biases: Vec<String> = places
+        .iter()
+        .map(|place| format!("{:?}", f64::from(1 << 23) + f64::from(integers.offset << place)))
+        .collect();
+    line(
+        wgsl,
+        format!(
+            "    let value = bitcast<vec4<f32>>({masked} | vec4<u32>({EXPONENT:#x}u)) - vec4<f32>({});",
+            biases.join(", ")
+        ),
+    );
+    let half_of_group = quad as usize * 4 / (GROUP / 2);
+    let scale = format!("ready.scale_{half_of_group}");
+    line(
+        wgsl,
+        if integers.scales.mins() {
+            format!("    return fma({scale}, value, vec4<f32>(ready.min_{half_of_group}));\n}}")
+        } else {
+            format!("    return {scale} * value;\n}}")
+        },
+    );
+}
+
+fn float_quad(wgsl: &mut String, layout: Layout, m: char, quad: u32) {
+    let value = if layout == Layout::F32 {
+        format!("bitcast<vec4<f32>>(ready.low_{quad})")
+    } else {
+        let pair = ["xy", "zw"][quad as usize % 2];
+        let pair = format!("ready.low_{}.{pair}", quad / 2);
+        let [first, second] = ["x", "y"].map(|half| format!("{pair}.{half}"));
+        match layout {
+            Layout::F16 => format!("vec4<f32>(unpack2x16float({first}), unpack2x16float({second}))"),
+            _ => format!(
+                "bitcast<vec4<f32>>(vec4<u32>({first} << 16u, {first} & 0xffff0000u, {second} << 16u, \
+                 {second} & 0xffff0000u))"
+            ),
+        }
+    };
+    line(wgsl, format!("fn quad_{m}_{quad}(ready: Ready_{m}) -> vec4<f32> {{\n    return {value};\n}}"));
+}

@@ -1,0 +1,146 @@
+//! Unpacking the planes, by the words of their documentation, gives back what the formats decode to.
+
+use super::*;
+
+/// A generator of pseudo-random words (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+fn half(bits: u32) -> f32 {
+    f16::from_bits(bits as u16).to_f32()
+}
+
+/// Scale and min of a column of one row.
+fn scale_and_min(scales: &[u32], kind: Scales, column: usize) -> (f32, f32) {
+    let group = column / 32;
+    match kind {
+        Scales::Half => (half(scales[group / 2] >> (group % 2 * 16)), 0.0),
+        Scales::HalfMin => (half(scales[group]), half(scales[group] >> 16)),
+        Scales::Float => (f32::from_bits(scales[group]), 0.0),
+        Scales::Super(factors) => {
+            let words = &scales[column / 256 * 5..][..5];
+            let bits = words[1 + group % 8 / 2] >> (group % 2 * 16) & 0xffff;
+            let half_of_group = column % 32 / 16;
+            let signed = |bits: u32| f32::from(bits as u8 as i8);
+            match factors {
+                Factors::Whole => (f32::from_bits(words[0]) * signed(bits), 0.0),
+                Factors::WholeMin => {
+                    (half(words[0]) * signed(bits & 255), half(words[0] >> 16) * signed(bits >> 8))
+                }
+                Factors::Halves => (half(words[0]) * signed(bits >> (8 * half_of_group)), 0.0),
+                Factors::WideHalves => (f32::from_bits(words[0]) * signed(bits >> (8 * half_of_group)), 0.0),
+                Factors::HalvesMin => {
+                    let byte = bits >> (8 * half_of_group);
+                    (half(words[0]) * signed(byte & 15), half(words[0] >> 16) * signed(byte >> 4 & 15))
+                }
+            }
+        }
+    }
+}
+
+/// One row, from its words.
+fn unpack(layout: Layout, columns: usize, low: &[u32], rest: &[u32]) -> Vec<f32> {
+    let value = |column: usize| match layout {
+        Layout::F32 => f32::from_bits(low[column]),
+        Layout::F16 => half(low[column / 2] >> (column % 2 * 16)),
+        Layout::Bf16 => f32::from_bits(low[column / 2] >> (column % 2 * 16) << 16),
+        Layout::Integers(integers) => {
+            let (bits, extra_bits) = (integers.low_bits as usize, integers.extra_bits as usize);
+            let mut stored = low[column * bits / 32] >> (column * bits % 32) & ((1 << bits) - 1);
+            if extra_bits > 0 {
+                let (word, bit) = integers.extra_at(column % 32);
+                let extra = rest[column / 32 * extra_bits + word] >> bit & ((1 << extra_bits) - 1);
+                stored |= extra << bits;
+            }
+            let integer = (stored as i32 - integers.offset as i32) as f32;
+            let scales = &rest[columns / 32 * extra_bits..];
+            let (scale, min) = scale_and_min(scales, integers.scales, column);
+            if integers.scales.mins() { scale * integer + min } else { scale * integer }
+        }
+    };
+    (0..columns).map(value).collect()
+}
+
+#[test]
+fn every_format_comes_back_bit_for_bit() {
+    let mut random = Random(7);
+    for format in Format::all() {
+        for columns in [256, 512, 2304] {
+            let rows = 5;
+            let bytes = rows * format.row_bytes(columns).unwrap();
+            let file: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
+            let packing = Packing::new("w", format, rows, columns).unwrap();
+            let packed = packing.pack_rows(&file, 0..rows);
+            let mut truth = vec![0.0; rows * columns];
+            format.decode(&file, &mut truth);
+            for (row, truth) in truth.chunks(columns).enumerate() {
+                let low = &packed.low[row * packing.low_row()..][..packing.low_row()];
+                let rest = &packed.rest[row * packing.rest_row()..][..packing.rest_row()];
+                for (column, (value, truth)) in
+                    unpack(packing.layout, columns, low, rest).iter().zip(truth).enumerate()
+                {
+                    let same = value.to_bits() == truth.to_bits() || value.is_nan() && truth.is_nan();
+                    assert!(same, "{format} row {row} column {column}: {value} is not {truth}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_no_multiple_of_32_or_64_are_padded() {
+    for (format, columns) in [(Format::F32, 33), (Format::F16, 7), (Format::BF16, 45), (Format::Q4_0, 96)] {
+        let bytes = format.row_bytes(columns).unwrap();
+        let file: Vec<u8> = (0..3 * bytes).map(|i| (i * 37 % 120) as u8).collect();
+        let packing = Packing::new("w", format, 3, columns).unwrap();
+        let packed = packing.pack_rows(&file, 0..3);
+        let mut truth = vec![0.0; 3 * columns];
+        format.decode(&file, &mut truth);
+        for (row, truth) in truth.chunks(columns).enumerate() {
+            let low = &packed.low[row * packing.low_row()..][..packing.low_row()];
+            let rest = &packed.rest[row * packing.rest_row()..][..packing.rest_row()];
+            assert_eq!(unpack(packing.layout, columns, low, rest), truth, "{format}");
+        }
+    }
+}
+
+#[test]
+fn parts_are_the_parts_of_the_whole_whatever_the_threads() {
+    let mut random = Random(3);
+    let (rows, columns) = (1100, 1024);
+    let file: Vec<u8> = (0..rows * 576).map(|_| random.next() as u8).collect();
+    let packing = Packing::new("w", Format::Q4_K, rows, columns).unwrap();
+    let whole = packing.pack_rows(&file, 0..rows);
+    let (low, rest) = (packing.low_row(), packing.rest_row());
+    for part in [0..1, 3..700, 1099..1100, 5..5] {
+        let packed = packing.pack_rows(&file, part.clone());
+        assert_eq!(packed.low, whole.low[part.start * low..part.end * low]);
+        assert_eq!(packed.rest, whole.rest[part.start * rest..part.end * rest]);
+    }
+}
+
+#[test]
+fn native_formats_take_about_the_size_of_their_file_and_others_say_so() {
+    for format in Format::all() {
+        let packing = Packing::new("w", format, 16, 2048).unwrap();
+        let file = 16 * format.row_bytes(2048).unwrap() as u64;
+        if packing.converted() {
+            assert!(Layout::of(format).1);
+        } else {
+            assert!(packing.bytes() * 100 <= file * 106, "{format}: {} for {file}", packing.bytes());
+        }
+    }
+    assert!(!Packing::new("w", Format::Q6_K, 1, 256).unwrap().converted());
+    assert!(Packing::new("w", Format::IQ2_XXS, 1, 256).unwrap().converted());
+    let error = Packing::new("blk.0.w", Format::Q4_K, 1, 300).unwrap_err().to_string();
+    assert!(error.contains("blk.0.w") && error.contains("256"), "{error}");
+}

@@ -1,0 +1,134 @@
+//! Packed weights in device memory, cut by rows where they are larger than a shader can bind.
+
+use std::ops::Range;
+
+use super::pack::Packing;
+use crate::{Error, Gpu, Result};
+
+/// Where the rest plane of a buffer may start: a multiple of what every adapter allows bindings to start at.
+const PLANE_ALIGNMENT: u64 = 256;
+
+/// Bytes that are packed and handed to the queue at a time.
+const CHUNK: u64 = 16 << 20;
+
+/// Chunks after which the queue is waited for, so that copies of the whole file do not pile up.
+const CHUNKS_IN_FLIGHT: usize = 4;
+
+/// A matrix in device memory.
+#[derive(Debug, Clone)]
+pub struct PackedWeight {
+    packing: Packing,
+    pieces: Vec<Piece>,
+}
+
+/// Some rows of a matrix: a buffer with both planes.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) rows: Range<usize>,
+    buffer: wgpu::Buffer,
+    /// Bytes of the low plane, and where the rest plane starts.
+    low_bytes: u64,
+    rest_at: u64,
+}
+
+impl Piece {
+    pub(crate) fn low(&self) -> wgpu::BindingResource<'_> {
+        self.binding(0, self.low_bytes)
+    }
+
+    /// The rest plane; floats have none, and lend their low plane to a binding that no shader reads.
+    pub(crate) fn rest(&self) -> wgpu::BindingResource<'_> {
+        match self.buffer.size() - self.rest_at {
+            0 => self.low(),
+            bytes => self.binding(self.rest_at, bytes),
+        }
+    }
+
+    fn binding(&self, offset: u64, bytes: u64) -> wgpu::BindingResource<'_> {
+        let size = wgpu::BufferSize::new(bytes);
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.buffer, offset, size })
+    }
+}
+
+impl PackedWeight {
+    /// Packs a matrix and copies it to the device. `file` is the tensor as the file has it; `progress` is
+    /// called with the number of bytes copied since it was last called.
+    pub fn upload(
+        gpu: &Gpu,
+        name: &str,
+        packing: Packing,
+        file: &[u8],
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<PackedWeight> {
+        let limits = gpu.device.limits();
+        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size / 2);
+        PackedWeight::upload_in_pieces(gpu, name, packing, file, largest, progress)
+    }
+
+    /// The same with planes of at most `largest` bytes.
+    pub fn upload_in_pieces(
+        gpu: &Gpu,
+        name: &str,
+        packing: Packing,
+        file: &[u8],
+        largest: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<PackedWeight> {
+        let (low_row, rest_row) = (4 * packing.low_row() as u64, 4 * packing.rest_row() as u64);
+        let widest = low_row.max(rest_row);
+        let most = usize::try_from(largest / widest).unwrap_or(usize::MAX).min(packing.rows());
+        if most == 0 && packing.rows() > 0 {
+            return Err(Error::Limit {
+                what: format!("a row of {name}"),
+                needed: widest,
+                limit: largest,
+                unit: "binding",
+                adapter: gpu.info.name.clone(),
+            });
+        }
+        let chunk = usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1);
+        let mut pieces = Vec::new();
+        let mut chunks = 0;
+        for first in (0..packing.rows()).step_by(most.max(1)) {
+            let rows = first..packing.rows().min(first + most);
+            let low_bytes = rows.len() as u64 * low_row;
+            let rest_at = low_bytes.next_multiple_of(PLANE_ALIGNMENT);
+            let buffer = gpu.scoped(name, || {
+                gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some(name),
+                    size: rest_at + rows.len() as u64 * rest_row,
+                    usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+                    mapped_at_creation: false,
+                })
+            })?;
+            for start in rows.clone().step_by(chunk) {
+                let part = start..rows.end.min(start + chunk);
+                let packed = packing.pack_rows(file, part.clone());
+                let done = (start - first) as u64;
+                gpu.queue.write_buffer(&buffer, done * low_row, bytemuck::cast_slice(&packed.low));
+                if rest_row > 0 {
+                    let rest = bytemuck::cast_slice(&packed.rest);
+                    gpu.queue.write_buffer(&buffer, rest_at + done * rest_row, rest);
+                }
+                gpu.queue.submit([]);
+                chunks += 1;
+                if chunks % CHUNKS_IN_FLIGHT == 0 {
+                    gpu.wait()?;
+                }
+                progress(part.len() as u64 * (low_row + rest_row));
+            }
+            pieces.push(Piece { rows, buffer, low_bytes, rest_at });
+        }
+        gpu.check()?;
+        Ok(PackedWeight { packing, pieces })
+    }
+
+    /// How it is packed.
+    pub fn packing(&self) -> &Packing {
+        &self.packing
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
