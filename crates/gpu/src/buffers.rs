@@ -38,8 +38,13 @@ impl Gpu {
         Err(Error::Limit { what, needed, limit, unit, adapter })
     }
 
-    /// Waits for everything submitted, then appends the first `count` floats of a readable buffer.
-    pub(crate) fn read(&self, buffer: &wgpu::Buffer, count: usize, out: &mut Vec<f32>) -> Result<()> {
+    /// Waits for everything submitted, then appends the first `count` numbers of a readable buffer.
+    pub(crate) fn read<T: bytemuck::Pod>(
+        &self,
+        buffer: &wgpu::Buffer,
+        count: usize,
+        out: &mut Vec<T>,
+    ) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -48,7 +53,7 @@ impl Gpu {
             what: "reading results".to_string(),
             reason,
         };
-        let slice = buffer.slice(..4 * count as u64);
+        let slice = buffer.slice(..(size_of::<T>() * count) as u64);
         let (sender, receiver) = std::sync::mpsc::channel();
         slice.map_async(wgpu::MapMode::Read, move |result| {
             // Whoever waits for it may have given up: then nobody needs the answer.

@@ -1,5 +1,7 @@
 //! The executor: runs a program over batches of rows, one submission to the device per step.
 
+mod chain;
+
 use std::cell::RefCell;
 
 use gleed_gguf::Gguf;
@@ -9,7 +11,7 @@ use gleed_model::{Batch, Executor, StepError};
 
 use crate::buffers::{self, Activations};
 use crate::cache::{self, Layer};
-use crate::kernels::{Dispatch, Grid, Kernels, List};
+use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
 use crate::linear::{LinearKernels, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
@@ -18,6 +20,9 @@ use crate::{Error, Gpu, Options, Result};
 
 /// Bytes of logits that are computed and read back at once; more rows take several turns.
 const LOGITS_BYTES: usize = 64 << 20;
+
+/// Tokens that are chosen before they are read back, at least.
+const CHOSEN: usize = 4096;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
@@ -54,6 +59,13 @@ pub struct GpuExecutor {
     logits_rows: usize,
     /// Where logits are read from.
     readable: wgpu::Buffer,
+    /// The choice of the likeliest token, for rows whose logits all fit on the device.
+    argmax: Dispatch,
+    /// The tokens chosen last, one per wanted row.
+    chosen: wgpu::Buffer,
+    /// Where chosen tokens are read from, and for how many there is room.
+    chosen_readable: wgpu::Buffer,
+    chosen_room: usize,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
     inputs: wgpu::Buffer,
     /// `[wanted row][stride]` of the last step.
@@ -114,16 +126,22 @@ impl GpuExecutor {
         let page = gpu.storage("a page", page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", input_bytes)?;
         let readable = gpu.readable("the logits", logits_bytes)?;
+        let chosen_room = CHOSEN.max(max_rows);
+        let chosen = gpu.storage("the chosen tokens", 4 * max_rows as u64)?;
+        let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
-        let linear = LinearKernels::new(&gpu, &Tiling::ALL)?;
+        let linear = LinearKernels::new(&gpu, tilings(max_rows))?;
         let mut kernels = Kernels::new(gpu.clone());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
-            let (partials, linear, row_counts) = (&partials, &linear, &row_counts);
-            let resources = Resources { step, weights, activations, caches, partials, linear, row_counts };
+            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
+            let resources =
+                Resources { step, weights, activations, caches, partials, linear, row_counts, chosen };
             plan(&mut kernels, &program, resources, attention_rows)?
         };
+        let logits_place = activations.place(program.logits, List::Wanted);
+        let argmax = rows::argmax(&mut kernels, logits_place, &chosen)?;
         gpu.wait()?;
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
@@ -142,6 +160,10 @@ impl GpuExecutor {
             page,
             logits_rows,
             readable,
+            argmax,
+            chosen,
+            chosen_readable,
+            chosen_room,
             inputs,
             logits,
             logits_stride,
@@ -159,12 +181,13 @@ impl GpuExecutor {
     }
 
     /// The WGSL texts of all kernels of this program, with its sizes in them.
-    pub fn kernel_texts(&self) -> Vec<String> {
+    pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
         self.kernels.texts()
     }
 
-    fn begin(&mut self, batch: &Batch) {
-        self.step.fill(&self.program, batch);
+    /// Uploads the rows of a step; `chained` when their tokens are those that the device chose last.
+    fn begin(&mut self, batch: &Batch, chained: bool) {
+        self.step.fill(&self.program, batch, chained);
         self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
         for ((counts, uploaded), buffer) in
             self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
@@ -275,6 +298,12 @@ impl GpuExecutor {
     }
 }
 
+/// The tilings that steps of so many rows need.
+fn tilings(max_rows: usize) -> &'static [Tiling] {
+    let enough = Tiling::ALL.iter().position(|tiling| tiling.rows() as usize >= max_rows);
+    enough.map_or(&Tiling::ALL[..], |last| &Tiling::ALL[..=last])
+}
+
 fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
     gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
 }
@@ -353,7 +382,7 @@ impl Executor for GpuExecutor {
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
         check(batch, &self.program, self.options.max_rows, self.options.pages)?;
         observer.start();
-        self.begin(batch);
+        self.begin(batch, false);
         let result = if observer.looks() { self.run_observed(observer) } else { self.run() };
         result.map_err(|error| StepError::Device(error.to_string()))
     }

@@ -48,6 +48,8 @@ pub(crate) struct Resources<'a> {
     pub partials: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
     pub row_counts: &'a RowCounts,
+    /// The tokens that the device chose last.
+    pub chosen: &'a wgpu::Buffer,
 }
 
 /// Checks everything that running a program relies on.
@@ -174,13 +176,13 @@ impl<'a> Planner<'a> {
     }
 
     fn embed(&self, kernels: &mut Kernels, op: &Op, table: &PackedWeight) -> Result<Vec<Dispatch>> {
-        let Resources { step, activations, .. } = self.resources;
+        let Resources { step, activations, chosen, .. } = self.resources;
         let (index, view) = match op {
             Op::Embed { out, .. } => (Index::Token, *out),
             Op::AddPositions { x, .. } => (Index::Position, *x),
             _ => return Ok(Vec::new()),
         };
-        embed(kernels, step, self.list, table, index, activations.place(view, self.list))
+        embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
     }
 
     /// The dispatches of all ops that have no matrix.

@@ -25,6 +25,9 @@ pub(crate) mod header {
     pub const WORDS: usize = 8;
 }
 
+/// Instead of a token: the one that the device chose last for this row.
+pub(crate) const CHAINED: u32 = u32::MAX;
+
 const ROW_WORDS: usize = 5;
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
@@ -94,8 +97,8 @@ impl Step {
         Step { capacity, words, counts, tables: vec![], cosines: vec![], sines: vec![] }
     }
 
-    /// Takes in a batch that has been checked.
-    pub fn fill(&mut self, program: &Program, batch: &Batch) {
+    /// Takes in a batch that has been checked; `chained` when its tokens are those that the device chose.
+    pub fn fill(&mut self, program: &Program, batch: &Batch, chained: bool) {
         self.words.clear();
         self.words.resize(header::WORDS, 0);
         self.add_pages(batch);
@@ -105,7 +108,8 @@ impl Step {
             let row = &rows[index];
             let angles = angles + index * self.capacity.angles;
             let pages = tables[row.table as usize].1;
-            words.extend([row.token, row.position, pages as u32, angles as u32, index as u32]);
+            let token = if chained { CHAINED } else { row.token };
+            words.extend([token, row.position, pages as u32, angles as u32, index as u32]);
         };
         self.words[header::ROWS] = self.words.len() as u32;
         (0..rows.len()).for_each(|index| all(&mut self.words, &self.tables, index));

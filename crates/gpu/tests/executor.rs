@@ -148,3 +148,58 @@ fn memory_is_what_was_asked_for() {
     let widths: usize = program.buffers.iter().map(|b| b.width).sum();
     assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
 }
+
+/// Tokens chosen by the host from the logits of single steps.
+fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps: usize) -> Vec<Vec<u32>> {
+    let mut rows = rows.to_vec();
+    let mut all = Vec::new();
+    for _ in 0..steps {
+        executor.step(&batch(&rows, 2, 16), &mut ()).unwrap();
+        for (i, (_, position, token, _)) in rows.iter_mut().enumerate() {
+            let logits = executor.logits(i);
+            *token = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u32;
+            *position += 1;
+        }
+        all.push(rows.iter().map(|row| row.2).collect());
+    }
+    all
+}
+
+#[test]
+fn a_chain_chooses_what_single_steps_choose() {
+    let gpu = gpu();
+    for family in ["llama", "gpt2"] {
+        let (file, plain) = tiny(family, &[Format::Q8_0, Format::Q4_K], 7);
+        let program = fuse(&plain, Rules::ALL);
+        let options = Options { pages: 16, max_rows: 256, ..OPTIONS };
+        let prompt: Vec<_> = (0..250).map(|i| (0, i, (i % 61) as u32, false)).collect();
+        // The first sequence passes from one page and span to the next.
+        let rows = [(0, 250, 3, true), (1, 0, 5, true)];
+        let mut single = executor(&gpu, &file, &program, options);
+        let mut chained = executor(&gpu, &file, &program, options);
+        for executor in [&mut single, &mut chained] {
+            logits(executor, &batch(&prompt, 2, 16));
+        }
+        let expected = greedy(&mut single, &rows, 20);
+        assert!(expected.iter().any(|tokens| tokens != &expected[0]), "all the same: {expected:?}");
+        let first = chained.decode_greedily(&batch(&rows, 2, 16), 12).unwrap();
+        assert_eq!(first, expected[..12]);
+        // The chain goes on with the tokens that it ended with.
+        let last = [(0, 262, first[11][0], true), (1, 12, first[11][1], true)];
+        assert_eq!(chained.decode_greedily(&batch(&last, 2, 16), 8).unwrap(), expected[12..]);
+    }
+}
+
+#[test]
+fn chains_that_cannot_be_are_refused() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 7);
+    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let mut chain = |rows: &[_], steps| executor.decode_greedily(&batch(rows, 1, 4), steps);
+    assert_eq!(chain(&[], 3), Ok(vec![vec![]; 3]));
+    assert_eq!(chain(&[(0, 0, 1, true)], 0), Ok(vec![]));
+    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Device(_))));
+    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Device(_))));
+    let past = chain(&[(0, 250, 1, true)], 7);
+    assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
+    assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));
+}

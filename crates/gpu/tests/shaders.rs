@@ -43,7 +43,7 @@ fn texts() -> HashSet<String> {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for program in [&plain, &fuse(&plain, Rules::ALL)] {
                 let options = Options { kv, max_rows: 4, pages: 1 };
-                texts.extend(executor(&gpu, &file, program, options).kernel_texts());
+                texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
 use crate::linear::PackedWeight;
+use crate::step::CHAINED;
 
 /// What picks the entry of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +14,14 @@ pub(crate) enum Index {
     Position = 1,
 }
 
-/// One dispatch for each piece that the table had to be cut into.
+/// One dispatch for each piece that the table had to be cut into. Tokens that the device chose itself are
+/// in `chosen`.
 pub(crate) fn embed(
     kernels: &mut Kernels,
     step: &wgpu::Buffer,
     list: List,
     table: &PackedWeight,
+    chosen: &wgpu::Buffer,
     index: Index,
     out: Place,
 ) -> Result<Vec<Dispatch>> {
@@ -32,6 +35,8 @@ pub(crate) fn embed(
             .size("WIDTH", out.width)
             .size("FIRST", piece.rows.start)
             .size("COUNT", piece.rows.len())
+            .size("CHAINED", CHAINED as usize)
+            .read("chosen", "u32", chosen)
             .write_place("out", "", out);
         kernels.dispatch(source, Grid::Rows(groups.div_ceil(32) as u32))
     });

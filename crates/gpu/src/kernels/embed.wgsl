@@ -20,7 +20,12 @@ fn put(at: u32, column: u32, values: vec4<f32>) {
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let group = id.x;
     let row = id.y;
-    let entry = step[record_of(row) + FIELD];
+    let record = record_of(row);
+    var entry = step[record + FIELD];
+    if entry == CHAINED {
+        // The device chose the token itself, in the step before.
+        entry = chosen[step[record + ROW_SOURCE]];
+    }
     if group >= shape.groups || entry < FIRST || entry - FIRST >= COUNT {
         return;
     }

@@ -1,7 +1,7 @@
 //! Kernels: WGSL texts with the sizes of a model written into them, compiled once per distinct text.
 //!
 //! A [`Source`] collects what one dispatch needs: constants, snippets, and the buffers that its text names.
-//! One op is one file, beside the file of its text; [`Kernels`] compiles and keeps the pipelines.
+//! One op is one file, beside the file of its text; [`Kernels`] compiles and binds them.
 
 pub(crate) mod activate;
 pub(crate) mod attention;
@@ -10,7 +10,7 @@ pub(crate) mod heads;
 pub(crate) mod norm;
 pub(crate) mod rows;
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::linear::{Layout, PackedWeight, Piece, decode};
@@ -198,34 +198,30 @@ fn rename(text: &str, from: &str, to: &str) -> String {
     result
 }
 
-/// Compiles kernels and keeps them.
+/// Compiles kernels, and remembers their texts.
 pub(crate) struct Kernels {
     pub gpu: Gpu,
-    pipelines: HashMap<String, wgpu::ComputePipeline>,
+    texts: BTreeSet<String>,
 }
 
 impl Kernels {
     pub fn new(gpu: Gpu) -> Kernels {
-        Kernels { gpu, pipelines: HashMap::new() }
+        Kernels { gpu, texts: BTreeSet::new() }
     }
 
     /// All texts that have been compiled.
-    pub fn texts(&self) -> Vec<String> {
-        self.pipelines.keys().cloned().collect()
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
     }
 
     /// Compiles a source unless its text is known already, and binds its buffers.
     pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
         let name = source.name;
         let (text, entries) = source.finish();
-        let pipeline = match self.pipelines.get(&text) {
-            Some(pipeline) => pipeline.clone(),
-            None => {
-                let pipeline = self.compile(name, &text)?;
-                self.pipelines.insert(text, pipeline.clone());
-                pipeline
-            }
-        };
+        // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a program
+        // is planned, and by the rows of a step, which are checked before it is run; their loops end.
+        let pipeline = unsafe { self.gpu.pipeline(name, &text, None)? };
+        self.texts.insert(text);
         let bindings = self.gpu.scoped(&format!("binding {name}"), || {
             self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(name),
@@ -234,33 +230,6 @@ impl Kernels {
             })
         })?;
         Ok(Dispatch { pipeline, bindings, grid })
-    }
-
-    fn compile(&self, name: &str, text: &str) -> Result<wgpu::ComputePipeline> {
-        let device = &self.gpu.device;
-        self.gpu.scoped(&format!("compiling {name}"), || {
-            let descriptor = wgpu::ShaderModuleDescriptor {
-                label: Some(name),
-                source: wgpu::ShaderSource::Wgsl(text.into()),
-            };
-            // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a
-            // program is planned, and by the rows of a step, which are checked before it is run; their
-            // loops end.
-            let module = unsafe {
-                device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-            };
-            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(name),
-                layout: None,
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    constants: &[],
-                    zero_initialize_workgroup_memory: false,
-                },
-                cache: None,
-            })
-        })
     }
 }
 
