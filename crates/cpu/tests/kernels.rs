@@ -85,11 +85,12 @@ fn activations() {
                 (Activation::Silu, arithmetic::silu as fn(f32) -> f32),
                 (Activation::Gelu, arithmetic::gelu as fn(f32) -> f32),
             ] {
-                let mut out = vec![0.0; len];
-                kernels.run(Activate { activation, gate: &gate, up: None, out: &mut out });
+                let mut out = gate.clone();
+                kernels.run(Activate { activation, x: &mut out, up: None });
                 let truth: Vec<f32> = gate.iter().map(|x| plain(*x)).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {activation:?}", kernels.isa());
-                kernels.run(Activate { activation, gate: &gate, up: Some(&up), out: &mut out });
+                out.copy_from_slice(&gate);
+                kernels.run(Activate { activation, x: &mut out, up: Some(&up) });
                 let truth: Vec<f32> = truth.iter().zip(&up).map(|(x, up)| x * up).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {activation:?}", kernels.isa());
             }
@@ -101,8 +102,8 @@ fn activations() {
 fn silu_over_the_whole_range() {
     each_isa(|kernels, _| {
         let x: Vec<f32> = (-400_000..400_000).map(|i| i as f32 * 2.5e-4).collect();
-        let mut out = vec![0.0; x.len()];
-        kernels.run(Activate { activation: Activation::Silu, gate: &x, up: None, out: &mut out });
+        let mut out = x.clone();
+        kernels.run(Activate { activation: Activation::Silu, x: &mut out, up: None });
         assert!(x.iter().zip(&out).all(|(x, out)| arithmetic::silu(*x).to_bits() == out.to_bits()));
     });
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use gleed_model::arithmetic::LANES;
+use gleed_model::arithmetic::{LANES, SUPER_BLOCK};
 
 use super::simd::{Kernel, Simd};
 
@@ -167,12 +167,27 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn fold_each(self, a: &[__m512; LANES]) -> __m512 {
-        proven!(fold_each(a))
+        proven!(each(a, |a, b| _mm512_add_ps(a, b)))
     }
 
     #[inline(always)]
     fn largest(self, a: __m512) -> f32 {
         proven!(_mm512_reduce_max_ps(a))
+    }
+
+    #[inline(always)]
+    fn largest_each(self, a: &[__m512; LANES]) -> __m512 {
+        proven!(each(a, |a, b| _mm512_max_ps(a, b)))
+    }
+
+    #[inline(always)]
+    fn sums_of_sixteen(self, x: &[i8; SUPER_BLOCK]) -> [i32; LANES] {
+        proven!(sums_of_sixteen(x))
+    }
+
+    #[inline(always)]
+    fn sum_of_magnitudes(self, x: &[i8; SUPER_BLOCK]) -> i32 {
+        proven!(sum_of_magnitudes(x))
     }
 
     #[inline(always)]
@@ -306,18 +321,50 @@ impl Simd for Avx512 {
     }
 }
 
+/// All lanes of each of sixteen, joined by halves.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn fold_each(a: &[__m512; LANES]) -> __m512 {
-    let pair = |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b));
-    // Vector s holds inputs s, 4+s, 8+s and 12+s, four partial sums of each in a quarter.
+fn each(a: &[__m512; LANES], join: impl Fn(__m512, __m512) -> __m512) -> __m512 {
+    let pair = |a, b| join(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b));
+    // Vector s holds inputs s, 4+s, 8+s and 12+s, four partial results of each in a quarter.
     let quarters = |s: usize| {
         let (ab, cd) = (pair(a[s], a[4 + s]), pair(a[8 + s], a[12 + s]));
-        _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xDD>(ab, cd))
+        join(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xDD>(ab, cd))
     };
-    let halves = |a, b| _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xEE>(a, b));
+    let halves = |a, b| join(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xEE>(a, b));
     let (a, b) = (halves(quarters(0), quarters(1)), halves(quarters(2), quarters(3)));
-    _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xDD>(a, b))
+    join(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xDD>(a, b))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn sums_of_sixteen(x: &[i8; SUPER_BLOCK]) -> [i32; LANES] {
+    let ones = _mm512_set1_epi8(1);
+    // Sums of four bytes: vector v's quarter t has those of sixteen number 4v + t.
+    let [a, b, c, d] = lines(x).map(|x| _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, x));
+    let pair = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (ab, cd) = (pair(a, b), pair(c, d));
+    // Now quarter t has number t of each vector.
+    let sums = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    let mut out = [0; LANES];
+    // SAFETY: there is room for sixteen words.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, sums)) };
+    out
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn sum_of_magnitudes(x: &[i8; SUPER_BLOCK]) -> i32 {
+    let [a, b, c, d] = lines(x).map(|x| _mm512_sad_epu8(_mm512_abs_epi8(x), _mm512_setzero_si512()));
+    _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_add_epi64(a, b), _mm512_add_epi64(c, d))) as i32
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn lines(x: &[i8; SUPER_BLOCK]) -> [__m512i; 4] {
+    // SAFETY: four times 64 bytes.
+    std::array::from_fn(|i| unsafe { _mm512_loadu_si512(x.as_ptr().add(64 * i).cast()) })
 }
 
 #[inline]

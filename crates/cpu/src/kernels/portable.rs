@@ -156,7 +156,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]) {
-        *out = x.map(|x| x as i8);
+        *out = x.map(|x| x.round_ties_even() as i8);
     }
 
     #[inline(always)]

@@ -87,12 +87,19 @@ impl Quantize<'_> {
         let q = &mut bytemuck::cast_slice_mut::<i32, i8>(q).as_chunks_mut().0[..count];
         let scales = &mut bytemuck::cast_slice_mut::<i32, f32>(scales)[..count];
         let scaled = &mut bytemuck::cast_slice_mut::<i32, f32>(scaled)[..count];
-        for i in 0..count {
-            let scale = block(s, &blocks[i], &mut q[i]);
-            let [low, high] = sums_of(&q[i]);
-            scales[i] = scale;
-            sums[i] = low + high;
-            scaled[i] = scale * (low + high) as f32;
+        let sixteens = count - count % LANES;
+        let sets = blocks.as_chunks().0.iter().zip(q.as_chunks_mut().0);
+        for ((x, q), (scales, sums)) in
+            sets.zip(scales.as_chunks_mut().0.iter_mut().zip(sums.as_chunks_mut().0))
+        {
+            sixteen_blocks(s, x, q, scales, sums);
+        }
+        for i in sixteens..count {
+            scales[i] = block(s, &blocks[i], &mut q[i]);
+            sums[i] = q[i].iter().map(|&q| i32::from(q)).sum();
+        }
+        for ((scaled, scale), sum) in scaled.iter_mut().zip(scales).zip(sums) {
+            *scaled = *scale * *sum as f32;
         }
         false
     }
@@ -120,17 +127,8 @@ impl Quantize<'_> {
             blocks.iter().zip(q).zip(scales).zip(sums)
         {
             *scale = block(s, x, q);
-            // The sums of sixteen at once, in f32, which is exact for them.
-            let mut vectors = [s.splat(0.0); LANES];
-            let mut magnitudes = s.splat(0.0);
-            for (vector, q) in vectors.iter_mut().zip(q.as_chunks::<LANES>().0) {
-                *vector = s.load_i8(q);
-                magnitudes = s.add(magnitudes, s.abs(*vector));
-            }
-            uneven |= *scale > 0.0 && s.fold(magnitudes) < UNEVEN as f32;
-            let mut sums = [0.0; LANES];
-            s.store(s.fold_each(&vectors), &mut sums);
-            *sums_16 = sums.map(|sum| sum as i32);
+            uneven |= *scale > 0.0 && s.sum_of_magnitudes(q) < UNEVEN;
+            *sums_16 = s.sums_of_sixteen(q);
             *sums_32 = std::array::from_fn(|cell| sums_16[2 * cell] + sums_16[2 * cell + 1]);
             *pairs_32 = std::array::from_fn(|i| pair(sums_32[2 * i], sums_32[2 * i + 1]));
             *pairs_16 = std::array::from_fn::<i32, CELLS, _>(|i| pair(sums_16[2 * i], sums_16[2 * i + 1]));
@@ -175,27 +173,60 @@ fn pair(low: i32, high: i32) -> i32 {
     low & 0xffff | high << 16
 }
 
-/// The sums of the two halves.
+/// `arithmetic::quantize` of sixteen blocks of 32, and the sums of their integers.
 #[inline(always)]
-fn sums_of(q: &[i8; BLOCK]) -> [i32; 2] {
-    let [low, high] = q.as_chunks::<LANES>().0 else { unreachable!("two times sixteen") };
-    [low, high].map(|q| q.iter().map(|&q| i32::from(q)).sum())
+fn sixteen_blocks<S: Simd>(
+    s: S,
+    x: &[[f32; BLOCK]; LANES],
+    q: &mut [[i8; BLOCK]; LANES],
+    scales: &mut [f32; LANES],
+    sums: &mut [i32; LANES],
+) {
+    let mut magnitudes = [s.splat(0.0); LANES];
+    for (magnitudes, x) in magnitudes.iter_mut().zip(x) {
+        *magnitudes = largest_magnitudes(s, x.as_chunks().0);
+    }
+    let largest = s.largest_each(&magnitudes);
+    let mut inverses = [0.0; LANES];
+    s.store(s.div(s.splat(127.0), largest), &mut inverses);
+    s.store(s.div(largest, s.splat(127.0)), scales);
+    for ((x, q), inverse) in x.iter().zip(&mut *q).zip(inverses) {
+        integers(s, x, inverse, q);
+    }
+    let halves: [[i8; SUPER_BLOCK]; 2] = bytemuck::cast(*q);
+    let halves = halves.map(|q| s.sums_of_sixteen(&q));
+    let halves = halves.as_flattened().as_chunks::<2>().0;
+    sums.iter_mut().zip(halves).for_each(|(sum, [low, high])| *sum = low + high);
 }
 
 /// `arithmetic::quantize` of a full block.
 #[inline(always)]
 pub(super) fn block<S: Simd, const N: usize>(s: S, x: &[f32; N], q: &mut [i8; N]) -> f32 {
-    let x = x.as_chunks::<LANES>().0;
-    // Values that are no number count as nothing: `max` gives the second where the first is none.
-    let mut magnitudes = s.splat(0.0);
-    for x in x {
-        magnitudes = s.max(s.abs(s.load(x)), magnitudes);
-    }
-    let largest = s.largest(magnitudes);
-    let inverse = 127.0 / largest;
-    let inverse = s.splat(if inverse.is_finite() { inverse } else { 0.0 });
-    for (x, q) in x.iter().zip(q.as_chunks_mut::<LANES>().0) {
-        s.store_i8(s.round(s.mul(s.load(x), inverse)), q);
-    }
+    let largest = s.largest(largest_magnitudes(s, x.as_chunks().0));
+    integers(s, x, 127.0 / largest, q);
     largest / 127.0
+}
+
+/// The largest magnitude of each lane. Values that are no number count as nothing: `max` gives the second where
+/// the first is none.
+#[inline(always)]
+fn largest_magnitudes<S: Simd>(s: S, x: &[[f32; LANES]]) -> S::F32 {
+    // Several at a time, because each waits for the one before it.
+    let mut magnitudes = [s.splat(0.0); 4];
+    for x in x.chunks(4) {
+        for (magnitudes, x) in magnitudes.iter_mut().zip(x) {
+            *magnitudes = s.max(s.abs(s.load(x)), *magnitudes);
+        }
+    }
+    let [a, b, c, d] = magnitudes;
+    s.max(s.max(a, b), s.max(c, d))
+}
+
+/// The integers of a block; all zero when there is no inverse.
+#[inline(always)]
+fn integers<S: Simd, const N: usize>(s: S, x: &[f32; N], inverse: f32, q: &mut [i8; N]) {
+    let inverse = s.splat(if inverse.is_finite() { inverse } else { 0.0 });
+    for (x, q) in x.as_chunks::<LANES>().0.iter().zip(q.as_chunks_mut::<LANES>().0) {
+        s.store_i8(s.mul(s.load(x), inverse), q);
+    }
 }

@@ -4,7 +4,7 @@
 //! the types that implement it are proofs: one exists only where its instructions were detected, so all
 //! methods are safe to call.
 
-use gleed_model::arithmetic::LANES;
+use gleed_model::arithmetic::{LANES, SUPER_BLOCK};
 
 /// Something to compute, written once for all instruction sets.
 ///
@@ -78,6 +78,12 @@ pub trait Simd: Copy {
     /// The largest of all lanes, none of which may be not a number.
     fn largest(self, a: Self::F32) -> f32;
 
+    /// The largest lane of each of sixteen.
+    #[inline(always)]
+    fn largest_each(self, a: &[Self::F32; LANES]) -> Self::F32 {
+        self.load(&a.map(|a| self.largest(a)))
+    }
+
     /// Sixteen half-precision numbers (bits).
     fn load_half(self, x: &[u16; LANES]) -> Self::F32;
     /// Rounded to half precision, nearest even.
@@ -86,8 +92,27 @@ pub trait Simd: Copy {
     fn half(self, x: u16) -> f32;
     /// Sixteen signed bytes.
     fn load_i8(self, x: &[i8; LANES]) -> Self::F32;
-    /// Whole numbers from -127 to 127 as bytes; 0 where not a number.
+    /// The nearest whole numbers, which are -127 to 127, as bytes, the even one of two; 0 where not a number.
     fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]);
+
+    /// The sums of each sixteen bytes.
+    #[inline(always)]
+    fn sums_of_sixteen(self, x: &[i8; SUPER_BLOCK]) -> [i32; LANES] {
+        let mut vectors = [self.splat(0.0); LANES];
+        for (vector, x) in vectors.iter_mut().zip(x.as_chunks().0) {
+            *vector = self.load_i8(x);
+        }
+        // Exact in f32.
+        let mut sums = [0.0; LANES];
+        self.store(self.fold_each(&vectors), &mut sums);
+        sums.map(|sum| sum as i32)
+    }
+
+    /// The sum of the bytes' magnitudes.
+    #[inline(always)]
+    fn sum_of_magnitudes(self, x: &[i8; SUPER_BLOCK]) -> i32 {
+        x.iter().map(|x| i32::from(x.unsigned_abs())).sum()
+    }
 
     /// All lanes the same.
     fn to_i32(self, x: i32) -> Self::I32;

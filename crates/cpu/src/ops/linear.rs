@@ -77,14 +77,19 @@ pub(super) fn linear(
         while let Some(mut rectangle) = strips.next() {
             let strip = plan.strips[rectangle.column_part];
             let next = strips.peek().map_or(plan.then[thread], |next| plan.strips[next.column_part]);
-            if activation.is_some() {
+            let rows = rectangle.rows();
+            if let Some(activation) = activation {
                 let other = Strip { part: parts[1], ..strip };
                 inputs.multiply(strip, other, tile_scratch, results, stride);
                 inputs.multiply(other, next, tile_scratch, factors, stride);
+                let tiles = strip.rows.div_ceil(TILE);
+                for (x, up) in results.chunks_mut(stride).zip(factors.chunks(stride)).take(tiles) {
+                    let (x, up) = (x[rows.clone()].as_flattened_mut(), up[rows.clone()].as_flattened());
+                    kernels.run(Activate { activation, x, up: Some(up) });
+                }
             } else {
                 inputs.multiply(strip, next, tile_scratch, results, stride);
             }
-            let rows = rectangle.rows();
             for row in rows.clone() {
                 // Rows are so far apart that the machine does not guess the next.
                 if rows.contains(&(row + ROWS_AHEAD)) {
@@ -93,10 +98,7 @@ pub(super) fn linear(
                 }
                 for (t, out) in rectangle.row(row).chunks_mut(TILE).enumerate() {
                     let result = &results[t * stride + row];
-                    if let Some(activation) = activation {
-                        let (gate, up) = (&result[..out.len()], &factors[t * stride + row][..out.len()]);
-                        kernels.run(Activate { activation, gate, up: Some(up), out });
-                    } else if let Some(out) = out.as_mut_array() {
+                    if let Some(out) = out.as_mut_array() {
                         *out = *result;
                     } else {
                         out.copy_from_slice(&result[..out.len()]);

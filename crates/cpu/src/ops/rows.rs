@@ -94,7 +94,8 @@ pub(super) fn activate(
     let Machine { kernels, pool, activations, rows, .. } = machine;
     for_each_row(pool, activations, rows.len(), 8 * out.width, |_, row| {
         let ([gate, factor], out) = row.read_write([gate, up.unwrap_or(gate)], out);
-        kernels.run(Activate { activation, gate, up: up.map(|_| factor), out });
+        out.copy_from_slice(gate);
+        kernels.run(Activate { activation, x: out, up: up.map(|_| factor) });
     });
 }
 
