@@ -6,11 +6,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use gleed_cpu::{Cpu, Isa};
 use gleed_gguf::Gguf;
+#[cfg(feature = "gpu")]
+use gleed_gpu::{Choice, Gpu, GpuExecutor};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Arithmetic, KvType, Model};
 use gleed_tokenizer::Tokenizer;
 
+use crate::device::{Device, Placed};
 use crate::models::{self, Source};
 use crate::output;
 use crate::progress::Progress;
@@ -18,9 +21,14 @@ use crate::progress::Progress;
 /// How a model is run.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The order of operations: q8 (int8 activations, fast) or f32
-    #[arg(long, default_value_t, value_name = "ORDER")]
-    pub arithmetic: Arithmetic,
+    /// Where to compute: auto (a GPU if there is one and the model fits), cpu, gpu, or a GPU's number or name
+    /// as `gleed devices` shows them
+    #[arg(long, default_value_t, value_name = "DEVICE")]
+    pub device: Device,
+
+    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8 on a CPU, f32 on a GPU]
+    #[arg(long, value_name = "ORDER")]
+    pub arithmetic: Option<Arithmetic>,
 
     /// How keys and values are kept: f32, f16 or q8_0
     #[arg(long, default_value_t, value_name = "TYPE")]
@@ -80,26 +88,77 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 
 impl Loaded {
     /// An executor for sequences of up to `positions` positions in all, `max_rows` rows a step.
-    pub fn executor(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Cpu> {
+    pub fn executor(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+        match &options.device {
+            Device::Cpu => self.on_cpu(options, positions, max_rows),
+            #[cfg(feature = "gpu")]
+            Device::Gpu => self.on_gpu(Choice::Best, options, positions, max_rows),
+            #[cfg(feature = "gpu")]
+            Device::Named(name) => self.on_gpu(Choice::Named(name), options, positions, max_rows),
+            #[cfg(feature = "gpu")]
+            Device::Auto => self.on_best(options, positions, max_rows),
+            #[cfg(not(feature = "gpu"))]
+            Device::Auto => self.on_cpu(options, positions, max_rows),
+            #[cfg(not(feature = "gpu"))]
+            device => bail!("--device {device}: this gleed was built without GPUs; use --device cpu"),
+        }
+    }
+
+    /// On a real GPU where there is one and the model fits, else on the CPU; says which and why.
+    #[cfg(feature = "gpu")]
+    fn on_best(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+        let on_cpu = |why: &str| {
+            output::note(format!("on the CPU: {why}"));
+            self.on_cpu(options, positions, max_rows)
+        };
+        if options.arithmetic == Some(Arithmetic::Q8) {
+            return on_cpu("a GPU has no q8 arithmetic");
+        }
+        if options.isa.is_some() || options.threads.is_some() {
+            return on_cpu("--isa and --threads are for it");
+        }
+        if !gleed_gpu::may_be_there() {
+            return on_cpu("there is no GPU");
+        }
+        match self.on_gpu(Choice::Best, options, positions, max_rows) {
+            Ok(placed) => {
+                output::note(format!("on {placed}: it is the best GPU, and the model fits"));
+                Ok(placed)
+            }
+            Err(error) => on_cpu(&format!("{:#}", error.root_cause())),
+        }
+    }
+
+    #[cfg(feature = "gpu")]
+    fn on_gpu(&self, choice: Choice, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+        if options.arithmetic == Some(Arithmetic::Q8) {
+            bail!("a GPU computes in f32: leave out --arithmetic q8, or use --device cpu");
+        }
+        let gpu = Gpu::open(choice)?;
+        let settings =
+            gleed_gpu::Options { kv: options.kv, max_rows, pages: pages(positions), logits_rows: None };
+        let program = fuse(&self.model.program, Rules::ALL);
+        let executor =
+            self.with_progress(|progress| GpuExecutor::load(gpu, &self.file, program, settings, progress));
+        Ok(Placed::Gpu(Box::new(executor.with_context(|| self.file.name().to_string())?)))
+    }
+
+    fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
         if options.threads == Some(0) {
             bail!("--threads must be at least 1");
         }
         let program = fuse(&self.model.program, Rules::ALL);
+        let arithmetic = options.arithmetic.unwrap_or_default();
         let settings = gleed_cpu::Options {
-            arithmetic: options.arithmetic,
+            arithmetic,
             kv: options.kv,
             threads: options.threads.unwrap_or(0),
             isa: options.isa,
             max_rows,
-            pages: positions.div_ceil(PAGE).max(1),
+            pages: pages(positions),
             memory: None,
         };
-        let progress = Progress::new("loading", self.file.tensor_bytes()).bytes();
-        let cpu = Cpu::load(self.file.clone(), program, settings, &mut |done, total| {
-            progress.set_total(total as u64);
-            progress.set(done as u64);
-        });
-        progress.finish();
+        let cpu = self.with_progress(|progress| Cpu::load(self.file.clone(), program, settings, progress));
         let cpu = cpu.with_context(|| self.file.name().to_string())?;
         if cpu.stays_in_file() {
             output::warning(format!(
@@ -107,7 +166,18 @@ impl Loaded {
                 self.file.name()
             ));
         }
-        Ok(cpu)
+        Ok(Placed::Cpu(Box::new(cpu), arithmetic))
+    }
+
+    /// Loads with a bar that shows how far it is.
+    fn with_progress<T>(&self, load: impl FnOnce(&mut dyn FnMut(usize, usize)) -> T) -> T {
+        let progress = Progress::new("loading", self.file.tensor_bytes()).bytes();
+        let loaded = load(&mut |done, total| {
+            progress.set_total(total as u64);
+            progress.set(done as u64);
+        });
+        progress.finish();
+        loaded
     }
 
     /// The context to run with: what the user asked for, at most what the model was made for.
@@ -120,6 +190,11 @@ impl Loaded {
             Some(n) => Ok(n),
         }
     }
+}
+
+/// Pages for so many positions.
+fn pages(positions: usize) -> usize {
+    positions.div_ceil(PAGE).max(1)
 }
 
 /// Positions a conversation gets unless the user asks for more: KV memory is taken up front.

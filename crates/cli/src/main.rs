@@ -2,6 +2,7 @@
 //! under `commands/` and is added with one variant and one match arm here.
 
 mod commands;
+mod device;
 mod load;
 mod models;
 mod output;
@@ -26,6 +27,8 @@ enum Command {
     Run(commands::run::Arguments),
     Chat(commands::chat::Arguments),
     Pull(commands::pull::Arguments),
+    #[cfg(feature = "gpu")]
+    Devices(commands::devices::Arguments),
     List(commands::list::Arguments),
     Inspect(commands::inspect::Arguments),
     Tokenize(commands::tokenize::Tokenize),
@@ -42,6 +45,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),
+        #[cfg(feature = "gpu")]
+        Command::Devices(arguments) => commands::devices::run(arguments),
         Command::List(arguments) => commands::list::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(arguments),
         Command::Tokenize(arguments) => commands::tokenize::tokenize(arguments),

@@ -152,6 +152,19 @@ fn enumerate() -> Vec<(wgpu::Adapter, AdapterInfo)> {
     adapters.into_iter().enumerate().map(describe).collect()
 }
 
+/// Whether there may be a real GPU. This does not wake any driver, which can take longer than starting to
+/// talk on the CPU.
+pub fn may_be_there() -> bool {
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    // The kernel has a file for each: of all open drivers, of NVIDIA's, and of Windows below.
+    let of_open_drivers = std::fs::read_dir("/dev/dri").into_iter().flatten().flatten();
+    let mut names = of_open_drivers.map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().starts_with("renderD"))
+        || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| std::path::Path::new(path).exists())
+}
+
 /// All adapters of this machine, software ones among them.
 pub fn adapters() -> Vec<AdapterInfo> {
     enumerate().into_iter().map(|(_, info)| info).collect()

@@ -16,7 +16,7 @@ mod plan;
 mod step;
 mod weights;
 
-pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters};
+pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, Memory};
 

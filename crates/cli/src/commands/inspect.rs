@@ -58,7 +58,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let kernels = match &loaded {
         Some(loaded) if arguments.tensors => {
             let isa = arguments.options.isa.unwrap_or_else(Isa::detect);
-            gleed_cpu::kernels_of(&loaded.model.program, arguments.options.arithmetic, isa)
+            gleed_cpu::kernels_of(
+                &loaded.model.program,
+                arguments.options.arithmetic.unwrap_or_default(),
+                isa,
+            )
         }
         _ => Vec::new(),
     };

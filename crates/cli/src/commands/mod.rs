@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod chat;
+#[cfg(feature = "gpu")]
+pub mod devices;
 pub mod inspect;
 pub mod list;
 pub mod perplexity;

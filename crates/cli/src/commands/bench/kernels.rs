@@ -37,7 +37,7 @@ pub fn run(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
     for weight in &weights {
         let program = alone(weight);
         let settings = gleed_cpu::Options {
-            arithmetic: options.arithmetic,
+            arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             threads: options.threads.unwrap_or(0),
             isa: options.isa,

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use gleed_cpu::Cpu;
 use gleed_model::arithmetic::PAGE;
-use gleed_model::executor::Observer;
 use gleed_model::{Batch, Executor, Row};
+
+use crate::device::Placed;
 
 /// Rows per step: longer prompts are processed in chunks of this.
 pub const MAX_ROWS: usize = 512;
@@ -80,7 +80,7 @@ impl Test {
 /// would compute: a depth is filled once.
 pub struct Runner {
     /// The executor.
-    pub executor: Cpu,
+    pub executor: Placed,
     /// Pages of each sequence.
     pages: usize,
     /// Positions that each sequence holds.
@@ -101,7 +101,7 @@ fn pages_of(tests: &[Test]) -> usize {
 
 impl Runner {
     /// Takes an executor that was made with [`positions_of`] these tests.
-    pub fn new(executor: Cpu, tests: &[Test]) -> Runner {
+    pub fn new(executor: Placed, tests: &[Test]) -> Runner {
         let pages = pages_of(tests);
         let filled = vec![0; executor.page_count() / pages];
         Runner { executor, pages, filled, batch: Batch::default() }
@@ -109,20 +109,32 @@ impl Runner {
 
     /// Runs a test once and returns its seconds. As with llama-bench, the depth is not timed, and an
     /// untimed run comes first: of the same prompt, or of one step.
-    pub fn run(&mut self, test: &Test, observer: &mut dyn Observer) -> Result<f64> {
+    pub fn run(&mut self, test: &Test) -> Result<f64> {
+        self.prepare(test)?;
+        let start = Instant::now();
+        self.compute(test, test.positions(), None)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// The same, and returns the seconds of each node.
+    pub fn time_nodes(&mut self, test: &Test) -> Result<Vec<f64>> {
+        self.prepare(test)?;
+        let mut nodes = vec![0.0; self.executor.program().nodes.len()];
+        self.compute(test, test.positions(), Some(&mut nodes))?;
+        Ok(nodes)
+    }
+
+    fn prepare(&mut self, test: &Test) -> Result<()> {
         self.fill(test)?;
         let first = if test.is_prompt() { test.tokens } else { 1 };
-        self.compute(test, test.depth + first, &mut ())?;
-        let start = Instant::now();
-        self.compute(test, test.positions(), observer)?;
-        Ok(start.elapsed().as_secs_f64())
+        self.compute(test, test.depth + first, None)
     }
 
     /// Sees to it that all sequences of a test hold its depth.
     fn fill(&mut self, test: &Test) -> Result<()> {
         if self.filled[0] < test.depth {
             let rest = Test::prompt(test.depth - self.filled[0], self.filled[0]);
-            self.compute(&rest, test.depth, &mut ())?;
+            self.compute(&rest, test.depth, None)?;
         }
         for sequence in 1..test.sequences {
             if self.filled[sequence] < test.depth {
@@ -135,8 +147,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Computes positions from the test's depth up to `end` of all its sequences.
-    fn compute(&mut self, test: &Test, end: usize, observer: &mut dyn Observer) -> Result<()> {
+    /// Computes positions from the test's depth up to `end` of all its sequences, and adds up the seconds of
+    /// each node where they are wanted.
+    fn compute(&mut self, test: &Test, end: usize, mut nodes: Option<&mut [f64]>) -> Result<()> {
         let vocabulary = self.executor.program().vocabulary;
         let chunk = test.chunk(self.executor.max_rows());
         for from in (test.depth..end).step_by(chunk) {
@@ -153,7 +166,10 @@ impl Runner {
                     self.batch.push(Row { table, position: position as u32, token, wants_logits });
                 }
             }
-            self.executor.step(&self.batch, observer)?;
+            match &mut nodes {
+                None => self.executor.step(&self.batch, &mut ())?,
+                Some(nodes) => self.executor.time_step(&self.batch, nodes)?,
+            }
         }
         for filled in &mut self.filled[..test.sequences] {
             *filled = end.max(*filled);
@@ -205,7 +221,8 @@ mod tests {
     fn a_depth_is_the_same_however_it_was_filled() {
         let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
         let options = crate::load::Options {
-            arithmetic: Default::default(),
+            device: Device::Cpu,
+            arithmetic: None,
             kv: Default::default(),
             threads: Some(2),
             isa: None,

@@ -24,7 +24,7 @@ use serde_json::json;
 use crate::load::{self, Loaded, Options};
 use crate::models::{self, Source};
 use crate::output;
-use limits::Limits;
+use limits::{Limits, Meter};
 use measure::{Runner, Test};
 use peer::Peer;
 use rounds::Rounds;
@@ -117,49 +117,50 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut runner = Runner::new(executor, &tests);
     let rounds = rounds::run(
         &mut runner,
-        &arguments.options,
+        arguments.options.kv,
         &tests,
         arguments.repetitions,
         peer.as_mut(),
         arguments.per_token,
     )?;
-    let limits = rounds.meter.limits();
+    let limits = rounds.meter.as_ref().map(Meter::limits);
     let ops = match arguments.ops {
-        true => Some(ops::run(&mut runner, &arguments.options, &tests)?),
+        true => Some(ops::run(&mut runner, arguments.options.kv, &tests)?),
         false => None,
     };
-    let isa = runner.executor.isa();
+    let cpu = runner.executor.cpu();
     let warnings = match &mut peer {
         Some(peer) => {
             peer.look_closer();
-            peer.warnings(isa)
+            cpu.map(|(isa, _)| peer.warnings(isa)).unwrap_or_default()
         }
         None => Vec::new(),
     };
     if let Some(path) = &arguments.plot {
-        let (kv, threads) = (arguments.options.kv, runner.executor.threads());
-        let run = format!("{isa}, {threads} threads, {kv} keys and values");
-        let picture = plot::picture(&loaded.name, &run, &limits, &rounds.results);
+        let Some(limits) = &limits else { bail!("--plot needs the limits of a CPU: use --device cpu") };
+        let run = format!("{}, {} keys and values", runner.executor, arguments.options.kv);
+        let picture = plot::picture(&loaded.name, &run, limits, &rounds.results);
         std::fs::write(path, picture).with_context(|| path.display().to_string())?;
     }
     if arguments.json {
         return output::print_json(&json!({
             "model": loaded.name,
-            "arithmetic": arguments.options.arithmetic.to_string(),
+            "device": runner.executor.to_string(),
+            "arithmetic": runner.executor.arithmetic().to_string(),
             "kv": arguments.options.kv.to_string(),
-            "isa": isa.to_string(),
-            "threads": runner.executor.threads(),
+            "isa": cpu.map(|(isa, _)| isa.to_string()),
+            "threads": cpu.map(|(_, threads)| threads),
             "limits": limits,
-            "limit_samples": rounds.meter.samples(),
+            "limit_samples": rounds.meter.as_ref().map(Meter::samples),
             "peak_memory_bytes": rounds.peak_memory,
             "peer": peer.as_ref().map(|p| p.build.json()),
             "peer_options": peer.as_ref().map(Peer::options),
             "warnings": warnings,
             "results": rounds.results,
-            "ops": ops.as_ref().map(|ops| ops.json(&limits)),
+            "ops": ops.as_ref().map(|ops| ops.json(limits.as_ref())),
         }));
     }
-    describe(&arguments, &runner, &rounds, &limits);
+    describe(&arguments, &runner, &rounds, limits.as_ref());
     if let Some(peer) = peer.as_ref().filter(|peer| peer.build.is_known()) {
         output::note(peer.describe());
     }
@@ -171,7 +172,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     report::print(&rounds.results)?;
     match ops {
-        Some(ops) => ops.print(&limits),
+        Some(ops) => ops.print(limits.as_ref()),
         None => Ok(()),
     }
 }
@@ -189,17 +190,17 @@ fn peer(arguments: &Arguments) -> Result<Option<Peer>> {
 }
 
 /// Two lines about what was run, and what the machine can do.
-fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: &Limits) {
+fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: Option<&Limits>) {
     let peak = rounds.peak_memory.map(|p| format!(", peak memory {}", output::human_bytes(p)));
     output::note(format!(
-        "{}: {} arithmetic, {} KV, {}, {} threads{}",
+        "{}: {} arithmetic, {} KV, {}{}",
         arguments.model,
-        arguments.options.arithmetic,
+        runner.executor.arithmetic(),
         arguments.options.kv,
-        runner.executor.isa(),
-        runner.executor.threads(),
+        runner.executor,
         peak.unwrap_or_default(),
     ));
+    let Some(limits) = limits else { return };
     let tiles = limits.int8_tiles.map(|t| format!(", int8 tiles {:.0} GOP/s", t / 1e9)).unwrap_or_default();
     output::note(format!(
         "limits: memory {:.1} GB/s, f32 {:.0} GFLOP/s, int8 {:.0} GOP/s{tiles}",

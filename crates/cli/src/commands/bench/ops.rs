@@ -2,18 +2,15 @@
 //! added up, and each held against the limit that its work runs into.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use anyhow::Result;
-use gleed_model::Executor;
-use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
+use gleed_model::{Executor, KvType};
 use serde_json::{Value, json};
 
 use super::limits::Limits;
 use super::measure::{Runner, Test};
 use super::work::{Counter, Work};
-use crate::load::Options;
 use crate::output::{self, Align, Table};
 
 /// The time of each kind of node in one test.
@@ -32,8 +29,8 @@ struct Entry {
 
 impl Entry {
     /// How much of the limit was reached, and which limit it is.
-    fn share(&self, limits: &Limits) -> Option<(f64, &'static str)> {
-        let (least, limit) = self.work.least_seconds(limits)?;
+    fn share(&self, limits: Option<&Limits>) -> Option<(f64, &'static str)> {
+        let (least, limit) = self.work.least_seconds(limits?)?;
         (self.seconds > 0.0).then_some((least / self.seconds, limit))
     }
 }
@@ -42,35 +39,17 @@ impl Entry {
 pub struct Profiles(Vec<Profile>);
 
 /// Measures each test once more, with a clock between the nodes.
-pub fn run(runner: &mut Runner, options: &Options, tests: &[Test]) -> Result<Profiles> {
+pub fn run(runner: &mut Runner, kv: KvType, tests: &[Test]) -> Result<Profiles> {
     let mut profiles = Vec::new();
     for test in tests {
         let program = runner.executor.program().clone();
-        let mut clock = Clock { last: Instant::now(), nodes: vec![0.0; program.nodes.len()] };
-        runner.run(test, &mut clock)?;
+        let seconds = runner.time_nodes(test)?;
         let max_rows = runner.executor.max_rows();
-        let counter = Counter { program: &program, arithmetic: options.arithmetic, kv: options.kv, max_rows };
-        let entries = entries(&program, &clock.nodes, &counter.nodes(test));
+        let counter = Counter { program: &program, arithmetic: runner.executor.arithmetic(), kv, max_rows };
+        let entries = entries(&program, &seconds, &counter.nodes(test));
         profiles.push(Profile { test: test.name(), entries });
     }
     Ok(Profiles(profiles))
-}
-
-struct Clock {
-    last: Instant,
-    nodes: Vec<f64>,
-}
-
-impl Observer for Clock {
-    fn start(&mut self) {
-        self.last = Instant::now();
-    }
-
-    fn after(&mut self, node: usize, _buffers: &dyn Buffers) {
-        let now = Instant::now();
-        self.nodes[node] += (now - self.last).as_secs_f64();
-        self.last = now;
-    }
 }
 
 /// Nodes by the names of their ops without the layer, the slowest first.
@@ -93,7 +72,7 @@ fn entries(program: &Program, seconds: &[f64], works: &[Work]) -> Vec<Entry> {
 
 impl Profiles {
     /// For programs.
-    pub fn json(&self, limits: &Limits) -> Value {
+    pub fn json(&self, limits: Option<&Limits>) -> Value {
         let entry = |e: &Entry| {
             let share = e.share(limits);
             json!({
@@ -110,7 +89,7 @@ impl Profiles {
     }
 
     /// For people.
-    pub fn print(&self, limits: &Limits) -> Result<()> {
+    pub fn print(&self, limits: Option<&Limits>) -> Result<()> {
         for profile in &self.0 {
             let total: f64 = profile.entries.iter().map(|e| e.seconds).sum();
             output::print_line(format!("\n{}: {:.1} ms by op", profile.test, total * 1e3))?;

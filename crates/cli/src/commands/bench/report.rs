@@ -45,8 +45,8 @@ pub struct Measured {
     /// Operations that it has to do; a multiply-add is two.
     pub operations: f64,
     /// The limit that this runs into, and how much of it was reached.
-    limit: &'static str,
-    share_of_limit: f64,
+    limit: Option<&'static str>,
+    share_of_limit: Option<f64>,
     /// How much of the measured memory limit the reading comes to (generation only).
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_share: Option<f64>,
@@ -69,9 +69,9 @@ pub struct Measured {
 
 impl Measured {
     /// What was measured of a test, against the limits.
-    pub fn new(test: &Test, ours: Rates, work: &Work, limits: &Limits) -> Measured {
+    pub fn new(test: &Test, ours: Rates, work: &Work, limits: Option<&Limits>) -> Measured {
         let seconds = test.all_tokens() as f64 / ours.median;
-        let (least, limit) = work.least_seconds(limits).unwrap_or((0.0, "memory"));
+        let (least, limit) = limits.map(|l| work.least_seconds(l).unwrap_or((0.0, "memory"))).unzip();
         Measured {
             test: test.name(),
             prompt: test.is_prompt(),
@@ -82,8 +82,8 @@ impl Measured {
             bytes: work.bytes(),
             operations: work.operations(),
             limit,
-            share_of_limit: least / seconds,
-            memory_share: (!test.is_prompt()).then(|| work.bytes() / seconds / limits.memory),
+            share_of_limit: least.map(|least| least / seconds),
+            memory_share: limits.filter(|_| !test.is_prompt()).map(|l| work.bytes() / seconds / l.memory),
             of_one_sequence: None,
             per_token: None,
             batch_gain: None,

@@ -2,20 +2,20 @@
 //! right after the other, and the machine's limits are measured; so all of it shares the same minutes.
 
 use anyhow::Result;
-use gleed_model::Executor;
+use gleed_model::{Executor, KvType};
 
 use super::limits::{self, Meter};
 use super::measure::{Runner, Test};
 use super::peer::Peer;
 use super::report::{Measured, Rates};
 use super::work::Counter;
-use crate::load::Options;
 use crate::progress::Progress;
 
 /// What the rounds have brought.
 pub struct Rounds {
     pub results: Vec<Measured>,
-    pub meter: Meter,
+    /// What the CPU can do, if that is what computes.
+    pub meter: Option<Meter>,
     /// The most memory that this process had resident with the model in it, before the limits were
     /// measured, which takes memory of its own.
     pub peak_memory: Option<u64>,
@@ -32,7 +32,7 @@ struct Theirs {
 /// Measures all tests so many times.
 pub fn run(
     runner: &mut Runner,
-    options: &Options,
+    kv: KvType,
     tests: &[Test],
     repetitions: usize,
     mut peer: Option<&mut Peer>,
@@ -46,7 +46,7 @@ pub fn run(
     for _ in 0..repetitions {
         for ((test, ours), theirs) in tests.iter().zip(&mut ours).zip(&mut theirs) {
             progress.message(test.name());
-            ours.push(test.all_tokens() as f64 / runner.run(test, &mut ())?);
+            ours.push(test.all_tokens() as f64 / runner.run(test)?);
             progress.advance(1);
             let Some(peer) = &mut peer else { continue };
             if theirs.error.is_none() {
@@ -59,22 +59,23 @@ pub fn run(
         }
         if measuring.is_none() {
             let peak = limits::peak_memory();
-            measuring = Some((peak, Meter::new(runner.executor.isa(), runner.executor.threads())?));
+            let meter = runner.executor.cpu().map(|(isa, threads)| Meter::new(isa, threads)).transpose()?;
+            measuring = Some((peak, meter));
         }
-        if let Some((_, meter)) = &mut measuring {
+        if let Some((_, Some(meter))) = &mut measuring {
             meter.measure();
         }
     }
     progress.finish();
     let (peak_memory, meter) = measuring.expect("there is at least one round");
-    let limits = meter.limits();
+    let limits = meter.as_ref().map(Meter::limits);
     let medians: Vec<f64> = ours.iter().map(|runs| Rates::new(runs.clone()).median).collect();
     let mut results = Vec::new();
     for ((test, ours), theirs) in tests.iter().zip(ours).zip(theirs) {
         let work = Counter {
             program: runner.executor.program(),
-            arithmetic: options.arithmetic,
-            kv: options.kv,
+            arithmetic: runner.executor.arithmetic(),
+            kv,
             max_rows: runner.executor.max_rows(),
         }
         .test(test);
@@ -83,13 +84,13 @@ pub fn run(
         let single = match per_token && test.is_prompt() {
             true => {
                 let single = Test::generate(test.tokens, 1, test.depth);
-                Some(single.tokens as f64 / runner.run(&single, &mut ())?)
+                Some(single.tokens as f64 / runner.run(&single)?)
             }
             false => None,
         };
         let failed = theirs.error.is_some();
         let peer = (!failed && !theirs.runs.is_empty()).then(|| Rates::new(theirs.runs));
-        let measured = Measured::new(test, Rates::new(ours), &work, &limits);
+        let measured = Measured::new(test, Rates::new(ours), &work, limits.as_ref());
         results.push(measured.with_one(one).with_per_token(single).with_peer(peer, theirs.error));
     }
     Ok(Rounds { results, meter, peak_memory })

@@ -114,7 +114,10 @@ fn arguments(model: &str, options: &Options) -> Vec<String> {
     let mut option = |name: &str, value: String| arguments.extend([name.to_string(), value]);
     option("--max-tokens", TOKENS.to_string());
     option("--context", CONTEXT.to_string());
-    option("--arithmetic", options.arithmetic.to_string());
+    option("--device", options.device.to_string());
+    if let Some(arithmetic) = options.arithmetic {
+        option("--arithmetic", arithmetic.to_string());
+    }
     option("--kv", options.kv.to_string());
     if let Some(threads) = options.threads {
         option("--threads", threads.to_string());

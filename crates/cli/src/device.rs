@@ -1,0 +1,168 @@
+//! Which device computes: what `--device` means, and a model's executor on it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use gleed_cpu::{Cpu, Isa};
+#[cfg(feature = "gpu")]
+use gleed_gpu::GpuExecutor;
+use gleed_model::executor::{Buffers, Observer};
+use gleed_model::program::Program;
+use gleed_model::{Arithmetic, Batch, Executor, StepError};
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// A real GPU where there is one and the model fits on it, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The best real GPU.
+    Gpu,
+    /// An adapter by its number or a part of its name; a software one only this way.
+    Named(String),
+}
+
+impl FromStr for Device {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Device, Infallible> {
+        Ok(match text {
+            "auto" => Device::Auto,
+            "cpu" => Device::Cpu,
+            "gpu" => Device::Gpu,
+            name => Device::Named(name.to_string()),
+        })
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Device::Auto => "auto",
+            Device::Cpu => "cpu",
+            Device::Gpu => "gpu",
+            Device::Named(name) => name,
+        })
+    }
+}
+
+/// A model on a device.
+pub enum Placed {
+    /// On the CPU, in this arithmetic.
+    Cpu(Box<Cpu>, Arithmetic),
+    /// On a GPU.
+    #[cfg(feature = "gpu")]
+    Gpu(Box<GpuExecutor>),
+}
+
+impl Placed {
+    fn inner(&self) -> &dyn Executor {
+        match self {
+            Placed::Cpu(cpu, _) => &**cpu,
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(gpu) => &**gpu,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Executor {
+        match self {
+            Placed::Cpu(cpu, _) => &mut **cpu,
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(gpu) => &mut **gpu,
+        }
+    }
+
+    /// The order of operations.
+    pub fn arithmetic(&self) -> Arithmetic {
+        match self {
+            Placed::Cpu(_, arithmetic) => *arithmetic,
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(_) => Arithmetic::F32,
+        }
+    }
+
+    /// Whether results are the reference's in every bit.
+    pub fn is_exact(&self) -> bool {
+        matches!(self, Placed::Cpu(..))
+    }
+
+    /// The instruction set and the number of threads, on a CPU.
+    pub fn cpu(&self) -> Option<(Isa, usize)> {
+        match self {
+            Placed::Cpu(cpu, _) => Some((cpu.isa(), cpu.threads())),
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(_) => None,
+        }
+    }
+
+    /// Runs a step and adds the seconds of each node: of a CPU by our clock, of a GPU by its own.
+    pub fn time_step(&mut self, batch: &Batch, nodes: &mut [f64]) -> Result<(), StepError> {
+        match self {
+            Placed::Cpu(cpu, _) => cpu.step(batch, &mut Clock { last: Instant::now(), nodes }),
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(gpu) => {
+                let times = gpu.time_nodes(batch)?;
+                nodes.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Placed::Cpu(cpu, _) => write!(f, "{}, {} threads", cpu.isa(), cpu.threads()),
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
+        }
+    }
+}
+
+impl Executor for Placed {
+    fn program(&self) -> &Program {
+        self.inner().program()
+    }
+
+    fn max_rows(&self) -> usize {
+        self.inner().max_rows()
+    }
+
+    fn page_count(&self) -> usize {
+        self.inner().page_count()
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
+        self.inner_mut().step(batch, observer)
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.inner().logits(index)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        self.inner_mut().copy_page(from, to);
+    }
+}
+
+/// Looks at the time after each node.
+struct Clock<'a> {
+    last: Instant,
+    nodes: &'a mut [f64],
+}
+
+impl Observer for Clock<'_> {
+    fn start(&mut self) {
+        self.last = Instant::now();
+    }
+
+    fn after(&mut self, node: usize, _buffers: &dyn Buffers) {
+        let now = Instant::now();
+        self.nodes[node] += (now - self.last).as_secs_f64();
+        self.last = now;
+    }
+}
