@@ -1,6 +1,7 @@
 //! The executor: runs a program over batches of rows, one submission to the device per step.
 
 mod chain;
+mod timing;
 
 use std::cell::RefCell;
 
@@ -18,7 +19,7 @@ use crate::step::{Capacity, Counts, Step};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result};
 
-/// Bytes of logits that are computed and read back at once; more rows take several turns.
+/// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
 
 /// Tokens that are chosen before they are read back, at least.
@@ -90,14 +91,14 @@ impl GpuExecutor {
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
         let weight_bytes = Weights::check(file, &program)?;
-        let Options { kv, max_rows, pages } = options;
+        let Options { kv, max_rows, pages, logits_rows } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
         let (attention_rows, partial_room) = plan::attention_tiles(&gpu, &program);
         let capacity = Capacity::new(&program, max_rows, attention_rows.min(max_rows).max(1));
         let logits_stride = buffers::stride(program.vocabulary);
-        let logits_rows = (LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
+        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
         let logits_bytes = (4 * logits_rows * logits_stride) as u64;
         let step_bytes = 4 * capacity.words() as u64;
         let partial_bytes = (4 * capacity.partials * partial_room) as u64;

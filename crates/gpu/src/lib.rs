@@ -31,11 +31,14 @@ pub struct Options {
     pub max_rows: usize,
     /// KV pages.
     pub pages: usize,
+    /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
+    /// 64 MiB when `None`.
+    pub logits_rows: Option<usize>,
 }
 
 impl Default for Options {
     /// Steps of 512 rows and room for 4,096 positions.
     fn default() -> Self {
-        Options { kv: KvType::default(), max_rows: 512, pages: 64 }
+        Options { kv: KvType::default(), max_rows: 512, pages: 64, logits_rows: None }
     }
 }

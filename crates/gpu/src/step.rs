@@ -208,3 +208,113 @@ fn groups<'a>(count: usize, most: usize, row: impl Fn(usize) -> &'a Row) -> Vec<
     }
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use gleed_model::rope::{Pairing, Rope, Scaling};
+
+    use super::*;
+
+    const CONTEXT: usize = 2048;
+
+    fn program() -> Program {
+        let rope = Rope::new(Pairing::SplitHalf, 6, 100.0, &Scaling::None, None).unwrap();
+        Program {
+            buffers: vec![],
+            weights: vec![],
+            nodes: vec![],
+            caches: vec![],
+            ropes: vec![rope],
+            logits: gleed_model::program::View { buffer: 0, offset: 0, width: 0 },
+            vocabulary: 10,
+            context: CONTEXT,
+        }
+    }
+
+    /// A batch of rows `(table, position)`; table t's pages are 100 t, 100 t + 1, …
+    fn batch(rows: &[(u32, u32)]) -> Batch {
+        let mut batch = Batch::default();
+        for table in 0..=rows.iter().map(|row| row.0).max().unwrap_or(0) {
+            let pages: Vec<u32> = (0..CONTEXT.div_ceil(PAGE) as u32).map(|page| 100 * table + page).collect();
+            batch.add_table(&pages);
+        }
+        for &(table, position) in rows {
+            let wants_logits = position % 2 == 1;
+            batch.push(Row { table, position, token: position % 10, wants_logits });
+        }
+        batch
+    }
+
+    fn filled(rows: &[(u32, u32)], item_rows: usize) -> Step {
+        let capacity = Capacity::new(&program(), 64, item_rows);
+        let mut step = Step::new(capacity);
+        step.fill(&program(), &batch(rows), false);
+        assert!(step.words.len() <= capacity.words());
+        step
+    }
+
+    fn records<const N: usize>(step: &Step, word: usize, count: usize) -> Vec<[u32; N]> {
+        let at = step.words[word] as usize;
+        step.words[at..at + N * count].as_chunks::<N>().0.to_vec()
+    }
+
+    #[test]
+    fn rows_know_their_pages_and_angles() {
+        let rows = [(2, 70), (0, 5), (2, 71)];
+        let step = filled(&rows, 4);
+        let all = records::<ROW_WORDS>(&step, header::ROWS, 3);
+        for (index, (record, (table, position))) in all.iter().zip(rows).enumerate() {
+            assert_eq!(record[..2], [position % 10, position]);
+            let page = step.words[record[2] as usize + position as usize / PAGE];
+            assert_eq!(page, 100 * table + position / PAGE as u32);
+            let cosine = f32::from_bits(step.words[record[3] as usize]);
+            assert_eq!(cosine, (f64::from(position)).cos() as f32);
+            assert_eq!(record[4], index as u32);
+        }
+        let wanted = records::<ROW_WORDS>(&step, header::ROWS + 1, 2);
+        assert_eq!(wanted, [all[1], all[2]]);
+    }
+
+    #[test]
+    fn long_sequences_are_split_into_spans() {
+        // Two neighbouring rows on both sides of the end of a span, and a row of another sequence.
+        let step = filled(&[(0, 511), (0, 512), (1, 0)], 4);
+        assert_eq!(step.counts[0], Counts { rows: 3, items: 4, merges: 2, several_rows: true });
+        let items = records::<ITEM_WORDS>(&step, header::ITEMS, 4);
+        assert_eq!(items, [[0, 2, 0, 1, 0, 3], [0, 2, 1, 2, 1, 3], [0, 2, 2, 3, 2, 3], [2, 1, 0, 1, 0, 0]]);
+        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 2], [1, 3, 3]]);
+        // Only the first row is wanted.
+        assert_eq!(step.counts[1], Counts { rows: 1, items: 2, merges: 1, several_rows: false });
+    }
+
+    #[test]
+    fn whatever_the_rows_every_span_is_computed_once_and_there_is_room() {
+        let mut state = 1u32;
+        let mut random = |end: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) % end
+        };
+        for item_rows in [1, 2, 8] {
+            for _ in 0..200 {
+                let count = random(65);
+                let mut rows: Vec<(u32, u32)> =
+                    (0..count).map(|_| (random(4), random(CONTEXT as u32))).collect();
+                rows.sort_unstable();
+                rows.dedup();
+                let step = filled(&rows, item_rows);
+                let mut seen: Vec<Vec<u32>> = vec![vec![]; rows.len()];
+                let items = records::<ITEM_WORDS>(&step, header::ITEMS, step.counts[0].items);
+                for [first, count, start, end, ..] in items {
+                    assert!(count as usize <= item_rows);
+                    for row in first..first + count {
+                        seen[row as usize].extend(start..end);
+                    }
+                }
+                for (spans, (_, position)) in seen.iter().zip(&rows) {
+                    let needed = position / SPAN as u32 + 1;
+                    assert_eq!(spans[..needed as usize], (0..needed).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}

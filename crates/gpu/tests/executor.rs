@@ -12,14 +12,14 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
 
-const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 40, pages: 4 };
+const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 40, pages: 4, logits_rows: None };
 
 /// What one op may be off, as a share of the largest true value: the orders of sums differ, and division
 /// and square root are not exact on every device.
 const TOLERANCE: f32 = 2e-6;
 
 fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
-    let Options { kv, max_rows, pages } = options;
+    let Options { kv, max_rows, pages, .. } = options;
     let options = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
@@ -202,4 +202,20 @@ fn chains_that_cannot_be_are_refused() {
     let past = chain(&[(0, 250, 1, true)], 7);
     assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
     assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));
+}
+
+#[test]
+fn nodes_are_timed_where_the_device_has_a_clock() {
+    let gpu = gpu();
+    let (file, program) = tiny("qwen3", &[Format::Q8_0], 7);
+    let mut executor = executor(&gpu, &file, &program, OPTIONS);
+    let rows: Vec<_> = (0..40).map(|i| (0, i, 3, i == 39)).collect();
+    match executor.time_nodes(&batch(&rows, 1, 4)) {
+        Ok(times) => {
+            assert_eq!(times.len(), program.nodes.len());
+            let total: std::time::Duration = times.iter().sum();
+            assert!(total.as_nanos() > 0 && total.as_secs() < 10, "{total:?}");
+        }
+        Err(error) => assert!(!gpu.info.timestamps, "{error}"),
+    }
 }
