@@ -214,7 +214,7 @@ fn ops_alone(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Result<(
     let is_wrong = |f: &&NodeDifference| match executor.is_exact() {
         true => f.difference.bits > 0,
         // NaN must not pass.
-        false => !(f.difference.relative <= OTHER_ORDER),
+        false => f.difference.relative.is_nan() || f.difference.relative > OTHER_ORDER,
     };
     let wrong = found.iter().filter(is_wrong).count();
     let line = |f: &NodeDifference| {

@@ -221,7 +221,7 @@ mod tests {
     fn a_depth_is_the_same_however_it_was_filled() {
         let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
         let options = crate::load::Options {
-            device: Device::Cpu,
+            device: crate::device::Device::Cpu,
             arithmetic: None,
             kv: Default::default(),
             threads: Some(2),
@@ -236,16 +236,16 @@ mod tests {
         let logits = |runner: &Runner| (0..4).map(|i| runner.executor.logits(i).to_vec()).collect::<Vec<_>>();
         // At once; and after tests that have left parts of it behind, in some sequences.
         let mut fresh = runner();
-        assert!(fresh.run(&deep, &mut ()).unwrap() > 0.0);
+        assert!(fresh.run(&deep).unwrap() > 0.0);
         let mut used = runner();
         for test in &tests {
-            used.run(test, &mut ()).unwrap();
+            used.run(test).unwrap();
         }
         assert_eq!(logits(&fresh), logits(&used));
         // All sequences compute the same tokens, and so does a prompt of all of them.
         let prompt = Test::prompt(deep.positions(), 0);
         let mut whole = runner();
-        whole.run(&prompt, &mut ()).unwrap();
+        whole.run(&prompt).unwrap();
         for sequence in logits(&fresh) {
             assert_eq!(sequence, whole.executor.logits(0));
         }

@@ -274,7 +274,7 @@ mod tests {
                 float: 1e7 * tokens,
             };
             let peer = (peer > 0.0).then(|| Rates::new(vec![peer]));
-            Measured::new(&test, Rates::new(vec![ours]), &work, &LIMITS).with_peer(peer, None)
+            Measured::new(&test, Rates::new(vec![ours]), &work, Some(&LIMITS)).with_peer(peer, None)
         };
         vec![
             one(Test::prompt(19, 0), 250.0, 190.0),
