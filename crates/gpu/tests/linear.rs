@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use gleed_gguf::{Format, Unpacked};
 use gleed_gpu::Gpu;
 use gleed_gpu::linear::{
-    Layout, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
-    cooperative, source,
+    Combination, Layout, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, Packing,
+    RowsView, Tiling, cooperative, source,
 };
 use gleed_model::arithmetic::{gelu, silu};
 use gleed_model::program::Activation;
@@ -191,7 +191,8 @@ impl<'a> Run<'a> {
         input: &[f32],
         make: impl FnOnce(Operands) -> gleed_gpu::Result<Linear>,
     ) -> Run<'a> {
-        let stride = columns.next_multiple_of(4) + 4;
+        // Rows of odd widths lie as close as they can, others where they can be read four floats at a time.
+        let stride = if columns.is_multiple_of(4) { columns + 4 } else { columns + 1 };
         // What is between the rows is not a number, so that reading it would be seen.
         let mut spread = vec![f32::NAN; OFFSET + capacity * stride];
         for (r, row) in input.chunks(columns).enumerate() {
@@ -220,6 +221,8 @@ impl<'a> Run<'a> {
         capacity: usize,
     ) -> Run<'a> {
         let packed = weight.upload(gpu);
+        let bias = bias.map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
+        let bias = bias.as_ref();
         Run::new(gpu, [weight.columns, weight.rows, capacity], input, |operands| {
             Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias }, operands)
         })
@@ -400,8 +403,10 @@ fn gated_layers_multiply_activate_and_multiply() {
         let input = random.floats(capacity * columns);
         let sums = [0, 1].map(|i| weights[i].multiply(*fused, bias(i), &input));
         let packed = [0, 1].map(|i| weights[i].upload(gpu));
+        let device_bias = buffer(gpu, &biases[1], wgpu::BufferUsages::STORAGE);
         let run = Run::new(gpu, [columns, outputs, capacity], &input, |operands| {
-            let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: bias(i) });
+            let bias = [None, biased.then_some(&device_bias)];
+            let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: bias[i] });
             Linear::gated(gpu, kernels, "gated", activation, matrices, operands)
         });
         let most = run.rows(capacity);
@@ -413,6 +418,36 @@ fn gated_layers_multiply_activate_and_multiply() {
             let truth = activate(sums[0][i]) * sums[1][i];
             let error = (got - truth).abs() / truth.abs().max(1e-12);
             assert!(error <= 1e-6, "{gate} {up}: {got} is not {truth}");
+        }
+    }
+}
+
+#[test]
+fn joined_matrices_give_their_outputs_one_after_the_other() {
+    let (gpu, kernels, fused) = setup();
+    let mut random = Random(12);
+    let first = Weight::random(&mut random, Format::Q4_K, 37, 768);
+    let second = Weight::random(&mut random, Format::Q6_K, 21, 768);
+    let (bias, input) = (random.floats(21), random.floats(66 * 768));
+    let device_bias = buffer(gpu, &bias, wgpu::BufferUsages::STORAGE);
+    let sums = [first.multiply(*fused, None, &input), second.multiply(*fused, Some(&bias), &input)];
+    let truth: Vec<f32> =
+        sums[0].chunks(37).zip(sums[1].chunks(21)).flat_map(|(a, b)| [a, b].concat()).collect();
+    // In one piece each, and the second in several.
+    for largest in [1 << 20, 384 * 9] {
+        let upload = |weight: &Weight, largest| {
+            PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &weight.file, largest, &mut |_| {})
+        };
+        let packed = [upload(&first, 1 << 20).unwrap(), upload(&second, largest).unwrap()];
+        let run = Run::new(gpu, [768, 58, 66], &input, |operands| {
+            let matrices = [
+                Matrix { weight: &packed[0], bias: None },
+                Matrix { weight: &packed[1], bias: Some(&device_bias) },
+            ];
+            Linear::joined(gpu, kernels, "joined", matrices, operands)
+        });
+        for rows in [1, 3, 8, 16, 66] {
+            assert_same("joined", &run.rows(rows), &truth[..rows * 58]);
         }
     }
 }
@@ -462,19 +497,17 @@ fn operands_that_do_not_fit_are_refused() {
     let floats = buffer(gpu, &[0.0; 64], wgpu::BufferUsages::STORAGE);
     let out = buffer(gpu, &[0.0; 64], wgpu::BufferUsages::STORAGE);
     let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
-    let operands = |offset| Operands {
-        input: RowsView { buffer: &floats, offset, stride: 32 },
+    let operands = Operands {
+        input: RowsView { buffer: &floats, offset: 0, stride: 32 },
         output: RowsView { buffer: &out, offset: 0, stride: 8 },
         batch: &batch,
     };
     let plain = |weight| Matrix { weight, bias: None };
-    let error = Linear::new(gpu, kernels, "odd", plain(&weight), operands(2)).unwrap_err();
-    assert!(error.to_string().contains("multiples of four"), "{error}");
-    let bias = Matrix { weight: &weight, bias: Some(&[0.0; 3]) };
-    let error = Linear::new(gpu, kernels, "short", bias, operands(0)).unwrap_err();
+    let bias = Matrix { weight: &weight, bias: Some(&batch) };
+    let error = Linear::new(gpu, kernels, "short", bias, operands).unwrap_err();
     assert!(error.to_string().contains("8 values"), "{error}");
     let both = [plain(&weight), plain(&other)];
-    let error = Linear::gated(gpu, kernels, "two", Activation::Silu, both, operands(0)).unwrap_err();
+    let error = Linear::gated(gpu, kernels, "two", Activation::Silu, both, operands).unwrap_err();
     assert!(error.to_string().contains("9 x 32"), "{error}");
 }
 
@@ -552,25 +585,25 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
             layouts.push(layout);
         }
     }
-    let two = Tiling::Few { rows: 1, outputs: 2 };
     for layout in &layouts {
-        for (sums, rows) in [(32, 64), (64, 64), (128, 128)] {
+        let specs = |second: Layout| {
+            let plain = LinearSpec { first: (*layout, false), second: None, aligned: true };
+            let with = |bias, combination| Some(((second, bias), combination));
+            [
+                plain,
+                LinearSpec { first: (*layout, true), aligned: false, ..plain },
+                LinearSpec { second: with(false, Combination::Gated(Activation::Silu)), ..plain },
+                LinearSpec { second: with(true, Combination::Gated(Activation::Gelu)), ..plain },
+                LinearSpec { second: with(true, Combination::Joined), ..plain },
+            ]
+        };
+        for spec in specs(layouts[3]) {
+            Tiling::ALL.iter().for_each(|tiling| translate(&source(spec, *tiling)));
             // Matrix units are used through Vulkan only.
-            for (gated, bias) in [(None, false), (Some((layouts[3], Activation::Silu)), true)] {
-                let spec = LinearSpec { layout: *layout, gated, bias };
+            for (sums, rows) in [(32, 64), (64, 64), (128, 128)] {
                 translate_for_vulkan(&source(spec, Tiling::Cooperative { sums, rows }));
             }
         }
-        for tiling in Tiling::ALL.into_iter().chain([two]) {
-            let plain = LinearSpec { layout: *layout, gated: None, bias: false };
-            translate(&source(plain, tiling));
-            translate(&source(LinearSpec { bias: true, ..plain }, tiling));
-            if tiling != two {
-                for (activation, bias) in [(Activation::Silu, false), (Activation::Gelu, true)] {
-                    let gated = Some((layouts[3], activation));
-                    translate(&source(LinearSpec { gated, bias, ..plain }, tiling));
-                }
-            }
-        }
+        translate(&source(specs(layouts[3])[0], Tiling::Few { rows: 1, outputs: 2 }));
     }
 }
