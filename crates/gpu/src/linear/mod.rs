@@ -9,6 +9,7 @@ mod layout;
 mod pack;
 mod pipelines;
 mod shader;
+mod table;
 mod template;
 mod weight;
 
@@ -17,4 +18,5 @@ pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use shader::{Combination, LinearSpec, Tiling, cooperative, source};
+pub use table::TablePart;
 pub use weight::PackedWeight;
