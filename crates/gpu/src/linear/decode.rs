@@ -12,33 +12,20 @@ use super::layout::{Factors, GROUP, Integers, Layout, Scales};
 /// The exponent of 2²³, above 23 bits of mantissa.
 const EXPONENT: u32 = 0x4b00_0000;
 
-/// Bindings and functions of matrix `m`, which is `a` or `b`.
+/// Bindings and functions of matrix `m`, which is `a` or `b`:
+/// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
+/// `quad_m_7`, which give four weights each. They read `groups` and `rest_m` of a `shape`.
 pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
-    let (low, rest) = elements(layout);
     let mut wgsl = String::new();
     let mut bind = |binding: u32, name: &str, element: &str| {
         let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
         line(&mut wgsl, text);
     };
-    bind(first_binding, "low", low);
-    if let Some(rest) = rest {
-        bind(first_binding + 1, "rest", rest);
+    bind(first_binding, "low", if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" });
+    if let Layout::Integers(_) = layout {
+        bind(first_binding + 1, "rest", "u32");
     }
-    wgsl + &functions(layout, m, 0)
-}
-
-/// The types of the elements of a matrix's planes; floats have no rest plane.
-pub(crate) fn elements(layout: Layout) -> (&'static str, Option<&'static str>) {
-    let low = if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" };
-    (low, matches!(layout, Layout::Integers(_)).then_some("u32"))
-}
-
-/// The functions of matrix `m`:
-/// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
-/// `quad_m_7`, which give four weights each. They read `low_m` and, from element `rest_first` on, `rest_m`.
-pub(crate) fn functions(layout: Layout, m: char, rest_first: u64) -> String {
-    let mut wgsl = String::new();
-    load(&mut wgsl, layout, m, rest_first);
+    load(&mut wgsl, layout, m);
     match layout {
         Layout::Integers(integers) => {
             ready(&mut wgsl, integers, m);
@@ -63,7 +50,7 @@ fn lanes(layout: Layout) -> usize {
     layout.low_words().min(4)
 }
 
-fn load(wgsl: &mut String, layout: Layout, m: char, rest_first: u64) {
+fn load(wgsl: &mut String, layout: Layout, m: char) {
     let (lanes, vectors) = (lanes(layout), layout.low_words() / lanes(layout));
     let mut fields = String::new();
     let mut body = format!("    let low = (row * shape.groups + group) * {vectors}u;\n");
@@ -73,7 +60,7 @@ fn load(wgsl: &mut String, layout: Layout, m: char, rest_first: u64) {
     }
     if let Layout::Integers(integers) = layout {
         let extra = integers.extra_bits;
-        line(&mut body, format!("    let rest = {rest_first}u + row * shape.rest_{m};"));
+        line(&mut body, format!("    let rest = row * shape.rest_{m};"));
         for i in 0..extra {
             line(&mut fields, format!("    extra_{i}: u32,"));
             line(&mut body, format!("    raw.extra_{i} = rest_{m}[rest + group * {extra}u + {i}u];"));

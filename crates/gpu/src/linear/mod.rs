@@ -9,7 +9,6 @@ mod layout;
 mod pack;
 mod pipelines;
 mod shader;
-mod table;
 mod template;
 mod weight;
 
@@ -18,5 +17,4 @@ pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use shader::{Combination, LinearSpec, Tiling, cooperative, source};
-pub use table::TablePart;
 pub use weight::PackedWeight;

@@ -32,15 +32,6 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.buffer
-    }
-
-    /// The word of the buffer at which the rest plane starts.
-    pub(crate) fn rest_word(&self) -> u64 {
-        self.rest_at / 4
-    }
-
     pub(crate) fn low(&self) -> wgpu::BindingResource<'_> {
         self.binding(0, self.low_bytes)
     }

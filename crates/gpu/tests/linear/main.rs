@@ -4,7 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod support;
-mod table;
 mod translation;
 
 use gleed_gguf::Format;
