@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View, WeightId};
+use gleed_model::verify::vectors;
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::cache::Layer;
@@ -12,7 +13,7 @@ use crate::kernels::pool::Pool;
 use crate::kernels::{Isa, Kernels};
 use crate::machine::{Machine, lock};
 use crate::ops::{self, Fixed};
-use crate::plan::{Plan, plan, vectors};
+use crate::plan::{Plan, plan};
 use crate::weights::{WeightKernel, Weights, kernel_name, linear_weights, named_kernels};
 use crate::{Error, Options};
 

@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
-use gleed_model::program::{KvLayer, Norm, Op, Part, Program, View, WeightId};
+use gleed_model::program::{Op, Part, Program};
+use gleed_model::verify::{Misfit, verify};
 
 use crate::Error;
 use crate::kernels::integer::TILE;
 use crate::kernels::packed::STREAMS;
-use crate::kernels::shared::{Boundaries, is_apart};
+use crate::kernels::shared::Boundaries;
 
 /// One node, ready to run.
 pub(crate) struct Plan {
@@ -47,16 +48,10 @@ const CHUNKS: usize = 4;
 
 /// Checks a program and plans its nodes.
 pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error> {
-    let plans = program.nodes.iter().enumerate().map(|(index, node)| {
-        check(program, &node.op)
-            .map(|()| plan_node(program, &node.op, threads))
-            .map_err(|what| Error::Program { node: index, kind: node.op.kind(), what })
-    });
-    let mut plans = plans.collect::<Result<Vec<_>, _>>()?;
+    verify(program).map_err(|Misfit { node, kind, what }| Error::Program { node, kind, what })?;
+    let mut plans: Vec<Plan> =
+        program.nodes.iter().map(|node| plan_node(program, &node.op, threads)).collect();
     look_ahead(&mut plans, threads);
-    let logits = is_inside(program, program.logits) && program.logits.width == program.vocabulary;
-    ensure(logits, || "the logits are not a view as wide as the vocabulary".to_string())
-        .map_err(|what| Error::Program { node: program.nodes.len(), kind: "logits", what })?;
     Ok(plans)
 }
 
@@ -71,22 +66,6 @@ fn look_ahead(plans: &mut [Plan], threads: usize) {
         let first = begins(plan);
         plan.then = std::mem::replace(&mut then, first);
     }
-}
-
-/// The weights that ops use as vectors.
-pub(crate) fn vectors(program: &Program) -> impl Iterator<Item = WeightId> {
-    program.nodes.iter().flat_map(|node| {
-        let norms = |norm: &Norm| [Some(norm.weight), norm.bias];
-        match &node.op {
-            Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norms(norm).into_iter().flatten().collect(),
-            Op::RopeKvWrite { query_norm, key_norm, .. } => {
-                [query_norm, key_norm].into_iter().flatten().flat_map(norms).flatten().collect()
-            }
-            Op::Linear { parts, .. } => parts.iter().filter_map(|part| part.bias).collect(),
-            Op::GatedLinear { gate, up, .. } => [gate.bias, up.bias].into_iter().flatten().collect(),
-            _ => Vec::new(),
-        }
-    })
 }
 
 fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
@@ -116,145 +95,4 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
     };
     let chunk = strips.len().div_ceil(CHUNKS * threads);
     Plan { columns, strips, chunk, then: Vec::new() }
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
-fn is_inside(program: &Program, view: View) -> bool {
-    program.buffers.get(view.buffer).is_some_and(|buffer| {
-        view.offset.checked_add(view.width).is_some_and(|end| end <= buffer.width) && view.width > 0
-    })
-}
-
-/// Checks everything that running an op relies on.
-fn check(program: &Program, op: &Op) -> Result<(), String> {
-    let views = op.inputs().into_iter().chain(op.outputs());
-    for view in views {
-        ensure(is_inside(program, view), || format!("{view:?} is not inside a buffer"))?;
-    }
-    match op {
-        Op::Embed { table, out } => table_of(program, *table, program.vocabulary, *out),
-        Op::AddPositions { table, x } => table_of(program, *table, program.context, *x),
-        Op::Norm { norm, heads, input, out } => {
-            ensure(input == out || is_apart(*input, *out), || "input and output overlap".to_string())?;
-            ensure(input.width == out.width, || "input and output differ in width".to_string())?;
-            norm_of(program, norm, head_width(*out, *heads)?)
-        }
-        Op::Linear { parts, input, out } => {
-            let mut rows = 0;
-            for part in parts {
-                rows += part_of(program, part, *input)?;
-            }
-            ensure(rows == out.width, || format!("{rows} outputs for {} columns", out.width))?;
-            ensure(input.buffer != out.buffer, || "input and output share a buffer".to_string())
-        }
-        Op::GatedLinear { gate, up, input, out, .. } => {
-            let rows = [part_of(program, gate, *input)?, part_of(program, up, *input)?];
-            ensure(rows == [out.width; 2], || format!("{rows:?} outputs for {} columns", out.width))?;
-            ensure(input.buffer != out.buffer, || "input and output share a buffer".to_string())
-        }
-        Op::Rope { rope, heads, x } => rope_of(program, *rope, head_width(*x, *heads)?),
-        Op::KvWrite { cache, key, value } => cache_of(program, *cache, *key, *value).map(|_| ()),
-        Op::Attention { cache, heads, query, out, .. } => {
-            let layer = layer_of(program, *cache)?;
-            let fits = *heads > 0
-                && heads.is_multiple_of(layer.heads)
-                && query.width == heads * layer.key_dim
-                && out.width == heads * layer.value_dim;
-            ensure(fits, || "heads do not match the cache".to_string())?;
-            ensure(is_apart(*query, *out), || "query and output overlap".to_string())
-        }
-        Op::Activate { gate, up, out, .. } => {
-            [Some(*gate), *up].into_iter().flatten().try_for_each(|input| {
-                ensure(input.width == out.width, || "input and output differ in width".to_string())?;
-                ensure(is_apart(input, *out), || "input and output overlap".to_string())
-            })
-        }
-        Op::Add { x, y } => added(*x, *y),
-        Op::AddNorm { x, y, norm, out } => {
-            added(*x, *y)?;
-            let fits = out.width == x.width && is_apart(*x, *out) && is_apart(*y, *out);
-            ensure(fits, || "the sum and its norm overlap or differ in width".to_string())?;
-            norm_of(program, norm, out.width)
-        }
-        Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
-            let layer = cache_of(program, *cache, *key, *value)?;
-            ensure(is_apart(*query, *key) && is_apart(*query, *value), || {
-                "query and key overlap".to_string()
-            })?;
-            ensure(head_width(*query, *heads)? == layer.key_dim, || {
-                "query and key heads differ".to_string()
-            })?;
-            rope_of(program, *rope, layer.key_dim)?;
-            [query_norm, key_norm].into_iter().flatten().try_for_each(|n| norm_of(program, n, layer.key_dim))
-        }
-        Op::Gather { .. } => Ok(()),
-    }
-}
-
-fn head_width(view: View, heads: usize) -> Result<usize, String> {
-    ensure(heads > 0 && view.width.is_multiple_of(heads), || {
-        format!("{heads} heads in {} columns", view.width)
-    })?;
-    Ok(view.width / heads)
-}
-
-fn added(x: View, y: View) -> Result<(), String> {
-    ensure(x.width == y.width && is_apart(x, y), || "addends overlap or differ in width".to_string())
-}
-
-fn weight_of(program: &Program, id: WeightId) -> Result<&gleed_model::program::Weight, String> {
-    program.weights.get(id).ok_or_else(|| format!("there is no weight {id}"))
-}
-
-fn vector_of(program: &Program, id: WeightId, width: usize) -> Result<(), String> {
-    let weight = weight_of(program, id)?;
-    ensure(weight.rows == 1 && weight.columns == width, || {
-        format!("{} is not a vector of {width}", weight.name)
-    })
-}
-
-fn table_of(program: &Program, id: WeightId, entries: usize, out: View) -> Result<(), String> {
-    let weight = weight_of(program, id)?;
-    ensure(weight.rows >= entries && weight.columns == out.width, || {
-        format!("{} is not a table of {entries} times {}", weight.name, out.width)
-    })
-}
-
-fn norm_of(program: &Program, norm: &Norm, width: usize) -> Result<(), String> {
-    [Some(norm.weight), norm.bias].into_iter().flatten().try_for_each(|id| vector_of(program, id, width))
-}
-
-/// The outputs of a part.
-fn part_of(program: &Program, part: &Part, input: View) -> Result<usize, String> {
-    let weight = weight_of(program, part.weight)?;
-    ensure(weight.columns == input.width, || {
-        format!("{} has {} columns for {} inputs", weight.name, weight.columns, input.width)
-    })?;
-    if let Some(bias) = part.bias {
-        vector_of(program, bias, weight.rows)?;
-    }
-    Ok(weight.rows)
-}
-
-fn rope_of(program: &Program, rope: usize, width: usize) -> Result<(), String> {
-    let rope = program.ropes.get(rope).ok_or_else(|| format!("there is no rotary table {rope}"))?;
-    ensure(rope.dimensions <= width && rope.frequencies.len() * 2 == rope.dimensions, || {
-        format!("{} rotary dimensions in heads of {width}", rope.dimensions)
-    })
-}
-
-fn layer_of(program: &Program, cache: usize) -> Result<KvLayer, String> {
-    let layer = program.caches.get(cache).copied().ok_or_else(|| format!("there is no cache {cache}"))?;
-    ensure(layer.heads > 0 && layer.key_dim > 0 && layer.value_dim > 0, || "an empty cache".to_string())?;
-    Ok(layer)
-}
-
-fn cache_of(program: &Program, cache: usize, key: View, value: View) -> Result<KvLayer, String> {
-    let layer = layer_of(program, cache)?;
-    let fits = key.width == layer.heads * layer.key_dim && value.width == layer.heads * layer.value_dim;
-    ensure(fits, || "keys and values do not match the cache".to_string())?;
-    Ok(layer)
 }

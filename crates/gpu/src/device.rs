@@ -3,6 +3,7 @@
 //! Errors of an open device never panic: those of an operation are caught by [`Gpu::scoped`], all others
 //! (a lost device among them) are kept and given out by [`Gpu::check`].
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -204,6 +205,8 @@ pub struct Gpu {
     pub info: AdapterInfo,
     /// The first error that no scope caught.
     failure: Arc<Mutex<Option<Error>>>,
+    /// Compiled kernels by their texts: whatever runs on the device shares them.
+    pipelines: Arc<Mutex<HashMap<String, wgpu::ComputePipeline>>>,
 }
 
 impl Gpu {
@@ -225,7 +228,7 @@ impl Gpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|e| Error::Open { adapter: info.name.clone(), reason: e.to_string() })?;
-        let gpu = Gpu { device, queue, info, failure: Arc::default() };
+        let gpu = Gpu { device, queue, info, failure: Arc::default(), pipelines: Arc::default() };
         gpu.keep_errors();
         Ok(gpu)
     }
@@ -244,6 +247,44 @@ impl Gpu {
                 keep(&failure, Error::Device { adapter, what, reason: message });
             }
         });
+    }
+
+    /// The kernel of a WGSL text, compiled when it is first asked for; `name` is for messages. Without a
+    /// layout its bindings are those that the text uses.
+    ///
+    /// # Safety
+    /// Its loops must end, and every index be below the length that it indexes: neither is checked.
+    pub(crate) unsafe fn pipeline(
+        &self,
+        name: &str,
+        text: &str,
+        layout: Option<&wgpu::PipelineLayout>,
+    ) -> Result<wgpu::ComputePipeline> {
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines.get(text) {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = self.scoped(&format!("compiling {name}"), || {
+            let source = wgpu::ShaderSource::Wgsl(text.into());
+            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+            let checks = wgpu::ShaderRuntimeChecks::unchecked();
+            // SAFETY: what the caller promises.
+            let module = unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(name),
+                layout,
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    // What is read of workgroup memory has been written.
+                    zero_initialize_workgroup_memory: false,
+                },
+                cache: None,
+            })
+        })?;
+        pipelines.insert(text.to_string(), pipeline.clone());
+        Ok(pipeline)
     }
 
     /// Does something with the device and gives out its errors; `what` is for the message.

@@ -39,7 +39,9 @@ pub enum Error {
         what: String,
     },
     /// Something larger than the device takes.
-    #[error("{what}: {needed} bytes are more than the {limit} bytes that {adapter} takes in one {unit}")]
+    #[error(
+        "{what}: {} are more than the {} that {adapter} takes in one {unit}", size(*needed), size(*limit)
+    )]
     Limit {
         /// What is too large.
         what: String,
@@ -54,9 +56,10 @@ pub enum Error {
     },
     /// The model does not fit in the device's memory.
     #[error(
-        "{adapter} has {memory} bytes of memory; weights {weights} + keys and values {kv} + buffers \
-         {buffers} = {total} bytes are needed: use fewer positions, fewer rows or a smaller model",
-        total = weights + kv + buffers
+        "{adapter} has {} of memory; weights {} + keys and values {} + buffers {} = {} are needed: use \
+         fewer positions, fewer rows or a smaller model",
+        size(*memory), size(*weights), size(*kv), size(*buffers),
+        size(weights.saturating_add(*kv).saturating_add(*buffers))
     )]
     DoesNotFit {
         /// The adapter's name.
@@ -69,6 +72,14 @@ pub enum Error {
         kv: u64,
         /// Bytes of activations and everything else.
         buffers: u64,
+    },
+    /// Steps of more rows than a device takes.
+    #[error("steps of {rows} rows: the limit is {limit}")]
+    TooManyRows {
+        /// Rows asked for.
+        rows: usize,
+        /// What there may be.
+        limit: usize,
     },
     /// The device was lost, or refused an operation that should have been valid.
     #[error("{adapter}: {what}: {reason}")]
@@ -106,4 +117,10 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+}
+
+/// A number of bytes, for people.
+fn size(bytes: u64) -> String {
+    let (unit, name) = if bytes < 1 << 30 { (1 << 20, "MiB") } else { (1 << 30, "GiB") };
+    format!("{:.1} {name}", bytes as f64 / f64::from(unit))
 }

@@ -1,12 +1,44 @@
 //! How does any GPU compute it? An executor for Metal, Vulkan and DX12 through wgpu.
 //!
 //! One set of WGSL kernels runs the same programs as the other executors; a row's result depends on that
-//! row alone here too. [`adapters`] lists what there is, [`Gpu::open`] opens one of them.
+//! row alone here too. [`adapters`] lists what there is, [`Gpu::open`] opens one of them, and
+//! [`GpuExecutor`] runs programs on it.
 
+mod buffers;
+mod cache;
 mod device;
 mod error;
+mod executor;
+mod kernels;
 pub mod linear;
 mod memory;
+mod plan;
+mod step;
+mod weights;
 
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters};
 pub use error::{Error, Result};
+pub use executor::{GpuExecutor, Memory};
+
+use gleed_model::KvType;
+
+/// What an executor is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The element type of the KV cache.
+    pub kv: KvType,
+    /// The most rows of a step.
+    pub max_rows: usize,
+    /// KV pages.
+    pub pages: usize,
+    /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
+    /// 64 MiB when `None`.
+    pub logits_rows: Option<usize>,
+}
+
+impl Default for Options {
+    /// Steps of 512 rows and room for 4,096 positions.
+    fn default() -> Self {
+        Options { kv: KvType::default(), max_rows: 512, pages: 64, logits_rows: None }
+    }
+}

@@ -109,6 +109,12 @@ pub enum StepError {
 
 /// Sees the buffers after each node of a step: for validation and timing.
 pub trait Observer {
+    /// Whether it looks at all. When it does, an executor that queues work on a device must finish each
+    /// node before it goes on to the next, which is slow.
+    fn looks(&self) -> bool {
+        true
+    }
+
     /// Called before the first node, so that a clock can start.
     fn start(&mut self) {}
 
@@ -118,6 +124,10 @@ pub trait Observer {
 
 /// Observes nothing.
 impl Observer for () {
+    fn looks(&self) -> bool {
+        false
+    }
+
     fn after(&mut self, _node: usize, _buffers: &dyn Buffers) {}
 }
 

@@ -18,6 +18,7 @@ pub mod program;
 pub mod reference;
 pub mod rope;
 pub mod shapes;
+pub mod verify;
 
 pub use arithmetic::Arithmetic;
 pub use config::Config;

@@ -3,7 +3,7 @@
 //! A matrix is packed ([`Packing`]) and uploaded ([`PackedWeight`]); a [`Linear`] binds it to its operands once
 //! and records its dispatches in every step. Whatever the number of rows, each result is the same bits.
 
-mod decode;
+pub(crate) mod decode;
 mod layer;
 mod layout;
 mod pack;
@@ -18,3 +18,4 @@ pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use shader::{Combination, LinearSpec, Tiling, cooperative, source};
 pub use weight::PackedWeight;
+pub(crate) use weight::Piece;

@@ -1,18 +1,14 @@
-//! The pipelines of linear layers: one for each kernel and tiling, compiled once.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+//! The pipelines of linear layers: one for each kernel and tiling.
 
 use super::shader::{LinearSpec, Tiling, cooperative, source};
 use crate::{Error, Gpu, Result};
 
-/// The pipelines of all linear layers of a device, each made once.
+/// The tilings that a device's linear layers come in, and what all of them bind.
 #[derive(Debug)]
 pub struct LinearKernels {
     tilings: Vec<Tiling>,
     pub(crate) bindings: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
-    pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
 }
 
 impl LinearKernels {
@@ -52,12 +48,7 @@ impl LinearKernels {
                 bind_group_layouts: &[Some(&bindings)],
                 immediate_size: 0,
             });
-            LinearKernels {
-                tilings: tilings.to_vec(),
-                bindings,
-                pipeline_layout,
-                pipelines: Mutex::default(),
-            }
+            LinearKernels { tilings: tilings.to_vec(), bindings, pipeline_layout }
         })
     }
 
@@ -71,35 +62,8 @@ impl LinearKernels {
     }
 
     fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
-        let source = source(spec, tiling);
-        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(&source) {
-            return Ok(pipeline.clone());
-        }
-        let pipeline = gpu.scoped("a kernel of linear layers", || {
-            let descriptor = wgpu::ShaderModuleDescriptor {
-                label: Some("linear"),
-                source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
-            };
-            // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and
-            // rows are clamped to the shape, which `Linear` has checked against the buffers that it binds.
-            let module = unsafe {
-                gpu.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-            };
-            gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some("linear"),
-                layout: Some(&self.pipeline_layout),
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // What is read of workgroup memory has been written.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: None,
-            })
-        })?;
-        pipelines.insert(source, pipeline.clone());
-        Ok(pipeline)
+        // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
+        // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
+        unsafe { gpu.pipeline("a linear layer", &source(spec, tiling), Some(&self.pipeline_layout)) }
     }
 }

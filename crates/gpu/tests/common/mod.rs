@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-use gleed_gpu::{Choice, Gpu};
+use gleed_gguf::Gguf;
+use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
+use gleed_model::program::Program;
 
 #[path = "../../../model/tests/support/mod.rs"]
 mod support;
@@ -19,4 +21,9 @@ pub fn gpu() -> Gpu {
              one: `apt install mesa-vulkan-drivers` on Debian."
         )
     })
+}
+
+/// An executor for a tiny model.
+pub fn executor(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> GpuExecutor {
+    GpuExecutor::new(gpu.clone(), file, program.clone(), options).unwrap()
 }

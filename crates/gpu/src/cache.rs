@@ -1,0 +1,75 @@
+//! The KV cache on the device: pages of 64 positions, in a page one block for each head.
+//!
+//! Keys lie `[page][head][word][position]`, values `[page][head][position][word]`, so that the threads of
+//! attention, one per position and then one per value, read neighbouring words. A stored vector is in whole
+//! units of four values, see `kernels/stored_*.wgsl`.
+
+use gleed_model::KvType;
+use gleed_model::arithmetic::{BLOCK, PAGE};
+use gleed_model::program::KvLayer;
+
+use crate::{Gpu, Result};
+
+/// The keys and values of one layer.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub shape: KvLayer,
+    pub kind: KvType,
+    pub keys: wgpu::Buffer,
+    pub values: wgpu::Buffer,
+}
+
+/// Words of a stored vector.
+fn words(kind: KvType, dim: usize) -> usize {
+    let quads = dim.div_ceil(4);
+    match kind {
+        KvType::F32 => 4 * quads,
+        KvType::F16 => 2 * quads,
+        KvType::Q8_0 => quads + dim.div_ceil(BLOCK).div_ceil(2),
+    }
+}
+
+/// Bytes of one page of keys, or of values, of all heads.
+fn page_bytes(kind: KvType, heads: usize, dim: usize) -> u64 {
+    (4 * heads * PAGE * words(kind, dim)) as u64
+}
+
+/// Bytes of the keys and of the values of one layer.
+pub(crate) fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2] {
+    [shape.key_dim, shape.value_dim]
+        .map(|dim| page_bytes(kind, shape.heads, dim).saturating_mul(pages as u64))
+}
+
+impl Layer {
+    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, pages: usize) -> Result<Layer> {
+        let [keys, values] = layer_bytes(shape, kind, pages);
+        let (keys, values) = (gpu.storage("keys", keys)?, gpu.storage("values", values)?);
+        Ok(Layer { shape, kind, keys, values })
+    }
+
+    pub fn key_words(&self) -> usize {
+        words(self.kind, self.shape.key_dim)
+    }
+
+    pub fn value_words(&self) -> usize {
+        words(self.kind, self.shape.value_dim)
+    }
+
+    /// Copies a page by way of `scratch`: a buffer cannot be copied to itself.
+    pub fn copy_page(&self, encoder: &mut wgpu::CommandEncoder, scratch: &wgpu::Buffer, from: u32, to: u32) {
+        let KvLayer { heads, key_dim, value_dim } = self.shape;
+        for (buffer, dim) in [(&self.keys, key_dim), (&self.values, value_dim)] {
+            let bytes = page_bytes(self.kind, heads, dim);
+            encoder.copy_buffer_to_buffer(buffer, u64::from(from) * bytes, scratch, 0, bytes);
+            encoder.copy_buffer_to_buffer(scratch, 0, buffer, u64::from(to) * bytes, bytes);
+        }
+    }
+}
+
+/// Bytes of the largest page of all layers.
+pub(crate) fn largest_page(layers: &[KvLayer], kind: KvType) -> u64 {
+    let bytes = |layer: &KvLayer| {
+        [layer.key_dim, layer.value_dim].map(|dim| page_bytes(kind, layer.heads, dim)).into_iter().max()
+    };
+    layers.iter().filter_map(bytes).max().unwrap_or(4)
+}

@@ -1,0 +1,403 @@
+//! The executor: runs a program over batches of rows, one submission to the device per step.
+
+mod chain;
+mod timing;
+
+use std::cell::RefCell;
+
+use gleed_gguf::Gguf;
+use gleed_model::executor::{Buffers, Observer, check};
+use gleed_model::program::{Program, View};
+use gleed_model::{Batch, Executor, StepError};
+
+use crate::buffers::{self, Activations};
+use crate::cache::{self, Layer};
+use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
+use crate::linear::{LinearKernels, Tiling};
+use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
+use crate::step::{Capacity, Counts, Step};
+use crate::weights::Weights;
+use crate::{Error, Gpu, Options, Result};
+
+/// Bytes of logits that are computed and read back at once, unless the options say how many rows.
+const LOGITS_BYTES: usize = 64 << 20;
+
+/// Tokens that are chosen before they are read back, at least.
+const CHOSEN: usize = 4096;
+
+/// Rows of a step: more workgroups than this are not dispatched along one axis.
+const MOST_ROWS: usize = 65_535;
+
+/// Bytes that an executor has allocated on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Activations, the rows of a step, and what is read back.
+    pub buffers: u64,
+    /// Keys and values.
+    pub kv: u64,
+    /// Weights.
+    pub weights: u64,
+}
+
+/// Runs programs on a GPU.
+pub struct GpuExecutor {
+    gpu: Gpu,
+    program: Program,
+    options: Options,
+    memory: Memory,
+    kernels: Kernels,
+    nodes: Vec<Planned>,
+    step: Step,
+    step_buffer: wgpu::Buffer,
+    row_counts: RowCounts,
+    /// What the row counts of the lists are on the device.
+    uploaded_counts: [Option<usize>; 2],
+    activations: Activations,
+    caches: Vec<Layer>,
+    /// Room for one page, on its way from one place of a cache to another.
+    page: wgpu::Buffer,
+    /// Rows of logits that fit on the device.
+    logits_rows: usize,
+    /// Where logits are read from.
+    readable: wgpu::Buffer,
+    /// The choice of the likeliest token, for rows whose logits all fit on the device.
+    argmax: Dispatch,
+    /// The tokens chosen last, one per wanted row.
+    chosen: wgpu::Buffer,
+    /// Where chosen tokens are read from, and for how many there is room.
+    chosen_readable: wgpu::Buffer,
+    chosen_room: usize,
+    /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
+    inputs: wgpu::Buffer,
+    /// `[wanted row][stride]` of the last step.
+    logits: Vec<f32>,
+    /// The vocabulary, rounded up as rows on the device are.
+    logits_stride: usize,
+}
+
+impl GpuExecutor {
+    /// Makes an executor; all memory that steps need is allocated here.
+    pub fn new(gpu: Gpu, file: &Gguf, program: Program, options: Options) -> Result<GpuExecutor> {
+        GpuExecutor::load(gpu, file, program, options, &mut |_, _| {})
+    }
+
+    /// The same, telling `progress` how many bytes of weights are on the device, and of how many.
+    pub fn load(
+        gpu: Gpu,
+        file: &Gguf,
+        program: Program,
+        options: Options,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<GpuExecutor> {
+        plan::check(&program)?;
+        let weight_bytes = Weights::check(file, &program)?;
+        let Options { kv, max_rows, pages, logits_rows } = options;
+        if max_rows > MOST_ROWS {
+            return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
+        }
+        let (attention_rows, partial_room) = plan::attention_tiles(&gpu, &program);
+        let capacity = Capacity::new(&program, max_rows, attention_rows.min(max_rows).max(1));
+        let logits_stride = buffers::stride(program.vocabulary);
+        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
+        let logits_bytes = (4 * logits_rows * logits_stride) as u64;
+        let step_bytes = 4 * capacity.words() as u64;
+        let partial_bytes = (4 * capacity.partials * partial_room) as u64;
+        let page_bytes = cache::largest_page(&program.caches, kv);
+        let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
+        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
+        let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
+        let gathered = plan::gathered(&program);
+        let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
+        let memory = Memory {
+            weights: weight_bytes,
+            kv: kv_bytes.fold(0, u64::saturating_add),
+            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
+                .into_iter()
+                .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
+        };
+        fits(&gpu, memory)?;
+
+        let activations = Activations::new(&gpu, &program, gathered, max_rows, logits_rows)?;
+        let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
+        let caches = caches.collect::<Result<Vec<_>>>()?;
+        let step_buffer = gpu.storage("the rows of a step", step_bytes)?;
+        let partials = gpu.storage("the spans of attention", partial_bytes)?;
+        let count = || gpu.uniform("how many rows there are");
+        let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
+        let page = gpu.storage("a page", page_bytes)?;
+        let inputs = gpu.storage("the inputs of logits", input_bytes)?;
+        let readable = gpu.readable("the logits", logits_bytes)?;
+        let chosen_room = CHOSEN.max(max_rows);
+        let chosen = gpu.storage("the chosen tokens", 4 * max_rows as u64)?;
+        let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
+        let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
+        let weights = Weights::load(&gpu, file, &program, &mut told)?;
+        let linear = LinearKernels::new(&gpu, tilings(max_rows))?;
+        let mut kernels = Kernels::new(gpu.clone());
+        let nodes = {
+            let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
+            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
+            let resources =
+                Resources { step, weights, activations, caches, partials, linear, row_counts, chosen };
+            plan(&mut kernels, &program, resources, attention_rows)?
+        };
+        let logits_place = activations.place(program.logits, List::Wanted);
+        let argmax = rows::argmax(&mut kernels, logits_place, &chosen)?;
+        gpu.wait()?;
+        let (step, logits) = (Step::new(capacity), Vec::new());
+        Ok(GpuExecutor {
+            gpu,
+            program,
+            options,
+            memory,
+            kernels,
+            nodes,
+            step,
+            step_buffer,
+            row_counts,
+            uploaded_counts: [None; 2],
+            activations,
+            caches,
+            page,
+            logits_rows,
+            readable,
+            argmax,
+            chosen,
+            chosen_readable,
+            chosen_room,
+            inputs,
+            logits,
+            logits_stride,
+        })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Bytes on the device.
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// The WGSL texts of all kernels of this program, with its sizes in them.
+    pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
+        self.kernels.texts()
+    }
+
+    /// Uploads the rows of a step; `chained` when their tokens are those that the device chose last.
+    fn begin(&mut self, batch: &Batch, chained: bool) {
+        self.step.fill(&self.program, batch, chained);
+        self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
+        for ((counts, uploaded), buffer) in
+            self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
+        {
+            if *uploaded != Some(counts.rows) {
+                write_count(&self.gpu, buffer, counts.rows);
+                *uploaded = Some(counts.rows);
+            }
+        }
+        self.logits.clear();
+    }
+
+    fn encoder(&self) -> wgpu::CommandEncoder {
+        self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("step") })
+    }
+
+    /// What the nodes of a list see.
+    fn counts(&self, list: List) -> Counts {
+        self.step.counts[list as usize]
+    }
+
+    /// Records nodes, those with no rows left out.
+    fn record(&self, encoder: &mut wgpu::CommandEncoder, nodes: &[Planned]) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for node in nodes {
+            let counts = self.counts(node.list);
+            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+        }
+    }
+
+    /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each
+    /// time with the inputs of these rows at the beginning of their buffer.
+    fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder) -> Result<()> {
+        let last = self.nodes.last().expect("checked when the executor was made");
+        let (list, stride) = (last.list, self.logits_stride);
+        let rows = self.counts(list).rows;
+        let logits = self.activations.place(self.program.logits, list);
+        if rows == 0 {
+            self.gpu.queue.submit([encoder.finish()]);
+            return self.gpu.check();
+        }
+        for first in (0..rows).step_by(self.logits_rows) {
+            let count = self.logits_rows.min(rows - first);
+            if first > 0 {
+                encoder = self.encoder();
+                for view in self.program.nodes.iter().rev().take(1).flat_map(|node| node.op.inputs()) {
+                    let place = self.activations.place(view, list);
+                    let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
+                    encoder.copy_buffer_to_buffer(place.buffer, bytes(first), &self.inputs, 0, bytes(count));
+                    encoder.copy_buffer_to_buffer(&self.inputs, 0, place.buffer, 0, bytes(count));
+                }
+            }
+            write_count(&self.gpu, &self.row_counts.logits, count);
+            let counts = Counts { rows: count, ..Counts::default() };
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            last.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+            drop(pass);
+            let bytes = 4 * (count * stride) as u64;
+            encoder.copy_buffer_to_buffer(logits.buffer, 0, &self.readable, 0, bytes);
+            self.gpu.queue.submit([encoder.finish()]);
+            self.gpu.read(&self.readable, count * stride, &mut self.logits)?;
+            encoder = self.encoder();
+        }
+        Ok(())
+    }
+
+    /// All nodes in one submission.
+    fn run(&mut self) -> Result<()> {
+        let mut encoder = self.encoder();
+        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1]);
+        self.run_logits(encoder)
+    }
+
+    /// One submission per node, with somebody looking at the buffers after each.
+    fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let last = self.nodes.len() - 1;
+        for index in 0..=last {
+            let mut encoder = self.encoder();
+            if index == last {
+                self.run_logits(encoder)?;
+            } else {
+                self.record(&mut encoder, &self.nodes[index..=index]);
+                self.gpu.queue.submit([encoder.finish()]);
+                self.gpu.wait()?;
+            }
+            let seen = Seen { executor: self, list: self.nodes[index].list, error: RefCell::default() };
+            observer.after(index, &seen);
+            seen.error.into_inner().map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of a view that a list has.
+    fn read_view(&self, view: View, list: List, out: &mut Vec<f32>) -> Result<()> {
+        let place = self.activations.place(view, list);
+        let count = self.counts(list).rows * place.stride;
+        let bytes = 4 * count as u64;
+        let readable = self.gpu.readable("looking at activations", bytes)?;
+        let mut encoder = self.encoder();
+        encoder.copy_buffer_to_buffer(place.buffer, 0, &readable, 0, bytes);
+        self.gpu.queue.submit([encoder.finish()]);
+        let mut rows = Vec::with_capacity(count);
+        self.gpu.read(&readable, count, &mut rows)?;
+        for row in rows.chunks(place.stride) {
+            out.extend_from_slice(&row[place.offset..place.offset + place.width]);
+        }
+        Ok(())
+    }
+}
+
+/// The tilings that steps of so many rows need.
+fn tilings(max_rows: usize) -> &'static [Tiling] {
+    let enough = Tiling::ALL.iter().position(|tiling| tiling.rows() as usize >= max_rows);
+    enough.map_or(&Tiling::ALL[..], |last| &Tiling::ALL[..=last])
+}
+
+fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
+    gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
+}
+
+fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
+    match command {
+        Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
+        Command::Linear(linear) => linear.record(pass, counts.rows as u32),
+    }
+}
+
+fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Counts) {
+    let (x, y) = match dispatch.grid {
+        Grid::Rows(each) => (each, counts.rows),
+        Grid::Items { each, several_rows } if several_rows == counts.several_rows => {
+            (counts.items as u32, each as usize)
+        }
+        Grid::Items { .. } => return,
+        Grid::Merges(each) => (counts.merges as u32, each as usize),
+    };
+    if x > 0 && y > 0 {
+        pass.set_pipeline(&dispatch.pipeline);
+        pass.set_bind_group(0, &dispatch.bindings, &[]);
+        pass.dispatch_workgroups(x, y as u32, 1);
+    }
+}
+
+/// Refuses what cannot fit, where the device says how much it has.
+fn fits(gpu: &Gpu, memory: Memory) -> Result<()> {
+    let Memory { weights, kv, buffers } = memory;
+    let needed = weights.saturating_add(kv).saturating_add(buffers);
+    match gpu.info.memory {
+        Some(memory) if needed > memory => {
+            Err(Error::DoesNotFit { adapter: gpu.info.name.clone(), memory, weights, kv, buffers })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The activations after a node.
+struct Seen<'a> {
+    executor: &'a GpuExecutor,
+    list: List,
+    /// What went wrong while somebody looked.
+    error: RefCell<Option<Error>>,
+}
+
+impl Buffers for Seen<'_> {
+    fn read(&self, view: View, out: &mut Vec<f32>) {
+        let rows = self.executor.counts(self.list).rows;
+        if view.buffer == self.executor.program.logits.buffer {
+            for row in self.executor.logits.chunks(self.executor.logits_stride) {
+                out.extend_from_slice(&row[view.offset..view.offset + view.width]);
+            }
+        } else if let Err(error) = self.executor.read_view(view, self.list, out) {
+            // The observer gets as many values as it expects; the step fails when it has returned.
+            out.resize(out.len() + rows * view.width, 0.0);
+            self.error.borrow_mut().get_or_insert(error);
+        }
+    }
+}
+
+impl Executor for GpuExecutor {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn max_rows(&self) -> usize {
+        self.options.max_rows
+    }
+
+    fn page_count(&self) -> usize {
+        self.options.pages
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
+        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        observer.start();
+        self.begin(batch, false);
+        let result = if observer.looks() { self.run_observed(observer) } else { self.run() };
+        result.map_err(|error| StepError::Device(error.to_string()))
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        &self.logits[index * self.logits_stride..][..self.program.vocabulary]
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        let mut encoder = self.encoder();
+        self.caches.iter().for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
+        self.gpu.queue.submit([encoder.finish()]);
+    }
+}

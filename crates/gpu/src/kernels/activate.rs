@@ -1,0 +1,33 @@
+//! Activations of feed-forward layers, gated or not.
+
+use gleed_model::program::Activation;
+
+use super::{Dispatch, Grid, Kernels, Place, Source};
+use crate::Result;
+
+/// The function `activation`, and what it calls.
+pub(crate) fn snippet(activation: Activation) -> String {
+    let function = match activation {
+        Activation::Silu => include_str!("activation_silu.wgsl"),
+        Activation::Gelu => include_str!("activation_gelu.wgsl"),
+    };
+    [include_str!("exp.wgsl"), function].concat()
+}
+
+/// out = activation(gate) · up, or activation(gate).
+pub(crate) fn activate(
+    kernels: &mut Kernels,
+    activation: Activation,
+    gate: Place,
+    up: Option<Place>,
+    out: Place,
+) -> Result<Dispatch> {
+    let source = Source::new("activate", include_str!("activate.wgsl"))
+        .snippet(&snippet(activation))
+        .size("WIDTH", out.width)
+        .flag("GATED", up.is_some())
+        .read_place("gate", "GATE_", gate)
+        .read_place("up", "UP_", up.unwrap_or(gate))
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}

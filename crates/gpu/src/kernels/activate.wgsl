@@ -1,0 +1,15 @@
+// out = activation(gate) · up, or activation(gate) without GATED. One thread per column, a workgroup row
+// per row of the batch.
+
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let column = id.x;
+    if column >= WIDTH {
+        return;
+    }
+    var result = activation(gate[id.y * GATE_STRIDE + GATE_OFFSET + column]);
+    if GATED {
+        result *= up[id.y * UP_STRIDE + UP_OFFSET + column];
+    }
+    out[id.y * OUT_STRIDE + OUT_OFFSET + column] = result;
+}

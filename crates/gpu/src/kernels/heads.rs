@@ -1,0 +1,91 @@
+//! What happens to the heads of queries, keys and values before attention: norms, rotation, KV write, in
+//! one dispatch, for one row and for many.
+
+use gleed_model::KvType;
+use gleed_model::rope::Pairing;
+
+use super::norm::Norm;
+use super::{Dispatch, Grid, Kernels, List, Place, Source};
+use crate::Result;
+use crate::cache::Layer;
+
+/// The rotation of a model's heads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rotation {
+    pub pairing: Pairing,
+    pub pairs: usize,
+    /// Where its cosines begin among a row's angles; the sines follow.
+    pub angles: usize,
+}
+
+/// The heads of queries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queries<'a> {
+    pub heads: usize,
+    pub place: Place<'a>,
+    pub norm: Option<Norm<'a>>,
+}
+
+/// The heads of keys and values, and where they are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeysValues<'a> {
+    pub cache: &'a Layer,
+    pub key: Place<'a>,
+    pub value: Place<'a>,
+    pub norm: Option<Norm<'a>>,
+}
+
+/// Queries are changed in place, keys and values go to the cache; each where given.
+pub(crate) fn heads(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    list: List,
+    queries: Option<Queries>,
+    keys_values: Option<KeysValues>,
+    rotation: Option<Rotation>,
+) -> Result<Option<Dispatch>> {
+    let (query_heads, kv_heads) =
+        (queries.map_or(0, |q| q.heads), keys_values.map_or(0, |kv| kv.cache.shape.heads));
+    let Some(query) = queries.map(|q| q.place).or(keys_values.map(|kv| kv.key)) else { return Ok(None) };
+    let key_dim = keys_values.map_or_else(|| query.width / query_heads.max(1), |kv| kv.cache.shape.key_dim);
+    let value_dim = keys_values.map_or(0, |kv| kv.cache.shape.value_dim);
+    let room = key_dim.max(value_dim).next_multiple_of(4);
+    let (query_norm, key_norm) = (queries.and_then(|q| q.norm), keys_values.and_then(|kv| kv.norm));
+    let epsilon = |norm: Option<Norm>| norm.map_or(0.0, |norm| norm.epsilon);
+    let mut source = Source::new("heads", include_str!("heads.wgsl"))
+        .step(step, list)
+        .size("THREADS", room.next_power_of_two().clamp(32, 256))
+        .size("ROOM", room)
+        .size("HEADS", query_heads)
+        .size("KEY_DIM", key_dim)
+        .size("PAIRS", rotation.map_or(0, |r| r.pairs))
+        .size("ANGLES", rotation.map_or(0, |r| r.angles))
+        .flag("INTERLEAVED", rotation.is_some_and(|r| r.pairing == Pairing::Interleaved))
+        .flag("QUERY_NORM", query_norm.is_some())
+        .flag("KEY_NORM", key_norm.is_some())
+        .float("QUERY_EPSILON", epsilon(query_norm))
+        .float("KEY_EPSILON", epsilon(key_norm))
+        .read("query_norm", "f32", query_norm.map_or(query.buffer, |norm| norm.weight))
+        .read("key_norm", "f32", key_norm.map_or(query.buffer, |norm| norm.weight))
+        .write_place("query", "QUERY_", query);
+    source = match keys_values {
+        None => source.snippet("fn write_key_and_value(lane: u32, row: u32, kv_head: u32) {}\n"),
+        Some(KeysValues { cache, key, value, .. }) => source
+            .snippet(include_str!("kv_write.wgsl"))
+            .snippet(include_str!("half.wgsl"))
+            .snippet(match cache.kind {
+                KvType::F32 => include_str!("stored_f32.wgsl"),
+                KvType::F16 => include_str!("stored_f16.wgsl"),
+                KvType::Q8_0 => include_str!("stored_q8_0.wgsl"),
+            })
+            .size("KV_HEADS", kv_heads)
+            .size("VALUE_DIM", value_dim)
+            .size("KEY_WORDS", cache.key_words())
+            .size("VALUE_WORDS", cache.value_words())
+            .read_place("key", "KEY_", key)
+            .read_place("value", "VALUE_", value)
+            .write("keys", "u32", &cache.keys)
+            .write("values", "u32", &cache.values),
+    };
+    kernels.dispatch(source, Grid::Rows((query_heads + kv_heads) as u32)).map(Some)
+}

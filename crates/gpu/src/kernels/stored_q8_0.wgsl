@@ -1,0 +1,32 @@
+// A stored vector of q8_0: first the integers, word i being values 4i to 4i + 3, then one scale in f16 for
+// every 32 values, two in a word.
+
+fn largest_of(block: u32, dim: u32) -> f32 {
+    var largest = 0.0;
+    for (var c = block * 32u; c < min(dim, block * 32u + 32u); c++) {
+        largest = max(largest, abs(head[c]));
+    }
+    return largest;
+}
+
+fn stored_word(word: u32, dim: u32) -> u32 {
+    let integer_words = (dim + 3u) / 4u;
+    if word >= integer_words {
+        let block = 2u * (word - integer_words);
+        let low = half_bits(largest_of(block, dim) / 127.0);
+        var high = 0u;
+        if (block + 1u) * 32u < dim {
+            high = half_bits(largest_of(block + 1u, dim) / 127.0);
+        }
+        return low | (high << 16u);
+    }
+    let largest = largest_of(word / 8u, dim);
+    // Too small for an inverse: the block is zero.
+    let inverse = select(0.0, 127.0 / largest, largest > 3.8e-37);
+    var bits = 0u;
+    for (var i = 0u; i < 4u; i++) {
+        let integer = i32(round(head[4u * word + i] * inverse));
+        bits |= (bitcast<u32>(integer) & 0xffu) << (8u * i);
+    }
+    return bits;
+}

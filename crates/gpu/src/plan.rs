@@ -1,0 +1,276 @@
+//! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
+
+use gleed_model::program::{self, Op, Part, Program, View, Weight, WeightId};
+use gleed_model::verify::{Misfit, verify};
+
+use crate::buffers::Activations;
+use crate::cache::Layer;
+use crate::kernels::attention::{self, Attention, Tiling};
+use crate::kernels::embed::{Index, embed};
+use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
+use crate::kernels::norm::{Norm, norm};
+use crate::kernels::rows::{add, gather};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate};
+use crate::linear::{Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView};
+use crate::weights::Weights;
+use crate::{Error, Gpu, Result};
+
+/// One node, ready to run.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// The rows that it sees; a gather already sees the wanted ones.
+    pub list: List,
+    pub commands: Vec<Command>,
+}
+
+/// Something to record.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Dispatch(Dispatch),
+    Linear(Linear),
+}
+
+/// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
+#[derive(Debug)]
+pub(crate) struct RowCounts {
+    pub lists: [wgpu::Buffer; 2],
+    pub logits: wgpu::Buffer,
+}
+
+/// What the dispatches of a program bind.
+#[derive(Clone, Copy)]
+pub(crate) struct Resources<'a> {
+    pub step: &'a wgpu::Buffer,
+    pub weights: &'a Weights,
+    pub activations: &'a Activations,
+    pub caches: &'a [Layer],
+    /// Partial results of attention.
+    pub partials: &'a wgpu::Buffer,
+    pub linear: &'a LinearKernels,
+    pub row_counts: &'a RowCounts,
+    /// The tokens that the device chose last.
+    pub chosen: &'a wgpu::Buffer,
+}
+
+/// Checks everything that running a program relies on.
+pub(crate) fn check(program: &Program) -> Result<()> {
+    verify(program).map_err(|Misfit { node, kind, what }| Error::Program { node, kind, what })?;
+    let refuse = |node: usize, what: &str| {
+        let kind = program.nodes.get(node).map_or("logits", |node| node.op.kind());
+        Err(Error::Program { node, kind, what: what.to_string() })
+    };
+    let gathers = |node: &program::Node| matches!(node.op, Op::Gather { .. });
+    if let Some((second, _)) = program.nodes.iter().enumerate().filter(|(_, node)| gathers(node)).nth(1) {
+        return refuse(second, "rows are gathered a second time");
+    }
+    // Logits are computed and read back some rows at a time, so nothing else may touch them.
+    let last = program.nodes.len().saturating_sub(1);
+    let writes_logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == program.logits);
+    if !program.nodes.last().is_some_and(|node| writes_logits(&node.op)) {
+        return refuse(last, "the last node must be the linear op that writes the logits");
+    }
+    if program.buffers[program.logits.buffer].width != program.logits.width {
+        return refuse(program.nodes.len(), "the logits must have a buffer of their own");
+    }
+    let touches = |views: Vec<View>| views.iter().any(|view| view.buffer == program.logits.buffer);
+    for (index, node) in program.nodes.iter().enumerate() {
+        if touches(node.op.inputs()) || index < last && touches(node.op.outputs()) {
+            return refuse(index, "only the last node may use the buffer of the logits");
+        }
+    }
+    Ok(())
+}
+
+/// The views that the program gathers.
+pub(crate) fn gathered(program: &Program) -> &[View] {
+    let views = program.nodes.iter().find_map(|node| match &node.op {
+        Op::Gather { views } => Some(&views[..]),
+        _ => None,
+    });
+    views.unwrap_or(&[])
+}
+
+/// Neighbouring rows of a sequence that one workgroup of attention takes, in all of a program's layers, and
+/// values of one row's partial result.
+pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
+    let ops = program.nodes.iter().filter_map(|node| match node.op {
+        Op::Attention { cache, heads, .. } => Some((program.caches[cache], heads)),
+        _ => None,
+    });
+    ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
+        let tiling = Tiling::new(gpu, heads / cache.heads, cache.key_dim);
+        (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
+    })
+}
+
+/// Compiles and binds every node.
+pub(crate) fn plan(
+    kernels: &mut Kernels,
+    program: &Program,
+    resources: Resources,
+    attention_rows: usize,
+) -> Result<Vec<Planned>> {
+    let mut list = List::All;
+    let last = program.nodes.len() - 1;
+    let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
+        if matches!(node.op, Op::Gather { .. }) {
+            list = List::Wanted;
+        }
+        let counts = resources.row_counts;
+        let row_count = if index == last { &counts.logits } else { &counts.lists[list as usize] };
+        let planner = Planner { program, resources, list, row_count, attention_rows };
+        let misuse = |weight: &str| Error::Program {
+            node: index,
+            kind: node.op.kind(),
+            what: format!("{weight} is a vector of another node"),
+        };
+        Ok(Planned { list, commands: planner.node(kernels, &node.op, misuse)? })
+    });
+    nodes.collect()
+}
+
+struct Planner<'a> {
+    program: &'a Program,
+    resources: Resources<'a>,
+    list: List,
+    /// How many rows the node's linear layers have.
+    row_count: &'a wgpu::Buffer,
+    attention_rows: usize,
+}
+
+impl<'a> Planner<'a> {
+    /// The commands of a node; `misuse` is the error for a weight that is not a matrix.
+    fn node(&self, kernels: &mut Kernels, op: &Op, misuse: impl Fn(&str) -> Error) -> Result<Vec<Command>> {
+        let matrix = |id: WeightId| {
+            let weight = self.resources.weights.matrix(id);
+            weight.ok_or_else(|| misuse(&self.program.weights[id].name))
+        };
+        let place = |view: &View| self.resources.activations.place(*view, self.list);
+        match op {
+            Op::Linear { parts, input, out } => {
+                let mut offset = 0;
+                // Two at a time, which are one dispatch.
+                let layers = parts.chunks(2).map(|parts| {
+                    let Weight { name, .. } = &self.program.weights[parts[0].weight];
+                    let rows = parts.iter().map(|part| self.program.weights[part.weight].rows).sum();
+                    let operands = self.operands(place(input), place(&out.part(offset, rows)));
+                    offset += rows;
+                    let matrix = |part: &Part| Ok(self.with_bias(matrix(part.weight)?, part));
+                    let (gpu, linear) = (&kernels.gpu, self.resources.linear);
+                    match parts {
+                        [first, second] => {
+                            Linear::joined(gpu, linear, name, [matrix(first)?, matrix(second)?], operands)
+                        }
+                        _ => Linear::new(gpu, linear, name, matrix(&parts[0])?, operands),
+                    }
+                });
+                layers.map(|layer| layer.map(Command::Linear)).collect()
+            }
+            Op::GatedLinear { activation, gate, up, input, out } => {
+                let name = &self.program.weights[gate.weight].name;
+                let operands = self.operands(place(input), place(out));
+                let both =
+                    [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
+                let layer =
+                    Linear::gated(&kernels.gpu, self.resources.linear, name, *activation, both, operands);
+                Ok(vec![Command::Linear(layer?)])
+            }
+            Op::Embed { table, .. } | Op::AddPositions { table, .. } => {
+                let dispatches = self.embed(kernels, op, matrix(*table)?)?;
+                Ok(dispatches.into_iter().map(Command::Dispatch).collect())
+            }
+            op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
+        }
+    }
+
+    fn embed(&self, kernels: &mut Kernels, op: &Op, table: &PackedWeight) -> Result<Vec<Dispatch>> {
+        let Resources { step, activations, chosen, .. } = self.resources;
+        let (index, view) = match op {
+            Op::Embed { out, .. } => (Index::Token, *out),
+            Op::AddPositions { x, .. } => (Index::Position, *x),
+            _ => return Ok(Vec::new()),
+        };
+        embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
+    }
+
+    /// The dispatches of all ops that have no matrix.
+    fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
+        let Resources { step, activations, caches, partials, .. } = self.resources;
+        let list = self.list;
+        let place = |view: &View| activations.place(*view, list);
+        let one = |dispatch: Dispatch| vec![dispatch];
+        match op {
+            Op::Norm { norm: of, heads, input, out } => {
+                norm(kernels, self.norm(of), *heads, place(input), None, place(out)).map(one)
+            }
+            Op::AddNorm { x, y, norm: of, out } => {
+                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out)).map(one)
+            }
+            Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
+                unreachable!("ops with matrices are not planned here")
+            }
+            Op::Rope { rope, heads: count, x } => {
+                let queries = Queries { heads: *count, place: place(x), norm: None };
+                let rotation = Some(self.rotation(*rope));
+                heads(kernels, step, list, Some(queries), None, rotation).map(Vec::from_iter)
+            }
+            Op::KvWrite { cache, key, value } => {
+                let keys_values =
+                    KeysValues { cache: &caches[*cache], key: place(key), value: place(value), norm: None };
+                heads(kernels, step, list, None, Some(keys_values), None).map(Vec::from_iter)
+            }
+            Op::RopeKvWrite { cache, heads: count, rope, query_norm, key_norm, query, key, value } => {
+                let norm = |norm: &Option<program::Norm>| norm.as_ref().map(|norm| self.norm(norm));
+                let queries = Queries { heads: *count, place: place(query), norm: norm(query_norm) };
+                let (cache, norm) = (&caches[*cache], norm(key_norm));
+                let keys_values = KeysValues { cache, key: place(key), value: place(value), norm };
+                let rotation = Some(self.rotation(*rope));
+                heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
+            }
+            Op::Attention { cache, heads, scale, query, out } => {
+                let (cache, query, out) = (&caches[*cache], place(query), place(out));
+                let (heads, scale, rows) = (*heads, *scale, self.attention_rows);
+                let op = Attention { cache, heads, scale, query, out, partials, rows };
+                attention::attention(kernels, step, list, op)
+            }
+            Op::Activate { activation, gate, up, out } => {
+                let up = up.as_ref().map(place);
+                activate::activate(kernels, *activation, place(gate), up, place(out)).map(one)
+            }
+            Op::Add { x, y } => add(kernels, place(x), place(y)).map(one),
+            Op::Gather { views } => {
+                let moves = views.iter().map(|view| {
+                    let from = activations.place(*view, List::All);
+                    gather(kernels, step, from, activations.place(*view, List::Wanted).buffer)
+                });
+                moves.collect()
+            }
+        }
+    }
+
+    fn norm(&self, norm: &program::Norm) -> Norm<'a> {
+        let weights = self.resources.weights;
+        let bias = norm.bias.map(|bias| weights.vector(bias));
+        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon }
+    }
+
+    fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
+        Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
+    }
+
+    fn operands(&self, input: Place<'a>, output: Place<'a>) -> Operands<'a> {
+        let rows = |place: Place<'a>| RowsView {
+            buffer: place.buffer,
+            offset: place.offset as u32,
+            stride: place.stride as u32,
+        };
+        Operands { input: rows(input), output: rows(output), batch: self.row_count }
+    }
+
+    fn rotation(&self, rope: usize) -> Rotation {
+        let pairs = |rope: &gleed_model::rope::Rope| rope.frequencies.len();
+        let angles = self.program.ropes[..rope].iter().map(|rope| 2 * pairs(rope)).sum();
+        let rope = &self.program.ropes[rope];
+        Rotation { pairing: rope.pairing, pairs: pairs(rope), angles }
+    }
+}

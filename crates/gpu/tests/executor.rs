@@ -1,0 +1,221 @@
+//! The executor as others see it: every op of every program against the reference, refusals, pages, memory.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{FAMILIES, VOCABULARY, batch, executor, gpu, logits, tiny};
+use gleed_gguf::{Format, Gguf};
+use gleed_gpu::{Error, GpuExecutor, Options};
+use gleed_model::compare::ops_alone;
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::program::{Op, Program};
+use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
+
+const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 40, pages: 4, logits_rows: None };
+
+/// What one op may be off, as a share of the largest true value: the orders of sums differ, and division
+/// and square root are not exact on every device.
+const TOLERANCE: f32 = 2e-6;
+
+fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
+    let Options { kv, max_rows, pages, .. } = options;
+    let options = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    Reference::new(Arc::clone(file), program.clone(), options).unwrap()
+}
+
+#[test]
+fn every_op_writes_what_the_reference_writes() {
+    let gpu = gpu();
+    for family in FAMILIES {
+        let (file, plain) = tiny(family, &[Format::Q5_K, Format::BF16, Format::Q8_0], 3);
+        for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
+            for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+                let options = Options { kv, ..OPTIONS };
+                let mut truth = reference(&file, &program, options);
+                let mut found = executor(&gpu, &file, &program, options);
+                for wanted in [[true; 6], [false, true, false, false, true, true]] {
+                    let rows: Vec<_> =
+                        (0..6).map(|i| (i / 4, i % 4, (7 * i % VOCABULARY) as u32, wanted[i])).collect();
+                    let batch = batch(&rows, 2, OPTIONS.pages);
+                    let differences = ops_alone(&mut found, &mut truth, &batch, || {}).unwrap();
+                    for difference in differences {
+                        let labels = &program.nodes[difference.node].labels;
+                        let off = difference.difference.relative;
+                        assert!(off < TOLERANCE, "{family} kv {kv} {labels:?}: {off:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let mut first = executor(&gpu, &file, &program, OPTIONS);
+    assert!(logits(&mut first, &batch(&[], 1, 4)).is_empty());
+    assert!(logits(&mut first, &batch(&[(0, 0, 1, false), (0, 1, 2, false)], 1, 4)).is_empty());
+    // What they wrote is there.
+    let after = logits(&mut first, &batch(&[(0, 2, 3, true)], 1, 4));
+    let mut other = executor(&gpu, &file, &program, OPTIONS);
+    let rows = [(0, 0, 1, false), (0, 1, 2, false), (0, 2, 3, true)];
+    assert_eq!(after, logits(&mut other, &batch(&rows, 1, 4)));
+}
+
+#[test]
+fn bad_batches_are_refused_and_change_nothing() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let first = logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4));
+    let many: Vec<_> = (0..41).map(|i| (0, i, 1, false)).collect();
+    let mut refused = |batch: &gleed_model::Batch| executor.step(batch, &mut ()).unwrap_err();
+    assert_eq!(refused(&batch(&many, 1, 4)), StepError::TooManyRows { rows: 41, limit: 40 });
+    let unknown = refused(&batch(&[(0, 0, 2, true), (0, 1, 67, true)], 1, 4));
+    assert_eq!(unknown, StepError::UnknownToken { token: 67, vocabulary: VOCABULARY });
+    let past = refused(&batch(&[(0, 512, 1, true)], 1, 9));
+    assert_eq!(past, StepError::PastContext { position: 512, context: 512 });
+    // Page 4 of a cache of four pages.
+    let page = refused(&batch(&[(0, 256, 1, true)], 1, 5));
+    assert_eq!(page, StepError::NoPage { row: 0, position: 256 });
+    assert_eq!(logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4)), first);
+}
+
+#[test]
+fn copied_pages_let_sequences_part() {
+    let gpu = gpu();
+    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        let (file, program) = tiny("qwen3", &[Format::Q4_0], 2);
+        let mut first = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
+        // Sequences 0 and 1 of a batch own pages 0 and 1.
+        let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
+        logits(&mut first, &batch(&prefix, 2, 4));
+        first.copy_page(0, 1);
+        let parted = logits(&mut first, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, 4));
+        let mut other = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
+        for (sequence, token) in [(0, 20), (1, 30)] {
+            let mut rows: Vec<_> = (0..9).map(|i| (sequence, i, i as u32, false)).collect();
+            rows.push((sequence, 9, token, true));
+            assert_eq!(logits(&mut other, &batch(&rows, 2, 4))[0], parted[sequence]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_an_error() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let new = |program: &Program, options| {
+        GpuExecutor::new(gpu.clone(), &file, program.clone(), options).err().unwrap()
+    };
+    let mut missing = program.clone();
+    missing.weights[0].name = "nothing.weight".to_string();
+    assert_eq!(new(&missing, OPTIONS).to_string(), "tensor nothing.weight is missing");
+    let mut shape = program.clone();
+    shape.weights[0].rows += 1;
+    assert!(matches!(new(&shape, OPTIONS), Error::Tensor { .. }));
+    let mut width = program.clone();
+    width.buffers[0].width -= 1;
+    let error = new(&width, OPTIONS).to_string();
+    assert!(error.starts_with("node 0 (embed)"), "{error}");
+    let mut twice = program.clone();
+    let gather = twice.nodes.iter().position(|node| matches!(node.op, Op::Gather { .. })).unwrap();
+    twice.nodes.insert(gather, twice.nodes[gather].clone());
+    assert!(matches!(new(&twice, OPTIONS), Error::Program { kind: "gather", .. }));
+    let mut unfinished = program.clone();
+    unfinished.nodes.pop();
+    assert!(matches!(new(&unfinished, OPTIONS), Error::Program { .. }));
+    assert!(matches!(new(&program, Options { max_rows: 70_000, ..OPTIONS }), Error::TooManyRows { .. }));
+    for pages in [1 << 40, usize::MAX] {
+        let error = new(&program, Options { pages, ..OPTIONS });
+        assert!(matches!(error, Error::DoesNotFit { .. } | Error::Limit { .. }), "{error}");
+        assert!(error.to_string().contains(&gpu.info.name), "{error}");
+    }
+}
+
+#[test]
+fn memory_is_what_was_asked_for() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let memory = |kv, max_rows| executor(&gpu, &file, &program, Options { kv, max_rows, ..OPTIONS }).memory();
+    // Two layers, one head of 64 keys and 64 values, 4 pages of 64 positions.
+    let values = 2 * 2 * 64 * 4 * 64;
+    assert_eq!(memory(KvType::F32, 8).kv, 4 * values);
+    assert_eq!(memory(KvType::F16, 8).kv, 2 * values);
+    assert_eq!(memory(KvType::Q8_0, 8).kv, values + 2 * values / 32);
+    let (few, many) = (memory(KvType::F16, 8).buffers, memory(KvType::F16, 64).buffers);
+    let widths: usize = program.buffers.iter().map(|b| b.width).sum();
+    assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
+}
+
+/// Tokens chosen by the host from the logits of single steps.
+fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps: usize) -> Vec<Vec<u32>> {
+    let mut rows = rows.to_vec();
+    let mut all = Vec::new();
+    for _ in 0..steps {
+        executor.step(&batch(&rows, 2, 16), &mut ()).unwrap();
+        for (i, (_, position, token, _)) in rows.iter_mut().enumerate() {
+            let logits = executor.logits(i);
+            *token = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u32;
+            *position += 1;
+        }
+        all.push(rows.iter().map(|row| row.2).collect());
+    }
+    all
+}
+
+#[test]
+fn a_chain_chooses_what_single_steps_choose() {
+    let gpu = gpu();
+    for family in ["llama", "gpt2"] {
+        let (file, plain) = tiny(family, &[Format::Q8_0, Format::Q4_K], 7);
+        let program = fuse(&plain, Rules::ALL);
+        let options = Options { pages: 16, max_rows: 256, ..OPTIONS };
+        let prompt: Vec<_> = (0..250).map(|i| (0, i, (i % 61) as u32, false)).collect();
+        // The first sequence passes from one page and span to the next.
+        let rows = [(0, 250, 3, true), (1, 0, 5, true)];
+        let mut single = executor(&gpu, &file, &program, options);
+        let mut chained = executor(&gpu, &file, &program, options);
+        for executor in [&mut single, &mut chained] {
+            logits(executor, &batch(&prompt, 2, 16));
+        }
+        let expected = greedy(&mut single, &rows, 20);
+        assert!(expected.iter().any(|tokens| tokens != &expected[0]), "all the same: {expected:?}");
+        let first = chained.decode_greedily(&batch(&rows, 2, 16), 12).unwrap();
+        assert_eq!(first, expected[..12]);
+        // The chain goes on with the tokens that it ended with.
+        let last = [(0, 262, first[11][0], true), (1, 12, first[11][1], true)];
+        assert_eq!(chained.decode_greedily(&batch(&last, 2, 16), 8).unwrap(), expected[12..]);
+    }
+}
+
+#[test]
+fn chains_that_cannot_be_are_refused() {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 7);
+    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let mut chain = |rows: &[_], steps| executor.decode_greedily(&batch(rows, 1, 4), steps);
+    assert_eq!(chain(&[], 3), Ok(vec![vec![]; 3]));
+    assert_eq!(chain(&[(0, 0, 1, true)], 0), Ok(vec![]));
+    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Device(_))));
+    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Device(_))));
+    let past = chain(&[(0, 250, 1, true)], 7);
+    assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
+    assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));
+}
+
+#[test]
+fn nodes_are_timed_where_the_device_has_a_clock() {
+    let gpu = gpu();
+    let (file, program) = tiny("qwen3", &[Format::Q8_0], 7);
+    let mut executor = executor(&gpu, &file, &program, OPTIONS);
+    let rows: Vec<_> = (0..40).map(|i| (0, i, 3, i == 39)).collect();
+    match executor.time_nodes(&batch(&rows, 1, 4)) {
+        Ok(times) => {
+            assert_eq!(times.len(), program.nodes.len());
+            let total: std::time::Duration = times.iter().sum();
+            assert!(total.as_nanos() > 0 && total.as_secs() < 10, "{total:?}");
+        }
+        Err(error) => assert!(!gpu.info.timestamps, "{error}"),
+    }
+}

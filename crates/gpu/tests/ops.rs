@@ -1,0 +1,262 @@
+//! Every op over random shapes against the reference: odd widths, one row, many and none, views inside
+//! wider buffers, heads of any size, sequences longer than a span.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Random, batch, executor, file, gpu};
+use gleed_gguf::{Format, Gguf, Metadata};
+use gleed_gpu::{Gpu, Options};
+use gleed_model::compare::ops_alone;
+use gleed_model::program::{
+    Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId,
+};
+use gleed_model::rope::{Pairing, Rope, Scaling};
+use gleed_model::{Arithmetic, KvType, Reference, reference};
+
+const TOKENS: usize = 29;
+const CONTEXT: usize = 1024;
+const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 600, pages: 20, logits_rows: None };
+
+/// What one op may be off, as a share of the largest true value.
+const TOLERANCE: f32 = 3e-6;
+
+/// The same of attention over keys that one op has normed, rotated and rounded: what differs in the last
+/// place before rounding can differ by a whole step of 16 or 8 bits after it.
+const ROUNDED_TOLERANCE: f32 = 2e-3;
+
+/// A program in the making: tokens are embedded in the first buffer, some ops follow, and the first buffer
+/// goes through a head.
+struct Case {
+    random: Random,
+    tensors: Vec<(String, Vec<usize>, Format, Vec<u8>)>,
+    program: Program,
+}
+
+impl Case {
+    fn new(seed: u64, width: usize) -> Case {
+        let nothing = View { buffer: 0, offset: 0, width: 0 };
+        let program = Program {
+            buffers: vec![],
+            weights: vec![],
+            nodes: vec![],
+            caches: vec![],
+            ropes: vec![],
+            logits: nothing,
+            vocabulary: TOKENS,
+            context: CONTEXT,
+        };
+        let mut case = Case { random: Random::new(seed), tensors: vec![], program };
+        let out = case.buffer("x", width);
+        let table = case.weight(TOKENS, width);
+        case.push(Op::Embed { table, out });
+        case
+    }
+
+    fn buffer(&mut self, name: &'static str, width: usize) -> View {
+        self.program.buffers.push(Buffer { name, width });
+        View { buffer: self.program.buffers.len() - 1, offset: 0, width }
+    }
+
+    fn weight(&mut self, rows: usize, columns: usize) -> WeightId {
+        let name = format!("weight {}", self.program.weights.len());
+        let values = self.random.units(rows * columns);
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        self.tensors.push((name.clone(), shape, Format::F32, bytes));
+        self.program.weights.push(Weight { name, rows, columns, format: Format::F32 });
+        self.program.weights.len() - 1
+    }
+
+    fn norm(&mut self, width: usize, layer: bool) -> Norm {
+        let weight = self.weight(1, width);
+        let bias = layer.then(|| self.weight(1, width));
+        Norm { weight, bias, epsilon: 1e-5 }
+    }
+
+    fn push(&mut self, op: Op) {
+        let labels = vec![format!("{}", self.program.nodes.len())];
+        self.program.nodes.push(Node { op, labels, layer: None });
+    }
+
+    /// Adds the head; the program is done.
+    fn finish(mut self) -> (Arc<Gguf>, Program) {
+        let width = self.program.buffers[0].width;
+        let input = View { buffer: 0, offset: 0, width };
+        let out = self.buffer("logits", TOKENS);
+        let weight = self.weight(TOKENS, width);
+        self.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
+        self.program.logits = out;
+        (file(&Metadata::default(), &self.tensors), self.program)
+    }
+}
+
+/// Runs batches of rows `(sequence, position)` of two sequences on both executors, op by op.
+fn compare(gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
+    let (file, program) = case.finish();
+    let options = Options { kv, ..OPTIONS };
+    let Options { max_rows, pages, .. } = options;
+    let made_for = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    let mut truth = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
+    let mut found = executor(gpu, &file, &program, options);
+    for places in batches {
+        let row = |&(sequence, position): &(usize, usize)| {
+            (sequence, position, ((7 * position + sequence) % TOKENS) as u32, position % 3 != 1)
+        };
+        let batch = batch(&places.iter().map(row).collect::<Vec<_>>(), 2, OPTIONS.pages);
+        for difference in ops_alone(&mut found, &mut truth, &batch, || {}).unwrap() {
+            let node = &program.nodes[difference.node];
+            let off = difference.difference.relative;
+            let rounded = kv != KvType::F32 && matches!(node.op, Op::Attention { .. });
+            let fused = program.nodes.iter().any(|node| matches!(node.op, Op::RopeKvWrite { .. }));
+            let tolerance = if rounded && fused { ROUNDED_TOLERANCE } else { TOLERANCE };
+            assert!(off < tolerance, "{off:e}, kv {kv}, {} rows: {node:?}", places.len());
+        }
+    }
+}
+
+fn rows(count: usize) -> Vec<(usize, usize)> {
+    (0..count).map(|position| (0, position)).collect()
+}
+
+/// No row, one, some, and many.
+fn some_batches() -> Vec<Vec<(usize, usize)>> {
+    [0, 1, 5, 130].into_iter().map(rows).collect()
+}
+
+#[test]
+fn norms() {
+    let gpu = gpu();
+    for (index, width) in [1, 2, 31, 255, 256, 257, 700].into_iter().enumerate() {
+        for layer in [false, true] {
+            let mut case = Case::new(index as u64, 3 * width + 5);
+            let (x, y) = (View { buffer: 0, offset: 2, width: 3 * width }, case.buffer("y", 3 * width + 1));
+            let (whole, head) = (case.norm(width, layer), case.norm(width, layer));
+            let y = y.part(1, 3 * width);
+            case.push(Op::Norm { norm: whole, heads: 3, input: x, out: y });
+            case.push(Op::Norm { norm: head, heads: 3, input: y, out: y });
+            case.push(Op::Norm { norm: whole, heads: 1, input: x.part(width, width), out: y.part(0, width) });
+            compare(&gpu, case, KvType::F32, &some_batches());
+        }
+    }
+}
+
+#[test]
+fn sums_activations_and_gathered_rows() {
+    let gpu = gpu();
+    for (index, width) in [1, 3, 64, 255, 256, 517].into_iter().enumerate() {
+        for activation in [Activation::Silu, Activation::Gelu] {
+            let mut case = Case::new(20 + index as u64, 2 * width + 3);
+            let x = View { buffer: 0, offset: 3, width: 2 * width };
+            let (y, z) = (case.buffer("y", width + 4), case.buffer("z", width));
+            let (y, half) = (y.part(3, width), x.part(width, width));
+            let (table, norm) = (case.weight(CONTEXT, width), case.norm(width, index % 2 == 0));
+            case.push(Op::AddPositions { table, x: half });
+            case.push(Op::Activate { activation, gate: x.part(0, width), up: Some(half), out: y });
+            case.push(Op::Activate { activation, gate: half, up: None, out: z });
+            case.push(Op::Add { x: half, y });
+            case.push(Op::AddNorm { x: half, y: z, norm, out: y });
+            case.push(Op::Gather { views: vec![View { buffer: 0, offset: 0, width: 2 * width + 3 }, y] });
+            case.push(Op::Add { x: half, y });
+            compare(&gpu, case, KvType::F32, &some_batches());
+        }
+    }
+}
+
+#[test]
+fn linear_layers() {
+    let gpu = gpu();
+    for (index, columns) in [1, 31, 32, 33, 300].into_iter().enumerate() {
+        let mut case = Case::new(40 + index as u64, columns + 5);
+        let input = View { buffer: 0, offset: 4, width: columns };
+        let (out, gated) = (case.buffer("out", 70), case.buffer("gated", 65));
+        let part = |case: &mut Case, rows, bias: bool| {
+            let weight = case.weight(rows, columns);
+            Part { weight, bias: bias.then(|| case.weight(1, rows)) }
+        };
+        let parts = vec![part(&mut case, 1, false), part(&mut case, 64, true), part(&mut case, 3, true)];
+        let (gate, up) = (part(&mut case, 65, true), part(&mut case, 65, false));
+        case.push(Op::Linear { parts, input, out: out.part(2, 68) });
+        case.push(Op::GatedLinear { activation: Activation::Silu, gate, up, input, out: gated });
+        compare(&gpu, case, KvType::F32, &some_batches());
+    }
+}
+
+/// A model's part from projections to attention, of these heads, plain or fused.
+#[derive(Debug, Clone, Copy)]
+struct Heads {
+    heads: usize,
+    cache: KvLayer,
+    /// Rotated dimensions and pairing.
+    rope: Option<(usize, Pairing)>,
+    norms: bool,
+    fused: bool,
+}
+
+fn attention_case(seed: u64, heads: Heads) -> Case {
+    let Heads { heads, cache, rope, norms, fused } = heads;
+    let KvLayer { heads: kv_heads, key_dim, value_dim } = cache;
+    let (queries, keys, values) = (heads * key_dim, kv_heads * key_dim, kv_heads * value_dim);
+    let mut case = Case::new(seed, queries + keys + values + 1);
+    let x = View { buffer: 0, offset: 1, width: queries + keys + values };
+    let (query, key) = (x.part(0, queries), x.part(queries, keys));
+    let value = x.part(queries + keys, values);
+    let out = case.buffer("out", heads * value_dim + 3).part(2, heads * value_dim);
+    case.program.caches.push(cache);
+    let norm = |case: &mut Case| norms.then(|| case.norm(key_dim, false));
+    let (query_norm, key_norm) = (norm(&mut case), norm(&mut case));
+    if let Some((dimensions, pairing)) = rope {
+        let scaling = Scaling::Linear { factor: 2.0 };
+        // The first rotation is not used, so that the second one's angles are not where a row's begin.
+        case.program.ropes.push(Rope::new(pairing, 2, 10.0, &Scaling::None, None).unwrap());
+        case.program.ropes.push(Rope::new(pairing, dimensions, 10_000.0, &scaling, None).unwrap());
+    }
+    if fused {
+        let (cache, rope) = (0, 1);
+        case.push(Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value });
+    } else {
+        for (norm, heads, x) in [(query_norm, heads, query), (key_norm, kv_heads, key)] {
+            if let Some(norm) = norm {
+                case.push(Op::Norm { norm, heads, input: x, out: x });
+            }
+            if rope.is_some() {
+                case.push(Op::Rope { rope: 1, heads, x });
+            }
+        }
+        case.push(Op::KvWrite { cache: 0, key, value });
+    }
+    case.push(Op::Attention { cache: 0, heads, scale: 0.3, query, out });
+    case
+}
+
+#[test]
+fn rotations_and_attention() {
+    let gpu = gpu();
+    let mut random = Random::new(3);
+    // Two sequences side by side, then rows one by one, then more of one sequence than a span.
+    let mut batches = vec![vec![(1, 0), (0, 0), (0, 1), (0, 2)], vec![(1, 1)], rows(0)];
+    batches.push((3..270).map(|position| (0, position)).collect());
+    batches.push(vec![(1, 2), (0, 270), (0, 271), (1, 3)]);
+    batches.push(vec![(0, 272)]);
+    batches.push((273..560).map(|position| (0, position)).collect());
+    batches.push(vec![(0, 560), (0, 561), (0, 562), (1, 4)]);
+    let fixed = [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7)];
+    let odd: Vec<_> = (0..3)
+        .map(|_| {
+            let kv_heads = 1 + random.below(3);
+            (kv_heads * (1 + random.below(5)), kv_heads, 2 + random.below(100), 1 + random.below(100))
+        })
+        .collect();
+    for (index, (heads, kv_heads, key_dim, value_dim)) in fixed.into_iter().chain(odd).enumerate() {
+        let pairing = if index % 2 == 0 { Pairing::SplitHalf } else { Pairing::Interleaved };
+        let rope = (key_dim > 1).then(|| ((key_dim / 2 * 2).min(2 + 2 * random.below(key_dim)), pairing));
+        let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
+        let kv = [KvType::F16, KvType::Q8_0, KvType::F32][index % 3];
+        for fused in [false, true] {
+            let norms = random.below(2) == 0;
+            let heads = Heads { heads, cache, rope, norms, fused: fused && rope.is_some() };
+            compare(&gpu, attention_case(60 + index as u64, heads), kv, &batches);
+        }
+    }
+}
