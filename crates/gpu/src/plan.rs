@@ -149,12 +149,20 @@ impl<'a> Planner<'a> {
         match op {
             Op::Linear { parts, input, out } => {
                 let mut offset = 0;
-                let layers = parts.iter().map(|part| {
-                    let Weight { name, rows, .. } = &self.program.weights[part.weight];
-                    let operands = self.operands(place(input), place(&out.part(offset, *rows)));
+                // Two at a time, which are one dispatch.
+                let layers = parts.chunks(2).map(|parts| {
+                    let Weight { name, .. } = &self.program.weights[parts[0].weight];
+                    let rows = parts.iter().map(|part| self.program.weights[part.weight].rows).sum();
+                    let operands = self.operands(place(input), place(&out.part(offset, rows)));
                     offset += rows;
-                    let matrix = self.with_bias(matrix(part.weight)?, part);
-                    Linear::new(&kernels.gpu, self.resources.linear, name, matrix, operands)
+                    let matrix = |part: &Part| Ok(self.with_bias(matrix(part.weight)?, part));
+                    let (gpu, linear) = (&kernels.gpu, self.resources.linear);
+                    match parts {
+                        [first, second] => {
+                            Linear::joined(gpu, linear, name, [matrix(first)?, matrix(second)?], operands)
+                        }
+                        _ => Linear::new(gpu, linear, name, matrix(&parts[0])?, operands),
+                    }
                 });
                 layers.map(|layer| layer.map(Command::Linear)).collect()
             }
@@ -247,7 +255,7 @@ impl<'a> Planner<'a> {
     }
 
     fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
-        Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.values(bias)) }
+        Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
     }
 
     fn operands(&self, input: Place<'a>, output: Place<'a>) -> Operands<'a> {

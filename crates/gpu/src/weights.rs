@@ -15,7 +15,7 @@ pub(crate) struct Weights {
 /// One weight.
 enum Loaded {
     /// A norm or a bias.
-    Vector { values: Vec<f32>, buffer: wgpu::Buffer },
+    Vector(wgpu::Buffer),
     /// A matrix of a linear layer or a table of embeddings.
     Matrix(PackedWeight),
 }
@@ -60,15 +60,7 @@ impl Weights {
     /// A norm or a bias, on the device.
     pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
         match &self.weights[id] {
-            Loaded::Vector { buffer, .. } => buffer,
-            Loaded::Matrix(_) => unreachable!("what programs use as vectors is loaded as vectors"),
-        }
-    }
-
-    /// The same, on the host.
-    pub fn values(&self, id: WeightId) -> &[f32] {
-        match &self.weights[id] {
-            Loaded::Vector { values, .. } => values,
+            Loaded::Vector(buffer) => buffer,
             Loaded::Matrix(_) => unreachable!("what programs use as vectors is loaded as vectors"),
         }
     }
@@ -77,7 +69,7 @@ impl Weights {
     pub fn matrix(&self, id: WeightId) -> Option<&PackedWeight> {
         match &self.weights[id] {
             Loaded::Matrix(matrix) => Some(matrix),
-            Loaded::Vector { .. } => None,
+            Loaded::Vector(_) => None,
         }
     }
 }
@@ -91,7 +83,7 @@ fn load_vector(gpu: &Gpu, weight: &Weight, bytes: &[u8]) -> Result<Loaded> {
     weight.format.decode(bytes, &mut values);
     let buffer = gpu.storage(&weight.name, 4 * values.len() as u64)?;
     gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&values));
-    Ok(Loaded::Vector { values, buffer })
+    Ok(Loaded::Vector(buffer))
 }
 
 /// The bytes of a weight in the file.

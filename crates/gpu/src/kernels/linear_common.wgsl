@@ -1,6 +1,8 @@
 // What both linear kernels have in common: the shape, the operands and the end of a result.
 //
-// out[row][o] = activation-gated or plain Σ_c weight[o][c] · input[row][c] (+ bias[o])
+// plain:  out[row][o] = Σ_c a[o][c] · input[row][c] (+ bias_a[o])
+// gated:  the same of two matrices, activation(that of a) · that of b
+// joined: the outputs of a, then those of b
 //
 // The sum is eight chains: chain p takes the groups of 32 columns p, p + 8, p + 16, … in order, each column
 // by column, acc = fma(weight, input, acc); they are folded ((c0+c4)+(c2+c6))+((c1+c5)+(c3+c7)).
@@ -9,34 +11,38 @@ struct Shape {
     // Columns of the input, and groups of 32 that they make.
     columns: u32,
     groups: u32,
-    // Outputs of this dispatch, and the row of each matrix (in its binding) that the first one has.
-    outputs: u32,
+    // Outputs of each matrix in this dispatch, and the row of its binding that the first one has.
+    outputs_a: u32,
+    outputs_b: u32,
     first_a: u32,
     first_b: u32,
     // Words of a row of each matrix in its rest plane.
     rest_a: u32,
     rest_b: u32,
-    // Where the input starts and how far its rows are apart, in vectors of four floats.
-    input_offset: u32,
-    input_stride: u32,
-    // The same for the output, in floats.
-    output_offset: u32,
-    output_stride: u32,
-    // Where the biases of this dispatch's outputs start.
+    // Where the biases of those outputs start.
     bias_a: u32,
     bias_b: u32,
+    // Where the input starts and how far its rows are apart, in elements of its binding.
+    input_offset: u32,
+    input_stride: u32,
+    // Where each matrix's outputs start and how far rows are apart, in floats.
+    output_a: u32,
+    output_b: u32,
+    output_stride: u32,
     // Rows that the input and the output have room for.
     most_rows: u32,
 }
 
-//@if BIAS
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
+//@if ALIGNED
+@group(0) @binding(6) var<storage, read> input: array<vec4<f32>>;
 //@end
-@group(0) @binding(5) var<storage, read> input: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> output: array<f32>;
-@group(0) @binding(7) var<uniform> shape: Shape;
+//@if UNALIGNED
+@group(0) @binding(6) var<storage, read> input: array<f32>;
+//@end
+@group(0) @binding(7) var<storage, read_write> output: array<f32>;
+@group(0) @binding(8) var<uniform> shape: Shape;
 // The number of rows, in x.
-@group(0) @binding(8) var<uniform> batch: vec4<u32>;
+@group(0) @binding(9) var<uniform> batch: vec4<u32>;
 
 fn row_count() -> u32 {
     return min(batch.x, shape.most_rows);
@@ -47,14 +53,47 @@ fn input_quad(row: u32, quad: u32) -> vec4<f32> {
     if (row >= row_count() || quad * 4u >= shape.columns) {
         return vec4<f32>(0.0);
     }
+    //@if ALIGNED
     let value = input[shape.input_offset + row * shape.input_stride + quad];
     let column = vec4<u32>(quad * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
     return select(vec4<f32>(0.0), value, column < vec4<u32>(shape.columns));
+    //@end
+    //@if UNALIGNED
+    let at = shape.input_offset + row * shape.input_stride + quad * 4u;
+    let last = shape.columns - 1u - quad * 4u;
+    let value = vec4<f32>(input[at], input[at + min(1u, last)], input[at + min(2u, last)], input[at + min(3u, last)]);
+    return select(vec4<f32>(0.0), value, vec4<u32>(0u, 1u, 2u, 3u) <= vec4<u32>(last));
+    //@end
 }
 
-fn write(row: u32, index: u32, value: f32) {
-    output[shape.output_offset + row * shape.output_stride + index] = value;
+//@for m in LETTERS
+fn write_$m(row: u32, index: u32, value: f32) {
+    output[shape.output_$m + row * shape.output_stride + index] = value;
 }
+
+//@end
+//@if BIASA
+@group(0) @binding(4) var<storage, read> bias_a: array<f32>;
+fn biased_a(index: u32, value: f32) -> f32 {
+    return value + bias_a[shape.bias_a + index];
+}
+//@end
+//@if NOBIASA
+fn biased_a(index: u32, value: f32) -> f32 {
+    return value;
+}
+//@end
+//@if BIASB
+@group(0) @binding(5) var<storage, read> bias_b: array<f32>;
+fn biased_b(index: u32, value: f32) -> f32 {
+    return value + bias_b[shape.bias_b + index];
+}
+//@end
+//@if NOBIASB
+fn biased_b(index: u32, value: f32) -> f32 {
+    return value;
+}
+//@end
 
 //@if GATED
 // e^x by range reduction and a polynomial, finite everywhere.

@@ -7,6 +7,7 @@
 // fragments of 16x16. Of a gated layer, the first half of the sums are gates, the second half their ups.
 // Each group of 32 columns is staged in workgroup memory; the next one is on its way meanwhile.
 
+//@if FIRST
 // [sum or row][8 quads and two of padding, so that the rows of a fragment meet different banks]
 var<workgroup> weights: array<vec4<f16>, $WEIGHTS>;
 var<workgroup> inputs: array<vec4<f16>, $INPUTS>;
@@ -20,27 +21,22 @@ fn input_half(value: vec4<f32>) -> vec4<f16> {
     return vec4<f16>(clamp(value, -LARGEST, LARGEST));
 }
 
-@compute @workgroup_size(256)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
-    let first_output = workgroup.x * $OUTPUTS;
-    let first_row = workgroup.y * $TILEROWS;
+//@end
+fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32) {
+    let first_output = block * $OUTPUTS;
+    let first_row = block_row * $TILEROWS;
     let sum_half = subgroup % 2u;
     let row_quarter = subgroup / 2u;
 
     // Which weights this thread decodes: of one sum, one of the parts that a group is cut in.
     let staged_sum = thread % $TILEOUTPUTS;
     let part = thread / $TILEOUTPUTS;
-    let staged_output = min(first_output + staged_sum % $OUTPUTS, shape.outputs - 1u);
+    let staged_output = min(first_output + staged_sum % $OUTPUTS, shape.outputs_$BODY - 1u);
     //@if GATED
     let is_up = staged_sum >= $OUTPUTS;
     var raw_b = load_b(shape.first_b + staged_output, 0u);
     //@end
-    var raw_a = load_a(shape.first_a + staged_output, 0u);
+    var raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, 0u);
     // And which activations it fetches: a quad of every 32nd row.
     let staged_row = thread / 8u;
     let staged_quad = thread % 8u;
@@ -61,14 +57,14 @@ fn main(
             let now = ready_b(raw_b, group);
 $STOREB
         } else {
-            let now = ready_a(raw_a, group);
-$STOREA
+            let now = ready_$BODY(raw_$BODY, group);
+$STOREBODY
         }
         //@end
-        //@if PLAIN
+        //@if UNGATED
         {
-            let now = ready_a(raw_a, group);
-$STOREA
+            let now = ready_$BODY(raw_$BODY, group);
+$STOREBODY
         }
         //@end
         //@for i in FETCHES
@@ -80,11 +76,11 @@ $STOREA
         if (is_up) {
             raw_b = load_b(shape.first_b + staged_output, next);
         } else {
-            raw_a = load_a(shape.first_a + staged_output, next);
+            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
         }
         //@end
-        //@if PLAIN
-        raw_a = load_a(shape.first_a + staged_output, next);
+        //@if UNGATED
+        raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
         //@end
         //@for i in FETCHES
         fetched_$i = input_quad(first_row + staged_row + 32u * $i, next * 8u + staged_quad);
@@ -113,34 +109,44 @@ $STOREA
         let at = sum_half * 128u + i;
         let row = first_row + (row_quarter * $FRAGMENTSROW + $r) * 16u + at / 16u;
         let index = first_output + $o * 16u + at % 16u;
-        if (row < row_count() && index < shape.outputs) {
+        if (row < row_count() && index < shape.outputs_$BODY) {
             let pair = row_quarter * 512u + at;
-            //@if BIAS
-            let gate = results[pair] + bias[shape.bias_a + index];
-            let up = results[pair + 256u] + bias[shape.bias_b + index];
-            //@end
-            //@if UNBIASED
-            let gate = results[pair];
-            let up = results[pair + 256u];
-            //@end
-            write(row, index, gated(gate, up));
+            let gate = biased_a(index, results[pair]);
+            write_a(row, index, gated(gate, biased_b(index, results[pair + 256u])));
         }
     }
     //@end
-    //@if PLAIN
+    //@if UNGATED
     for (var i = lane; i < 256u; i += 32u) {
         let row = first_row + (row_quarter * $FRAGMENTSROW + $r) * 16u + i / 16u;
         let index = first_output + (sum_half * $FRAGMENTSOUT + $o) * 16u + i % 16u;
-        if (row < row_count() && index < shape.outputs) {
-            //@if BIAS
-            write(row, index, results[subgroup * 256u + i] + bias[shape.bias_a + index]);
-            //@end
-            //@if UNBIASED
-            write(row, index, results[subgroup * 256u + i]);
-            //@end
+        if (row < row_count() && index < shape.outputs_$BODY) {
+            write_$BODY(row, index, biased_$BODY(index, results[subgroup * 256u + i]));
         }
     }
     //@end
     //@end
     //@end
 }
+
+//@if LAST
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    //@if JOINED
+    let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
+    if (workgroup.x < blocks) {
+        body_a(workgroup.x, workgroup.y, thread, subgroup, lane);
+    } else {
+        body_b(workgroup.x - blocks, workgroup.y, thread, subgroup, lane);
+    }
+    //@end
+    //@if SINGLE
+    body_a(workgroup.x, workgroup.y, thread, subgroup, lane);
+    //@end
+}
+//@end

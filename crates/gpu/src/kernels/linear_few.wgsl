@@ -4,6 +4,7 @@
 // workgroup, and lane p of it chain p. A lane loads a whole group at a time, several ahead of
 // where it computes. The rows' activations are staged in workgroup memory, $STEPS · 256 columns at a time.
 
+//@if FIRST
 // [row][group of the stage][8 vectors and one of padding, so that the lanes of a slot meet different banks]
 var<workgroup> stage: array<vec4<f32>, $STAGE>;
 // [row][matrix][output of the slot][slot][chain]
@@ -14,15 +15,15 @@ fn fold(at: u32) -> f32 {
         + ((chains[at + 1u] + chains[at + 5u]) + (chains[at + 3u] + chains[at + 7u]));
 }
 
-@compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+//@end
+fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     let lane = thread % 8u;
     let slot = thread / 8u;
-    let first_output = workgroup.x * $OUTPUTS + slot;
-    let first_row = workgroup.y * $ROWCOUNT;
+    let first_output = block * $OUTPUTS + slot;
+    let first_row = block_row * $ROWCOUNT;
     let last_group = shape.groups - 1u;
     //@for o in SLOTS
-    let output_$o = min(first_output + 16u * $o, shape.outputs - 1u);
+    let output_$o = min(first_output + 16u * $o, shape.outputs_$BODY - 1u);
     //@end
 
     //@for m in MATRICES
@@ -88,7 +89,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 
     //@for r in ROWS
     //@for o in SLOTS
-    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128 + thread] = acc_a_$o_$r;
+    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128 + thread] = acc_$BODY_$o_$r;
     //@if GATED
     chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128 + 128 + thread] = acc_b_$o_$r;
     //@end
@@ -99,28 +100,37 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let row = first_row + lane;
     if (lane < $ROWCOUNT && row < row_count()) {
         //@for o in SLOTS
-        if (first_output + 16u * $o < shape.outputs) {
+        if (first_output + 16u * $o < shape.outputs_$BODY) {
             let index = first_output + 16u * $o;
             let at = (lane * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128u + slot * 8u;
-            //@if BIAS
-            let result_$o = fold(at) + bias[shape.bias_a + index];
-            //@end
-            //@if UNBIASED
-            let result_$o = fold(at);
-            //@end
+            let result_$o = biased_$BODY(index, fold(at));
             //@if GATED
-            //@if BIAS
-            let up_$o = fold(at + 128u) + bias[shape.bias_b + index];
+            write_a(row, index, gated(result_$o, biased_b(index, fold(at + 128u))));
             //@end
-            //@if UNBIASED
-            let up_$o = fold(at + 128u);
-            //@end
-            write(row, index, gated(result_$o, up_$o));
-            //@end
-            //@if PLAIN
-            write(row, index, result_$o);
+            //@if UNGATED
+            write_$BODY(row, index, result_$o);
             //@end
         }
         //@end
     }
 }
+
+//@if LAST
+@compute @workgroup_size(128)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    //@if JOINED
+    let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
+    if (workgroup.x < blocks) {
+        body_a(workgroup.x, workgroup.y, thread);
+    } else {
+        body_b(workgroup.x - blocks, workgroup.y, thread);
+    }
+    //@end
+    //@if SINGLE
+    body_a(workgroup.x, workgroup.y, thread);
+    //@end
+}
+//@end

@@ -6,6 +6,7 @@
 // For each group of 32 columns the first 64 threads decode the weights of one output each, the others
 // fetch the activations; both are staged in workgroup memory.
 
+//@if FIRST
 // [output][8 quads] and [row][8 quads], the quads of a row swapped around so that neighbouring rows meet
 // different banks.
 var<workgroup> weights: array<vec4<f32>, 512>;
@@ -15,15 +16,15 @@ fn place(row: u32, quad: u32) -> u32 {
     return row * 8u + (quad ^ (row % 8u));
 }
 
-@compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let first_output = workgroup.x * 64u;
-    let first_row = workgroup.y * $TILEROWS;
+//@end
+fn body_$BODY(block: u32, block_row: u32, thread: u32) {
+    let first_output = block * 64u;
+    let first_row = block_row * $TILEROWS;
     let own_output = thread % 8u;
     let own_row = thread / 8u;
     let decodes = thread < 64u;
     let staged = thread % 64u;
-    let staged_output = min(first_output + staged, shape.outputs - 1u);
+    let staged_output = min(first_output + staged, shape.outputs_$BODY - 1u);
 
     //@for o in EIGHT
     //@for r in ROWS
@@ -58,9 +59,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                     //@end
                 } else {
                 //@end
-                    let now = ready_a(load_a(shape.first_a + staged_output, group), group);
+                    let now = ready_$BODY(load_$BODY(shape.first_$BODY + staged_output, group), group);
                     //@for q in EIGHT
-                    weights[place(staged, $q)] = quad_a_$q(now);
+                    weights[place(staged, $q)] = quad_$BODY_$q(now);
                     //@end
                 //@if GATED
                 }
@@ -115,15 +116,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
     }
     //@if GATED
-        //@if BIAS
-        let bias_first = select(shape.bias_a, shape.bias_b, matrix == 1u) + first_output + own_output;
-        let bias_last = select(shape.bias_a, shape.bias_b, matrix == 1u) + shape.outputs - 1u;
-        //@for o in EIGHT
-        //@for r in ROWS
-        acc_$o_$r += bias[min(bias_first + 8u * $o, bias_last)];
-        //@end
-        //@end
-        //@end
         if (matrix == 0u) {
             //@for o in EIGHT
             //@for r in ROWS
@@ -137,20 +129,36 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     //@for o in EIGHT
     let index_$o = first_output + own_output + 8u * $o;
     //@for r in ROWS
-    if (index_$o < shape.outputs && first_row + own_row + 16u * $r < row_count()) {
+    if (index_$o < shape.outputs_$BODY && first_row + own_row + 16u * $r < row_count()) {
+        let row = first_row + own_row + 16u * $r;
         //@if GATED
-        let result = gated(gate_$o_$r, acc_$o_$r);
+        let gate = biased_a(index_$o, gate_$o_$r);
+        write_a(row, index_$o, gated(gate, biased_b(index_$o, acc_$o_$r)));
         //@end
-        //@if PLAIN
-        //@if BIAS
-        let result = acc_$o_$r + bias[shape.bias_a + index_$o];
+        //@if UNGATED
+        write_$BODY(row, index_$o, biased_$BODY(index_$o, acc_$o_$r));
         //@end
-        //@if UNBIASED
-        let result = acc_$o_$r;
-        //@end
-        //@end
-        write(first_row + own_row + 16u * $r, index_$o, result);
     }
     //@end
     //@end
 }
+
+//@if LAST
+@compute @workgroup_size(128)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    //@if JOINED
+    let blocks = (shape.outputs_a + 64u - 1u) / 64u;
+    if (workgroup.x < blocks) {
+        body_a(workgroup.x, workgroup.y, thread);
+    } else {
+        body_b(workgroup.x - blocks, workgroup.y, thread);
+    }
+    //@end
+    //@if SINGLE
+    body_a(workgroup.x, workgroup.y, thread);
+    //@end
+}
+//@end

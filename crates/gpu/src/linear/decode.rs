@@ -14,10 +14,17 @@ const EXPONENT: u32 = 0x4b00_0000;
 
 /// Bindings and functions of matrix `m`, which is `a` or `b`:
 /// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
-/// `quad_m_7`, which give four weights each.
+/// `quad_m_7`, which give four weights each. They read `groups` and `rest_m` of a `shape`.
 pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
     let mut wgsl = String::new();
-    bindings(&mut wgsl, layout, m, first_binding);
+    let mut bind = |binding: u32, name: &str, element: &str| {
+        let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
+        line(&mut wgsl, text);
+    };
+    bind(first_binding, "low", if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" });
+    if let Layout::Integers(_) = layout {
+        bind(first_binding + 1, "rest", "u32");
+    }
     load(&mut wgsl, layout, m);
     match layout {
         Layout::Integers(integers) => {
@@ -41,15 +48,6 @@ fn line(wgsl: &mut String, text: impl AsRef<str>) {
 /// Components of the vectors that the low plane is read in.
 fn lanes(layout: Layout) -> usize {
     layout.low_words().min(4)
-}
-
-fn bindings(wgsl: &mut String, layout: Layout, m: char, first: u32) {
-    let lanes = lanes(layout);
-    line(wgsl, format!("@group(0) @binding({first}) var<storage, read> low_{m}: array<vec{lanes}<u32>>;"));
-    if let Layout::Integers(_) = layout {
-        let rest = first + 1;
-        line(wgsl, format!("@group(0) @binding({rest}) var<storage, read> rest_{m}: array<u32>;"));
-    }
 }
 
 fn load(wgsl: &mut String, layout: Layout, m: char) {

@@ -1,74 +1,16 @@
-//! A linear layer: its kernels, its operands bound once, and the recording of its dispatches.
+//! A linear layer: its operands bound once, and the recording of its dispatches.
 
 use std::ops::Range;
 
 use gleed_model::program::Activation;
 
-use super::shader::{LinearSpec, Tiling, cooperative, source};
+use super::pipelines::LinearKernels;
+use super::shader::{Combination, LinearSpec, Tiling};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
 
-/// The tilings that a device's linear layers come in, and what all of them bind.
-#[derive(Debug)]
-pub struct LinearKernels {
-    tilings: Vec<Tiling>,
-    bindings: wgpu::BindGroupLayout,
-    pipeline_layout: wgpu::PipelineLayout,
-}
-
-impl LinearKernels {
-    /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`].
-    pub fn new(gpu: &Gpu, tilings: &[Tiling]) -> Result<LinearKernels> {
-        let needs_matrices = tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. }));
-        if needs_matrices && !cooperative(&gpu.info) {
-            return Err(Error::Device {
-                adapter: gpu.info.name.clone(),
-                what: "linear layers on matrix units".to_string(),
-                reason: "it has none that multiply 16x16 matrices of f16 by subgroups of 32".to_string(),
-            });
-        }
-        let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
-        let entry = |binding: u32| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match binding {
-                    6 => storage(false),
-                    7.. => wgpu::BufferBindingType::Uniform,
-                    _ => storage(true),
-                },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..9).map(entry).collect();
-        gpu.scoped("the bindings of linear layers", || {
-            let bindings = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: Some("linear"),
-                entries: &entries,
-            });
-            let pipeline_layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: Some("linear"),
-                bind_group_layouts: &[Some(&bindings)],
-                immediate_size: 0,
-            });
-            LinearKernels { tilings: tilings.to_vec(), bindings, pipeline_layout }
-        })
-    }
-
-    fn pipelines(&self, gpu: &Gpu, spec: LinearSpec) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
-        self.tilings.iter().map(|tiling| Ok((*tiling, self.pipeline(gpu, spec, *tiling)?))).collect()
-    }
-
-    fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
-        // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
-        // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
-        unsafe { gpu.pipeline("a linear layer", &source(spec, tiling), Some(&self.pipeline_layout)) }
-    }
-}
-
-/// Rows of floats in a larger buffer: row r starts at `offset + r · stride`, all in floats.
+/// Rows of floats in a larger buffer: row r starts at `offset + r · stride`, all in floats. Inputs are read
+/// faster where both are multiples of four.
 #[derive(Debug, Clone, Copy)]
 pub struct RowsView<'a> {
     /// The buffer.
@@ -90,6 +32,14 @@ impl RowsView<'_> {
             None => 0,
         }
     }
+
+    /// Whether rows can be read four floats at a time: they start at multiples of four, and what is beyond
+    /// the last column of the last row is in the buffer.
+    fn is_aligned(self) -> bool {
+        [u64::from(self.offset), u64::from(self.stride), self.buffer.size() / 4]
+            .iter()
+            .all(|floats| floats.is_multiple_of(4))
+    }
 }
 
 /// A matrix and what is added to its outputs.
@@ -97,14 +47,14 @@ impl RowsView<'_> {
 pub struct Matrix<'a> {
     /// The matrix.
     pub weight: &'a PackedWeight,
-    /// One value per row of the matrix.
-    pub bias: Option<&'a [f32]>,
+    /// A storage buffer of one float per row of the matrix.
+    pub bias: Option<&'a wgpu::Buffer>,
 }
 
 /// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
-    /// The activations; offset and stride are multiples of four.
+    /// The activations.
     pub input: RowsView<'a>,
     /// Where the results go.
     pub output: RowsView<'a>,
@@ -116,15 +66,16 @@ pub struct Operands<'a> {
 #[derive(Debug, Clone)]
 pub struct Linear {
     dispatches: Vec<Dispatch>,
-    gated: bool,
-    pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
 }
 
 /// The part of a layer whose rows are in one piece of each matrix.
 #[derive(Debug, Clone)]
 struct Dispatch {
-    outputs: u32,
+    /// Outputs that each matrix has workgroups for.
+    outputs: [u32; 2],
+    gated: bool,
     bind_group: wgpu::BindGroup,
+    pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
 }
 
 /// As in `linear_common.wgsl`.
@@ -133,19 +84,24 @@ struct Dispatch {
 struct Shape {
     columns: u32,
     groups: u32,
-    outputs: u32,
-    first_a: u32,
-    first_b: u32,
-    rest_a: u32,
-    rest_b: u32,
+    outputs: [u32; 2],
+    first: [u32; 2],
+    rest: [u32; 2],
+    bias: [u32; 2],
     input_offset: u32,
     input_stride: u32,
-    output_offset: u32,
+    output: [u32; 2],
     output_stride: u32,
-    bias_a: u32,
-    bias_b: u32,
     most_rows: u32,
-    padding: [u32; 2],
+}
+
+/// What is common to the dispatches of a layer.
+#[derive(Clone, Copy)]
+struct Builder<'a> {
+    gpu: &'a Gpu,
+    kernels: &'a LinearKernels,
+    name: &'a str,
+    operands: Operands<'a>,
 }
 
 impl Linear {
@@ -157,7 +113,9 @@ impl Linear {
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        Linear::build(gpu, kernels, name, matrix, None, operands)
+        let builder = Builder { gpu, kernels, name, operands };
+        builder.check([matrix; 2], false)?;
+        Ok(Linear { dispatches: builder.plain(matrix)? })
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
@@ -166,127 +124,178 @@ impl Linear {
         kernels: &LinearKernels,
         name: &str,
         activation: Activation,
-        [gate, up]: [Matrix; 2],
+        matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        Linear::build(gpu, kernels, name, gate, Some((activation, up)), operands)
+        let builder = Builder { gpu, kernels, name, operands };
+        builder.check(matrices, true)?;
+        let [gate, up] = matrices;
+        let common = common_pieces(gate.weight, up.weight);
+        let dispatches = common.map(|(rows, pieces)| {
+            let output = [operands.output.offset + rows.start as u32; 2];
+            let shape = Shape { output, ..builder.shape(matrices, gate.weight.packing().rows()) };
+            let combination = Some(Combination::Gated(activation));
+            builder.dispatch(matrices, pieces, [rows.clone(), rows], combination, shape)
+        });
+        Ok(Linear { dispatches: dispatches.collect::<Result<_>>()? })
     }
 
-    fn build(
+    /// out = the outputs of the first matrix, then those of the second, in one dispatch where both are in
+    /// one piece each.
+    pub fn joined(
         gpu: &Gpu,
         kernels: &LinearKernels,
         name: &str,
-        a: Matrix,
-        gated: Option<(Activation, Matrix)>,
+        matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let b = gated.map_or(a, |(_, up)| up);
-        let (packing, other) = (a.weight.packing(), b.weight.packing());
-        check(name, a, b, operands)?;
-        let spec = LinearSpec {
-            layout: packing.layout(),
-            gated: gated.map(|(activation, _)| (other.layout(), activation)),
-            bias: a.bias.is_some() || b.bias.is_some(),
-        };
-        let pipelines = kernels.pipelines(gpu, spec)?;
-        let bias = bias_buffer(gpu, name, a, b, spec.bias)?;
-        let room = operands.input.room(packing.columns().next_multiple_of(4) as u64);
-        let most_rows = room.min(operands.output.room(packing.rows() as u64));
-        let shape = Shape {
-            columns: packing.columns() as u32,
-            groups: packing.groups() as u32,
-            rest_a: packing.rest_row() as u32,
-            rest_b: other.rest_row() as u32,
-            input_offset: operands.input.offset / 4,
-            input_stride: operands.input.stride / 4,
-            output_stride: operands.output.stride,
-            most_rows: u32::try_from(most_rows).unwrap_or(u32::MAX),
-            ..Shape::default()
-        };
-        let mut dispatches = Vec::new();
-        for (rows, pieces) in common_pieces(a.weight, b.weight) {
-            let outputs = rows.len() as u32;
-            let first = rows.start as u32;
-            let shape = Shape {
-                outputs,
-                first_a: (rows.start - pieces[0].rows.start) as u32,
-                first_b: (rows.start - pieces[1].rows.start) as u32,
-                output_offset: operands.output.offset + first,
-                bias_a: first,
-                bias_b: packing.rows() as u32 + first,
-                ..shape
-            };
-            let bind_group = gpu.scoped(name, || {
-                let uniform = wgpu::BufferUsages::UNIFORM;
-                let shape = filled(gpu, "linear shape", uniform, bytemuck::bytes_of(&shape));
-                let resources = [
-                    pieces[0].low(),
-                    pieces[0].rest(),
-                    pieces[1].low(),
-                    pieces[1].rest(),
-                    bias.as_entire_binding(),
-                    operands.input.buffer.as_entire_binding(),
-                    operands.output.buffer.as_entire_binding(),
-                    shape.as_entire_binding(),
-                    operands.batch.as_entire_binding(),
-                ];
-                let entries = resources
-                    .into_iter()
-                    .zip(0..)
-                    .map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
-                gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: Some(name),
-                    layout: &kernels.bindings,
-                    entries: &entries.collect::<Vec<_>>(),
-                })
-            })?;
-            dispatches.push(Dispatch { outputs, bind_group });
+        let builder = Builder { gpu, kernels, name, operands };
+        builder.check(matrices, false)?;
+        let [first, second] = matrices;
+        let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
+        let middle = operands.output.offset + rows as u32;
+        if let ([a], [b]) = (first.weight.pieces(), second.weight.pieces()) {
+            let output = [operands.output.offset, middle];
+            let shape = Shape { output, ..builder.shape(matrices, rows + more) };
+            let parts = [a.rows.clone(), b.rows.clone()];
+            let dispatch = builder.dispatch(matrices, [a, b], parts, Some(Combination::Joined), shape)?;
+            return Ok(Linear { dispatches: vec![dispatch] });
         }
-        Ok(Linear { dispatches, gated: gated.is_some(), pipelines })
+        let mut dispatches = builder.plain(first)?;
+        let output = RowsView { offset: middle, ..operands.output };
+        let rest = Builder { operands: Operands { output, ..operands }, ..builder };
+        dispatches.extend(rest.plain(second)?);
+        Ok(Linear { dispatches })
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
     pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
-        let fitting = self.pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows);
-        let Some((tiling, pipeline)) = fitting.or(self.pipelines.last()) else { return };
         if rows == 0 {
             return;
         }
-        pass.set_pipeline(pipeline);
         for dispatch in &self.dispatches {
+            let fitting = dispatch.pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows);
+            let Some((tiling, pipeline)) = fitting.or(dispatch.pipelines.last()) else { continue };
+            pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            let outputs = dispatch.outputs.div_ceil(tiling.outputs(self.gated));
-            pass.dispatch_workgroups(outputs, rows.div_ceil(tiling.rows()), 1);
+            let blocks = dispatch.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(dispatch.gated)));
+            pass.dispatch_workgroups(blocks[0] + blocks[1], rows.div_ceil(tiling.rows()), 1);
         }
     }
 }
 
-/// That the operands fit each other.
-fn check(name: &str, a: Matrix, b: Matrix, operands: Operands) -> Result<()> {
-    let wrong =
-        |expected: String, found: String| Err(Error::Tensor { name: name.to_string(), expected, found });
-    let (first, second) = (a.weight.packing(), b.weight.packing());
-    if (first.rows(), first.columns()) != (second.rows(), second.columns()) {
-        return wrong(
-            format!("two matrices of {} x {}", first.rows(), first.columns()),
-            format!("a second of {} x {}", second.rows(), second.columns()),
-        );
+impl Builder<'_> {
+    /// That the operands fit each other.
+    fn check(&self, matrices: [Matrix; 2], same_rows: bool) -> Result<()> {
+        let name = self.name;
+        let wrong =
+            |expected: String, found: String| Err(Error::Tensor { name: name.to_string(), expected, found });
+        let [first, second] = matrices.map(|matrix| matrix.weight.packing());
+        if first.columns() != second.columns() || same_rows && first.rows() != second.rows() {
+            return wrong(
+                format!("two matrices like {} x {}", first.rows(), first.columns()),
+                format!("a second of {} x {}", second.rows(), second.columns()),
+            );
+        }
+        for (matrix, packing) in matrices.iter().zip([first, second]) {
+            if let Some(bias) = matrix.bias
+                && bias.size() < 4 * packing.rows() as u64
+            {
+                return wrong(
+                    format!("a bias of {} values", packing.rows()),
+                    format!("{} bytes", bias.size()),
+                );
+            }
+        }
+        Ok(())
     }
-    for matrix in [a, b] {
-        if let Some(bias) = matrix.bias
-            && bias.len() != first.rows()
-        {
-            return wrong(format!("a bias of {} values", first.rows()), format!("{} values", bias.len()));
+
+    /// What the shapes of all dispatches of these matrices have in common; `width` is their number of outputs.
+    fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
+        let Operands { input, output, .. } = self.operands;
+        let [first, second] = matrices.map(|matrix| matrix.weight.packing());
+        let element = if input.is_aligned() { 4 } else { 1 };
+        let room = input.room(first.columns() as u64).min(output.room(width as u64));
+        Shape {
+            columns: first.columns() as u32,
+            groups: first.groups() as u32,
+            rest: [first, second].map(|packing| packing.rest_row() as u32),
+            input_offset: input.offset / element,
+            input_stride: input.stride / element,
+            output_stride: output.stride,
+            most_rows: u32::try_from(room).unwrap_or(u32::MAX),
+            ..Shape::default()
         }
     }
-    let RowsView { offset, stride, .. } = operands.input;
-    if !offset.is_multiple_of(4) || !stride.is_multiple_of(4) {
-        return wrong(
-            "an input whose rows start at multiples of four floats".to_string(),
-            format!("an offset of {offset} and a stride of {stride}"),
-        );
+
+    /// A dispatch for every piece of a matrix.
+    fn plain(&self, matrix: Matrix) -> Result<Vec<Dispatch>> {
+        let dispatches = matrix.weight.pieces().iter().map(|piece| {
+            let output = [self.operands.output.offset + piece.rows.start as u32; 2];
+            let shape = Shape { output, ..self.shape([matrix; 2], matrix.weight.packing().rows()) };
+            let parts = [piece.rows.clone(), piece.rows.clone()];
+            self.dispatch([matrix; 2], [piece; 2], parts, None, shape)
+        });
+        dispatches.collect()
     }
-    Ok(())
+
+    /// Binds a dispatch that computes the outputs of some rows of each matrix, which lie in these pieces.
+    fn dispatch(
+        &self,
+        matrices: [Matrix; 2],
+        pieces: [&Piece; 2],
+        rows: [Range<usize>; 2],
+        combination: Option<Combination>,
+        shape: Shape,
+    ) -> Result<Dispatch> {
+        let Operands { input, output, batch } = self.operands;
+        let [first, second] =
+            matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
+        let second = combination.map(|combination| (second, combination));
+        let spec = LinearSpec { first, second, aligned: input.is_aligned() };
+        let outputs = [0, 1].map(|i: usize| rows[i].len() as u32);
+        let shape = Shape {
+            outputs,
+            first: [0, 1].map(|i: usize| (rows[i].start - pieces[i].rows.start) as u32),
+            bias: [0, 1].map(|i: usize| rows[i].start as u32),
+            ..shape
+        };
+        // Only joined matrices have workgroups of their own.
+        let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
+        let pipelines = self.kernels.pipelines(self.gpu, spec)?;
+        let bind_group = self.gpu.scoped(self.name, || {
+            let device = &self.gpu.device;
+            let uniform = device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("linear shape"),
+                size: size_of::<Shape>() as u64,
+                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            self.gpu.queue.write_buffer(&uniform, 0, bytemuck::bytes_of(&shape));
+            // Bindings that the kernel does not have are given something that is there.
+            let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
+            let resources = [
+                pieces[0].low(),
+                pieces[0].rest(),
+                pieces[1].low(),
+                pieces[1].rest(),
+                bias(0),
+                bias(1),
+                input.buffer.as_entire_binding(),
+                output.buffer.as_entire_binding(),
+                uniform.as_entire_binding(),
+                batch.as_entire_binding(),
+            ];
+            let entries = resources.into_iter().zip(0..);
+            let entries = entries.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(self.name),
+                layout: &self.kernels.bindings,
+                entries: &entries.collect::<Vec<_>>(),
+            })
+        })?;
+        Ok(Dispatch { outputs, gated: spec.is_gated(), bind_group, pipelines })
+    }
 }
 
 /// The rows that lie in one piece of either matrix, and those pieces.
@@ -298,30 +307,4 @@ fn common_pieces<'a>(
         let rows = a.rows.start.max(b.rows.start)..a.rows.end.min(b.rows.end);
         (!rows.is_empty()).then_some((rows, [a, b]))
     })
-}
-
-/// The biases of both matrices, one after the other. Where only one has a bias the other adds -0, which
-/// changes nothing.
-fn bias_buffer(gpu: &Gpu, name: &str, a: Matrix, b: Matrix, needed: bool) -> Result<wgpu::Buffer> {
-    let rows = a.weight.packing().rows();
-    let mut values = vec![-0.0f32; if needed { 2 * rows } else { 4 }];
-    for (matrix, at) in [(a, 0), (b, rows)] {
-        if let Some(bias) = matrix.bias {
-            values[at..at + rows].copy_from_slice(bias);
-        }
-    }
-    let bytes: &[u8] = bytemuck::cast_slice(&values);
-    gpu.scoped(name, || filled(gpu, "linear bias", wgpu::BufferUsages::STORAGE, bytes))
-}
-
-/// A buffer with these bytes, a multiple of four of them.
-fn filled(gpu: &Gpu, label: &str, usage: wgpu::BufferUsages, bytes: &[u8]) -> wgpu::Buffer {
-    let buffer = gpu.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some(label),
-        size: bytes.len() as u64,
-        usage: usage | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    });
-    gpu.queue.write_buffer(&buffer, 0, bytes);
-    buffer
 }

@@ -7,13 +7,15 @@ pub(crate) mod decode;
 mod layer;
 mod layout;
 mod pack;
+mod pipelines;
 mod shader;
 mod template;
 mod weight;
 
-pub use layer::{Linear, LinearKernels, Matrix, Operands, RowsView};
+pub use layer::{Linear, Matrix, Operands, RowsView};
 pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
-pub use shader::{LinearSpec, Tiling, cooperative, source};
+pub use pipelines::LinearKernels;
+pub use shader::{Combination, LinearSpec, Tiling, cooperative, source};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

@@ -15,12 +15,28 @@ const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 /// What a linear layer computes, as far as its kernels differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinearSpec {
-    /// The layout of the matrix, or of the gate.
-    pub layout: Layout,
-    /// The layout of the second matrix and the activation of the gate: `activation(gate) · up`.
-    pub gated: Option<(Layout, Activation)>,
-    /// Whether biases are added.
-    pub bias: bool,
+    /// The layout of the first matrix, and whether it has a bias.
+    pub first: (Layout, bool),
+    /// The second matrix, where there is one.
+    pub second: Option<((Layout, bool), Combination)>,
+    /// Whether the input's rows start at multiples of four floats.
+    pub aligned: bool,
+}
+
+/// What a second matrix is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combination {
+    /// Its outputs are multiplied with the activations of the first one's.
+    Gated(Activation),
+    /// Its outputs follow those of the first.
+    Joined,
+}
+
+impl LinearSpec {
+    /// Whether the layer is gated.
+    pub(crate) fn is_gated(self) -> bool {
+        matches!(self.second, Some((_, Combination::Gated(_))))
+    }
 }
 
 /// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
@@ -87,75 +103,113 @@ impl Tiling {
 
 /// The WGSL of a linear layer in one tiling.
 pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
-    let matrices = if spec.gated.is_some() { "ab" } else { "a" };
-    let activation = spec.gated.map(|(_, activation)| activation);
+    let gated = spec.is_gated();
+    let joined = spec.second.is_some() && !gated;
+    let activation = match spec.second {
+        Some((_, Combination::Gated(activation))) => Some(activation),
+        _ => None,
+    };
+    let (first_bias, second_bias) = (spec.first.1, spec.second.map(|((_, bias), _)| bias));
     let values = Values::default()
-        .list("MATRICES", matrices.chars())
+        .list("LETTERS", if joined { "ab" } else { "a" }.chars())
         .list("EIGHT", 0..8)
-        .switch("BIAS", spec.bias)
-        .switch("UNBIASED", !spec.bias)
-        .switch("GATED", spec.gated.is_some())
-        .switch("PLAIN", spec.gated.is_none())
+        .switch("ALIGNED", spec.aligned)
+        .switch("UNALIGNED", !spec.aligned)
+        .switch("BIASA", first_bias)
+        .switch("NOBIASA", !first_bias)
+        .switch("BIASB", second_bias == Some(true))
+        .switch("NOBIASB", second_bias == Some(false))
+        .switch("GATED", gated)
+        .switch("UNGATED", !gated)
+        .switch("JOINED", joined)
+        .switch("SINGLE", !joined)
         .switch("SILU", activation == Some(Activation::Silu))
         .switch("GELU", activation == Some(Activation::Gelu));
-    let mut decoders = decode::snippet(spec.layout, 'a', 0);
-    if let Some((layout, _)) = spec.gated {
-        decoders.push_str(&decode::snippet(layout, 'b', 2));
+    let values = tiled(values, spec, tiling);
+    let (enable, kernel) = match tiling {
+        Tiling::Few { .. } => ("", FEW),
+        Tiling::Many { .. } => ("", MANY),
+        Tiling::Cooperative { .. } => ("enable f16;\nenable wgpu_cooperative_matrix;\n", COOPERATIVE),
+    };
+    let mut text = enable.to_string() + &expand(COMMON, &values);
+    text.push_str(&decode::snippet(spec.first.0, 'a', 0));
+    if let Some(((layout, _), _)) = spec.second {
+        text.push_str(&decode::snippet(layout, 'b', 2));
     }
+    // Joined layers have a body for each matrix, others one for all.
+    let bodies: &[(char, &str)] = match (gated, joined) {
+        (true, _) => &[('a', "ab")],
+        (_, true) => &[('a', "a"), ('b', "b")],
+        _ => &[('a', "a")],
+    };
+    for (i, (body, matrices)) in bodies.iter().enumerate() {
+        let values = values
+            .clone()
+            .set("BODY", body)
+            .list("MATRICES", matrices.chars())
+            .switch("FIRST", i == 0)
+            .switch("LAST", i + 1 == bodies.len());
+        let values = match tiling {
+            Tiling::Cooperative { sums, .. } => {
+                values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
+            }
+            _ => values,
+        };
+        text.push_str(&expand(kernel, &values));
+    }
+    text
+}
+
+/// The sizes of a tiling.
+fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
+    let gated = spec.is_gated();
+    let values = values.set("OUTPUTS", format!("{}u", tiling.outputs(gated)));
     match tiling {
         Tiling::Few { rows, outputs } => {
-            let steps = steps(spec, rows, outputs);
-            let (quads, slots) = (steps * 64, outputs);
-            let values = values
+            let (steps, matrices) = (steps(spec, rows, outputs), if gated { 2 } else { 1 });
+            let quads = steps * 64;
+            values
                 .list("ROWS", 0..rows)
-                .list("SLOTS", 0..slots)
+                .list("SLOTS", 0..outputs)
                 .list("STEPLIST", 0..steps)
                 .list("STAGELOADS", 0..(rows * quads).div_ceil(128))
                 .set("ROWCOUNT", rows)
-                .set("SLOTCOUNT", slots)
-                .set("MATRIXCOUNT", matrices.len())
+                .set("SLOTCOUNT", outputs)
+                .set("MATRIXCOUNT", matrices)
                 .set("STEPS", steps)
                 .set("QUADS", quads)
                 .set("STAGE", rows * steps * 8 * 9)
-                .set("CHAINS", rows * slots * matrices.len() as u32 * 128)
-                .set("OUTPUTS", tiling.outputs(false));
-            expand(COMMON, &values) + &decoders + &expand(FEW, &values)
+                .set("CHAINS", rows * outputs * matrices * 128)
         }
-        Tiling::Many { rows } => {
-            let values = values
-                .list("ROWS", 0..rows / 16)
-                .set("ROWCOUNT", rows / 16)
-                .set("TILEROWS", rows)
-                .set("INPUTS", rows * 8);
-            expand(COMMON, &values) + &decoders + &expand(MANY, &values)
-        }
-        Tiling::Cooperative { sums, rows } => {
-            let values = values
-                .list("TWO", 0..2)
-                .list("FETCHES", 0..rows / 32)
-                .list("OUTFRAGMENTS", 0..sums / 32)
-                .list("ROWFRAGMENTS", 0..rows / 64)
-                .set("FRAGMENTSOUT", sums / 32)
-                .set("FRAGMENTSROW", rows / 64)
-                .set("TILEOUTPUTS", sums)
-                .set("TILEROWS", rows)
-                .set("OUTPUTS", tiling.outputs(spec.gated.is_some()))
-                .set("WEIGHTS", sums * 10)
-                .set("INPUTS", rows * 10)
-                .set("STOREA", store_part('a', sums))
-                .set("STOREB", store_part('b', sums));
-            let enable = "enable f16;\nenable wgpu_cooperative_matrix;\n";
-            enable.to_string() + &expand(COMMON, &values) + &decoders + &expand(COOPERATIVE, &values)
-        }
+        Tiling::Many { rows } => values
+            .list("ROWS", 0..rows / 16)
+            .set("ROWCOUNT", rows / 16)
+            .set("TILEROWS", rows)
+            .set("INPUTS", rows * 8),
+        Tiling::Cooperative { sums, rows } => values
+            .list("TWO", 0..2)
+            .list("FETCHES", 0..rows / 32)
+            .list("OUTFRAGMENTS", 0..sums / 32)
+            .list("ROWFRAGMENTS", 0..rows / 64)
+            .set("FRAGMENTSOUT", sums / 32)
+            .set("FRAGMENTSROW", rows / 64)
+            .set("TILEOUTPUTS", sums)
+            .set("TILEROWS", rows)
+            .set("WEIGHTS", sums * 10)
+            .set("INPUTS", rows * 10),
     }
 }
 
 /// Groups that a lane of the kernel for few rows has loaded ahead for each of its outputs: about 64 bytes of
 /// weights in all, and no more columns than workgroup memory has room for (9 KiB).
 fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
-    let up = spec.gated.map_or(0, |(layout, _)| layout.low_words());
-    let words = (spec.layout.low_words() + up) as u32 * outputs;
-    (16 / words).min(8 / rows).clamp(1, 4)
+    let first = spec.first.0.low_words();
+    let words = match spec.second {
+        Some(((second, _), Combination::Gated(_))) => first + second.low_words(),
+        Some(((second, _), Combination::Joined)) => first.max(second.low_words()),
+        None => first,
+    };
+    (16 / (words as u32 * outputs)).min(8 / rows).clamp(1, 4)
 }
 
 /// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.

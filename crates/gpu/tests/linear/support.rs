@@ -1,0 +1,278 @@
+//! Matrices on both sides, a layer with its buffers, and the slow definition.
+
+use std::sync::OnceLock;
+
+use gleed_gguf::{Format, Unpacked};
+use gleed_gpu::Gpu;
+use gleed_gpu::linear::{
+    Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
+};
+
+use crate::common;
+
+/// Written before a step everywhere, to see what was not written by it.
+pub const UNTOUCHED: f32 = 12345.5;
+
+/// Tilings enough for a format: one row, several rows, and a tile that rows fill and one that they do not.
+pub const SOME: [Tiling; 4] =
+    [Tiling::ALL[0], Tiling::ALL[3], Tiling::Many { rows: 16 }, Tiling::Many { rows: 64 }];
+
+pub fn setup() -> &'static (Gpu, LinearKernels, bool) {
+    static SETUP: OnceLock<(Gpu, LinearKernels, bool)> = OnceLock::new();
+    SETUP.get_or_init(|| {
+        let gpu = common::gpu();
+        let kernels = LinearKernels::new(&gpu, &Tiling::ALL).unwrap();
+        let fused = is_fused(&gpu, &kernels);
+        (gpu, kernels, fused)
+    })
+}
+
+/// Whether the device's multiply-add rounds once: the product of these is 1 + 2^-11 + 2^-24, and the last
+/// term is lost when it is rounded before the sum.
+pub fn is_fused(gpu: &Gpu, kernels: &LinearKernels) -> bool {
+    let weight = Weight::of(Format::F32, 1, 2, |i| [1.0, 1.0 + 2f32.powi(-12)][i]);
+    let input = [-(1.0 + 2f32.powi(-11)), 1.0 + 2f32.powi(-12)];
+    let run = Run::plain(gpu, kernels, &weight, None, &input, 1);
+    match run.rows(1)[0] {
+        0.0 => false,
+        value => {
+            assert_eq!(value, 2f32.powi(-24));
+            true
+        }
+    }
+}
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    pub fn floats(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.unit()).collect()
+    }
+}
+
+/// A matrix on both sides.
+pub struct Weight {
+    pub format: Format,
+    pub rows: usize,
+    pub columns: usize,
+    pub file: Vec<u8>,
+}
+
+impl Weight {
+    /// Random blocks whose values are neither too small nor too large for sums of them to be normal numbers.
+    pub fn random(random: &mut Random, format: Format, rows: usize, columns: usize) -> Weight {
+        let mut file = Vec::new();
+        let mut values = vec![0.0; format.block_len()];
+        for _ in 0..rows * columns / format.block_len() {
+            let bytes = loop {
+                let bytes: Vec<u8> = (0..format.block_bytes()).map(|_| random.next() as u8).collect();
+                format.decode(&bytes, &mut values);
+                let largest = values.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+                // Whole numbers and F64 are as large as they are.
+                let moderate =
+                    format.block_len() == 1 && Layout::of(format).1 || (1e-6..1e6).contains(&largest);
+                if values.iter().all(|v| v.is_finite()) && moderate {
+                    break bytes;
+                }
+            };
+            file.extend(bytes);
+        }
+        Weight { format, rows, columns, file }
+    }
+
+    /// Values of a format that can be encoded.
+    pub fn of(format: Format, rows: usize, columns: usize, value: impl Fn(usize) -> f32) -> Weight {
+        let values: Vec<f32> = (0..rows * columns).map(value).collect();
+        let mut file = vec![0; rows * format.row_bytes(columns).unwrap()];
+        let size = file.len() / rows.max(1);
+        for (values, bytes) in values.chunks(columns).zip(file.chunks_mut(size.max(1))) {
+            format.encode(values, bytes).unwrap();
+        }
+        Weight { format, rows, columns, file }
+    }
+
+    pub fn packing(&self) -> Packing {
+        Packing::new("w", self.format, self.rows, self.columns).unwrap()
+    }
+
+    pub fn upload(&self, gpu: &Gpu) -> PackedWeight {
+        PackedWeight::upload(gpu, "w", self.packing(), &self.file, &mut |_| {}).unwrap()
+    }
+
+    /// The values: as the format decodes them, but with one rounding for scale and min where multiply-adds
+    /// have one.
+    pub fn values(&self, fused: bool) -> Vec<f32> {
+        let mut out = vec![0.0; self.rows * self.columns];
+        let Some(groups) = self.format.groups().filter(|groups| groups.mins && fused) else {
+            self.format.decode(&self.file, &mut out);
+            return out;
+        };
+        let (mut integers, count, blocks) =
+            (vec![0; out.len()], out.len() / groups.len, out.len() / groups.block);
+        let (mut factors, mut min_factors) = (vec![0; count], vec![0; count]);
+        let (mut scales, mut mins) = (vec![0.0; blocks], vec![0.0; blocks]);
+        let unpacked = Unpacked {
+            integers: &mut integers,
+            factors: &mut factors,
+            scales: &mut scales,
+            min_factors: &mut min_factors,
+            mins: &mut mins,
+        };
+        self.format.unpack(&self.file, unpacked);
+        for (i, out) in out.iter_mut().enumerate() {
+            let (block, group) = (i / groups.block, i / groups.len);
+            let scale = scales[block] * f32::from(factors[group]);
+            *out = scale.mul_add(f32::from(integers[i]), mins[block] * f32::from(min_factors[group]));
+        }
+        out
+    }
+
+    /// The definition: eight chains over groups of 32 columns, folded, then the bias.
+    pub fn multiply(&self, fused: bool, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
+        let values = self.values(fused);
+        let mut out = Vec::new();
+        for x in input.chunks(self.columns) {
+            for (o, weights) in values.chunks(self.columns).enumerate() {
+                let mut c = [0.0f32; 8];
+                for (g, (weights, x)) in weights.chunks(32).zip(x.chunks(32)).enumerate() {
+                    for (w, x) in weights.iter().zip(x) {
+                        c[g % 8] = if fused { w.mul_add(*x, c[g % 8]) } else { w * x + c[g % 8] };
+                    }
+                }
+                let sum = ((c[0] + c[4]) + (c[2] + c[6])) + ((c[1] + c[5]) + (c[3] + c[7]));
+                out.push(bias.map_or(sum, |bias| sum + bias[o]));
+            }
+        }
+        out
+    }
+}
+
+pub fn buffer(gpu: &Gpu, values: &[f32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+    let buffer = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 4 * values.len() as u64,
+        usage: usage | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
+        mapped_at_creation: false,
+    });
+    gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(values));
+    buffer
+}
+
+/// Runs what is recorded, and returns what a buffer then holds.
+pub fn read(gpu: &Gpu, mut encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
+    let copy = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: buffer.size(),
+        usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
+        mapped_at_creation: false,
+    });
+    encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, buffer.size());
+    gpu.queue.submit([encoder.finish()]);
+    copy.slice(..).map_async(wgpu::MapMode::Read, |result| result.unwrap());
+    gpu.wait().unwrap();
+    bytemuck::cast_slice(&copy.slice(..).get_mapped_range().unwrap()).to_vec()
+}
+
+/// A layer with its buffers: input rows 8 floats into a buffer and a few apart, output likewise.
+pub struct Run<'a> {
+    gpu: &'a Gpu,
+    linear: Linear,
+    batch: wgpu::Buffer,
+    output: wgpu::Buffer,
+    outputs: usize,
+    capacity: usize,
+}
+
+pub const OFFSET: usize = 8;
+pub const GAP: usize = 5;
+
+impl<'a> Run<'a> {
+    pub fn new(
+        gpu: &'a Gpu,
+        [columns, outputs, capacity]: [usize; 3],
+        input: &[f32],
+        make: impl FnOnce(Operands) -> gleed_gpu::Result<Linear>,
+    ) -> Run<'a> {
+        // Rows of odd widths lie as close as they can, others where they can be read four floats at a time.
+        let stride = if columns.is_multiple_of(4) { columns + 4 } else { columns + 1 };
+        // What is between the rows is not a number, so that reading it would be seen.
+        let mut spread = vec![f32::NAN; OFFSET + capacity * stride];
+        for (r, row) in input.chunks(columns).enumerate() {
+            spread[OFFSET + r * stride..][..columns].copy_from_slice(row);
+        }
+        let input = buffer(gpu, &spread, wgpu::BufferUsages::STORAGE);
+        let untouched = vec![UNTOUCHED; OFFSET + capacity * (outputs + GAP)];
+        let output = buffer(gpu, &untouched, wgpu::BufferUsages::STORAGE);
+        let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
+        let offset = OFFSET as u32;
+        let linear = make(Operands {
+            input: RowsView { buffer: &input, offset, stride: stride as u32 },
+            output: RowsView { buffer: &output, offset, stride: (outputs + GAP) as u32 },
+            batch: &batch,
+        })
+        .unwrap();
+        Run { gpu, linear, batch, output, outputs, capacity }
+    }
+
+    pub fn plain(
+        gpu: &'a Gpu,
+        kernels: &LinearKernels,
+        weight: &Weight,
+        bias: Option<&[f32]>,
+        input: &[f32],
+        capacity: usize,
+    ) -> Run<'a> {
+        let packed = weight.upload(gpu);
+        let bias = bias.map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
+        let bias = bias.as_ref();
+        Run::new(gpu, [weight.columns, weight.rows, capacity], input, |operands| {
+            Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias }, operands)
+        })
+    }
+
+    /// The results of the first rows; all else must be untouched.
+    pub fn rows(&self, rows: usize) -> Vec<f32> {
+        let untouched = vec![UNTOUCHED; OFFSET + self.capacity * (self.outputs + GAP)];
+        self.gpu.queue.write_buffer(&self.output, 0, bytemuck::cast_slice(&untouched));
+        self.gpu.queue.write_buffer(&self.batch, 0, bytemuck::cast_slice(&[rows as u32, 0, 0, 0]));
+        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            self.linear.record(&mut pass, rows as u32);
+        }
+        let all = read(self.gpu, encoder, &self.output);
+        let mut out = Vec::new();
+        for (i, value) in all.iter().enumerate() {
+            let (row, column) = (
+                i.wrapping_sub(OFFSET) / (self.outputs + GAP),
+                i.wrapping_sub(OFFSET) % (self.outputs + GAP),
+            );
+            if i >= OFFSET && row < rows && column < self.outputs {
+                out.push(*value);
+            } else {
+                assert_eq!(*value, UNTOUCHED, "float {i} of the output was written");
+            }
+        }
+        out
+    }
+}
+
+#[track_caller]
+pub fn assert_same(what: &str, got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(got.to_bits(), expected.to_bits(), "{what}: value {i} is {got}, not {expected}");
+    }
+}

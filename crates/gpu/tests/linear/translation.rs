@@ -1,0 +1,61 @@
+//! Every kernel through naga to the languages of all backends.
+
+use gleed_gguf::Format;
+use gleed_gpu::linear::{Combination, Layout, LinearSpec, Tiling, source};
+use gleed_model::program::Activation;
+
+/// Parses and validates a kernel and writes it as SPIR-V; returns what the other writers need.
+fn translate_for_vulkan(source: &str) -> (naga::Module, naga::valid::ModuleInfo) {
+    let module = naga::front::wgsl::parse_str(source)
+        .unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
+    let flags = naga::valid::ValidationFlags::all();
+    let info = naga::valid::Validator::new(flags, naga::valid::Capabilities::all())
+        .validate(&module)
+        .unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
+    naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None).unwrap();
+    (module, info)
+}
+
+fn translate(source: &str) {
+    let (module, info) = translate_for_vulkan(source);
+    let pipeline = naga::back::msl::PipelineOptions::default();
+    let options =
+        naga::back::msl::Options { lang_version: (2, 3), fake_missing_bindings: true, ..Default::default() };
+    naga::back::msl::write_string(&module, &info, &options, &pipeline).unwrap();
+    let options = naga::back::hlsl::Options { fake_missing_bindings: true, ..Default::default() };
+    let pipeline = naga::back::hlsl::PipelineOptions::default();
+    let mut text = String::new();
+    naga::back::hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None).unwrap();
+}
+
+#[test]
+fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
+    let mut layouts: Vec<Layout> = Vec::new();
+    for format in Format::all() {
+        let (layout, _) = Layout::of(format);
+        if !layouts.contains(&layout) {
+            layouts.push(layout);
+        }
+    }
+    for layout in &layouts {
+        let specs = |second: Layout| {
+            let plain = LinearSpec { first: (*layout, false), second: None, aligned: true };
+            let with = |bias, combination| Some(((second, bias), combination));
+            [
+                plain,
+                LinearSpec { first: (*layout, true), aligned: false, ..plain },
+                LinearSpec { second: with(false, Combination::Gated(Activation::Silu)), ..plain },
+                LinearSpec { second: with(true, Combination::Gated(Activation::Gelu)), ..plain },
+                LinearSpec { second: with(true, Combination::Joined), ..plain },
+            ]
+        };
+        for spec in specs(layouts[3]) {
+            Tiling::ALL.iter().for_each(|tiling| translate(&source(spec, *tiling)));
+            // Matrix units are used through Vulkan only.
+            for (sums, rows) in [(32, 64), (64, 64), (128, 128)] {
+                translate_for_vulkan(&source(spec, Tiling::Cooperative { sums, rows }));
+            }
+        }
+        translate(&source(specs(layouts[3])[0], Tiling::Few { rows: 1, outputs: 2 }));
+    }
+}
