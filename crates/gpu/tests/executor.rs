@@ -219,3 +219,18 @@ fn nodes_are_timed_where_the_device_has_a_clock() {
         Err(error) => assert!(!gpu.info.timestamps, "{error}"),
     }
 }
+
+#[test]
+fn a_lost_device_is_an_error_of_every_later_step() {
+    let (file, program) = tiny("qwen3", &[Format::Q8_0], 7);
+    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let batch = batch(&[(0, 0, 1, true)], 1, 4);
+    executor.step(&batch, &mut ()).unwrap();
+    executor.gpu().device.destroy();
+    executor.copy_page(0, 1);
+    for _ in 0..2 {
+        assert!(matches!(executor.step(&batch, &mut ()), Err(StepError::Device(_))));
+        assert!(matches!(executor.decode_greedily(&batch, 2), Err(StepError::Device(_))));
+        assert!(matches!(executor.time_nodes(&batch), Err(StepError::Device(_))));
+    }
+}

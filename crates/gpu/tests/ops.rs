@@ -169,7 +169,7 @@ fn linear_layers() {
     let gpu = gpu();
     for (index, columns) in [1, 31, 32, 33, 300].into_iter().enumerate() {
         let mut case = Case::new(40 + index as u64, columns + 5);
-        let input = View { buffer: 0, offset: 4, width: columns };
+        let input = View { buffer: 0, offset: index, width: columns };
         let (out, gated) = (case.buffer("out", 70), case.buffer("gated", 65));
         let part = |case: &mut Case, rows, bias: bool| {
             let weight = case.weight(rows, columns);
