@@ -108,8 +108,9 @@ impl Loaded {
     #[cfg(feature = "gpu")]
     fn on_best(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
         let on_cpu = |why: &str| {
-            output::note(format!("on the CPU: {why}"));
-            self.on_cpu(options, positions, max_rows)
+            let placed = self.on_cpu(options, positions, max_rows)?;
+            output::remark(format!("on the CPU ({placed}): {why}"));
+            Ok(placed)
         };
         if options.arithmetic == Some(Arithmetic::Q8) {
             return on_cpu("a GPU has no q8 arithmetic");
@@ -122,7 +123,7 @@ impl Loaded {
         }
         match self.on_gpu(Choice::Best, options, positions, max_rows) {
             Ok(placed) => {
-                output::note(format!("on {placed}: it is the best GPU, and the model fits"));
+                output::remark(format!("on {placed}: it is the best GPU, and the model fits"));
                 Ok(placed)
             }
             Err(error) => on_cpu(&format!("{:#}", error.root_cause())),

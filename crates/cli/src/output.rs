@@ -84,6 +84,14 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// The same, only if somebody is watching.
+#[cfg(feature = "gpu")]
+pub fn remark(text: impl Display) {
+    if io::stderr().is_terminal() {
+        note(text);
+    }
+}
+
 /// `warning: …` on stderr.
 pub fn warning(text: impl Display) {
     note(format_args!("{} {text}", paint("warning:", Style::Yellow, colour(&io::stderr()))));

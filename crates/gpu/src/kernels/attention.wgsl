@@ -20,6 +20,8 @@ const QUAD_LANES = 32u;
 const BLOCKS = (VALUE_QUADS + QUAD_LANES - 1u) / QUAD_LANES;
 const SPAN = 256u;
 const CHAIN = 32u;
+// Keys or values that are asked for before the first of them is used.
+const AHEAD = 8u;
 const NOTHING = -3.0e38;
 
 var<workgroup> queries: array<vec4<f32>, QUERIES * KEY_QUADS>;
@@ -101,14 +103,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if position < visible {
             let page = step[pages + position / PAGE];
             let at = (page * KV_HEADS + kv_head) * PAGE * KEY_WORDS + position % PAGE;
-            for (var quad = 0u; quad < KEY_QUADS; quad++) {
-                let k = key_quad(at, quad);
-                for (var q = 0u; q < QUERIES; q++) {
-                    let x = queries[q * KEY_QUADS + quad];
-                    scores[q] = fma(x.x, k.x, scores[q]);
-                    scores[q] = fma(x.y, k.y, scores[q]);
-                    scores[q] = fma(x.z, k.z, scores[q]);
-                    scores[q] = fma(x.w, k.w, scores[q]);
+            for (var first = 0u; first < KEY_QUADS; first += AHEAD) {
+                var loaded: array<vec4<f32>, AHEAD>;
+                for (var i = 0u; i < AHEAD; i++) {
+                    loaded[i] = key_quad(at, min(first + i, KEY_QUADS - 1u));
+                }
+                for (var i = 0u; i < AHEAD; i++) {
+                    if first + i >= KEY_QUADS {
+                        continue;
+                    }
+                    let k = loaded[i];
+                    for (var q = 0u; q < QUERIES; q++) {
+                        let x = queries[q * KEY_QUADS + first + i];
+                        scores[q] = fma(x.x, k.x, scores[q]);
+                        scores[q] = fma(x.y, k.y, scores[q]);
+                        scores[q] = fma(x.z, k.z, scores[q]);
+                        scores[q] = fma(x.w, k.w, scores[q]);
+                    }
                 }
             }
         }
@@ -134,14 +145,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 // A chain lies within a page.
                 let page = step[pages + chain_start / PAGE];
                 let page_at = (page * KV_HEADS + kv_head) * PAGE;
-                for (var p = chain_start; p < chain_end; p++) {
-                    let v = value_quad((page_at + p % PAGE) * VALUE_WORDS, quad);
-                    for (var q = 0u; q < QUERIES; q++) {
-                        let weight = weights[q * SPAN + p - start];
-                        // A position that the query does not see must not count, be it infinite.
-                        if weight > 0.0 {
-                            accumulated[q] = fma(vec4<f32>(weight), v, accumulated[q]);
-                            chain_sum[q] += weight;
+                for (var first = chain_start; first < chain_end; first += AHEAD) {
+                    var loaded: array<vec4<f32>, AHEAD>;
+                    for (var i = 0u; i < AHEAD; i++) {
+                        let p = min(first + i, chain_end - 1u);
+                        loaded[i] = value_quad((page_at + p % PAGE) * VALUE_WORDS, quad);
+                    }
+                    for (var i = 0u; i < AHEAD; i++) {
+                        if first + i >= chain_end {
+                            continue;
+                        }
+                        for (var q = 0u; q < QUERIES; q++) {
+                            let weight = weights[q * SPAN + first + i - start];
+                            // A position that the query does not see must not count, be it infinite.
+                            if weight > 0.0 {
+                                accumulated[q] = fma(vec4<f32>(weight), loaded[i], accumulated[q]);
+                                chain_sum[q] += weight;
+                            }
                         }
                     }
                 }

@@ -174,13 +174,27 @@ impl Linear {
             return;
         }
         for dispatch in &self.dispatches {
-            let fitting = dispatch.pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows);
-            let Some((tiling, pipeline)) = fitting.or(dispatch.pipelines.last()) else { continue };
+            let Some((tiling, pipeline)) = fitting(&dispatch.pipelines, rows) else { continue };
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
             let blocks = dispatch.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(dispatch.gated)));
             pass.dispatch_workgroups(blocks[0] + blocks[1], rows.div_ceil(tiling.rows()), 1);
         }
+    }
+}
+
+/// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
+/// many, of which there are too few to fill a large GPU.
+const FEW_IN_TURN: u32 = 24;
+
+/// The pipeline for so many rows.
+fn fitting<T>(pipelines: &[(Tiling, T)], rows: u32) -> Option<&(Tiling, T)> {
+    let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
+    let most_of_few = pipelines.iter().rfind(is_few).filter(|_| rows <= FEW_IN_TURN);
+    let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
+    match (most_of_few, enough) {
+        (Some(few), Some((tiling, _))) if few.0.rows() < tiling.rows() => Some(few),
+        _ => enough,
     }
 }
 
@@ -307,4 +321,23 @@ fn common_pieces<'a>(
         let rows = a.rows.start.max(b.rows.start)..a.rows.end.min(b.rows.end);
         (!rows.is_empty()).then_some((rows, [a, b]))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_choose_their_tiling() {
+        let all = Tiling::ALL.map(|tiling| (tiling, ()));
+        let rows_of =
+            |pipelines: &[(Tiling, ())], rows| fitting(pipelines, rows).map(|(tiling, ())| tiling.rows());
+        for (rows, chosen) in [(1, 1), (2, 2), (3, 4), (8, 8), (9, 8), (24, 8), (25, 32), (33, 64), (500, 64)]
+        {
+            assert_eq!(rows_of(&all, rows), Some(chosen), "{rows} rows");
+        }
+        assert_eq!(rows_of(&all[..1], 9), Some(1));
+        assert_eq!(rows_of(&all[6..], 1), Some(64));
+        assert_eq!(rows_of(&[], 1), None);
+    }
 }
