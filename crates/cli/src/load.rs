@@ -30,6 +30,10 @@ pub struct Options {
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
+    /// Compute prompts on a GPU's matrix units: faster, but in f16, and a row's bits depend on its company
+    #[arg(long)]
+    pub matrix_units: bool,
+
     /// How keys and values are kept: f32, f16 or q8_0
     #[arg(long, default_value_t, value_name = "TYPE")]
     pub kv: KvType,
@@ -136,8 +140,13 @@ impl Loaded {
             bail!("a GPU computes in f32: leave out --arithmetic q8, or use --device cpu");
         }
         let gpu = Gpu::open(choice)?;
-        let settings =
-            gleed_gpu::Options { kv: options.kv, max_rows, pages: pages(positions), logits_rows: None };
+        let settings = gleed_gpu::Options {
+            kv: options.kv,
+            max_rows,
+            pages: pages(positions),
+            logits_rows: None,
+            matrix_units: options.matrix_units,
+        };
         let program = fuse(&self.model.program, Rules::ALL);
         let executor =
             self.with_progress(|progress| GpuExecutor::load(gpu, &self.file, program, settings, progress));
@@ -147,6 +156,9 @@ impl Loaded {
     fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
         if options.threads == Some(0) {
             bail!("--threads must be at least 1");
+        }
+        if options.matrix_units {
+            bail!("--matrix-units is for GPUs that have them");
         }
         let program = fuse(&self.model.program, Rules::ALL);
         let arithmetic = options.arithmetic.unwrap_or_default();

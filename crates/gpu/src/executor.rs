@@ -91,7 +91,7 @@ impl GpuExecutor {
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
         let weight_bytes = Weights::check(file, &program)?;
-        let Options { kv, max_rows, pages, logits_rows } = options;
+        let Options { kv, max_rows, pages, logits_rows, matrix_units } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
@@ -132,7 +132,7 @@ impl GpuExecutor {
         let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
-        let linear = LinearKernels::new(&gpu, tilings(max_rows))?;
+        let linear = LinearKernels::new(&gpu, &tilings(max_rows, matrix_units))?;
         let mut kernels = Kernels::new(gpu.clone());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
@@ -300,9 +300,15 @@ impl GpuExecutor {
 }
 
 /// The tilings that steps of so many rows need.
-fn tilings(max_rows: usize) -> &'static [Tiling] {
-    let enough = Tiling::ALL.iter().position(|tiling| tiling.rows() as usize >= max_rows);
-    enough.map_or(&Tiling::ALL[..], |last| &Tiling::ALL[..=last])
+fn tilings(max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
+    let mut all = Tiling::ALL.to_vec();
+    if matrix_units {
+        all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
+        all.push(Tiling::Cooperative { sums: 128, rows: 128 });
+    }
+    let enough = all.iter().position(|tiling| tiling.rows() as usize >= max_rows);
+    all.truncate(enough.map_or(all.len(), |last| last + 1));
+    all
 }
 
 fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {

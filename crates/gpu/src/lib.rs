@@ -34,11 +34,14 @@ pub struct Options {
     /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
     /// 64 MiB when `None`.
     pub logits_rows: Option<usize>,
+    /// Multiply many rows on the device's matrix units: faster, but of numbers rounded to f16, and the bits
+    /// of a row then depend on how many rows are computed with it. An error where there are none.
+    pub matrix_units: bool,
 }
 
 impl Default for Options {
     /// Steps of 512 rows and room for 4,096 positions.
     fn default() -> Self {
-        Options { kv: KvType::default(), max_rows: 512, pages: 64, logits_rows: None }
+        Options { kv: KvType::default(), max_rows: 512, pages: 64, logits_rows: None, matrix_units: false }
     }
 }

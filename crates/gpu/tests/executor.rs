@@ -12,7 +12,8 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
 
-const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 40, pages: 4, logits_rows: None };
+const OPTIONS: Options =
+    Options { kv: KvType::F16, max_rows: 40, pages: 4, logits_rows: None, matrix_units: false };
 
 /// What one op may be off, as a share of the largest true value: the orders of sums differ, and division
 /// and square root are not exact on every device.
@@ -48,6 +49,30 @@ fn every_op_writes_what_the_reference_writes() {
             }
         }
     }
+}
+
+#[test]
+fn matrix_units_are_close_where_there_are_any() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let with = Options { matrix_units: true, ..OPTIONS };
+    if !gleed_gpu::linear::cooperative(&gpu.info) {
+        let refused = GpuExecutor::new(gpu, &file, program, with).err().expect("it has none");
+        assert!(refused.to_string().contains("matrix"), "{refused}");
+        return;
+    }
+    let rows: Vec<_> = (0..40).map(|i| (0, i, (7 * i % VOCABULARY) as u32, i == 39)).collect();
+    let batch = batch(&rows, 1, 4);
+    let exact = logits(&mut executor(&gpu, &file, &program, OPTIONS), &batch);
+    let found = logits(&mut executor(&gpu, &file, &program, with), &batch);
+    assert_ne!(found, exact, "they were not used");
+    let (found, exact) = (found.concat(), exact.concat());
+    let (found, exact): (Vec<f32>, Vec<f32>) = (
+        found.iter().map(|x| f32::from_bits(*x)).collect(),
+        exact.iter().map(|x| f32::from_bits(*x)).collect(),
+    );
+    let off = gleed_model::compare::Difference::of(&found, &exact).relative;
+    assert!(off < 1e-2, "{off:e}");
 }
 
 #[test]

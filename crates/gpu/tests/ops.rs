@@ -17,7 +17,8 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const TOKENS: usize = 29;
 const CONTEXT: usize = 1024;
-const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 600, pages: 20, logits_rows: None };
+const OPTIONS: Options =
+    Options { kv: KvType::F16, max_rows: 600, pages: 20, logits_rows: None, matrix_units: false };
 
 /// What one op may be off, as a share of the largest true value.
 const TOLERANCE: f32 = 3e-6;

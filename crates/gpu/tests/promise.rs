@@ -20,7 +20,8 @@ use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 /// The lengths of the sequences: more than a span, some rows, one row.
 const LENGTHS: [usize; 3] = [SPAN + 21, 9, 1];
 const PAGES: usize = 15;
-const OPTIONS: Options = Options { kv: KvType::F16, max_rows: 300, pages: PAGES, logits_rows: None };
+const OPTIONS: Options =
+    Options { kv: KvType::F16, max_rows: 300, pages: PAGES, logits_rows: None, matrix_units: false };
 
 /// What the logits of a whole model may be off, as a share of the largest true one.
 const TOLERANCE: f32 = 1e-5;

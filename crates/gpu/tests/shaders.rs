@@ -42,7 +42,7 @@ fn texts() -> HashSet<String> {
         let (file, plain) = tiny(family, &FORMATS, 1);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for program in [&plain, &fuse(&plain, Rules::ALL)] {
-                let options = Options { kv, max_rows: 4, pages: 1, logits_rows: None };
+                let options = Options { kv, max_rows: 4, pages: 1, logits_rows: None, matrix_units: false };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }

@@ -113,6 +113,7 @@ fn against_reference(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> 
         logits.add(executor.logits(row), reference.logits(row));
     }
     let tolerance = arguments.tolerance.unwrap_or(match executor.arithmetic() {
+        _ if arguments.options.matrix_units => 0.02,
         Arithmetic::Q8 => 0.02,
         Arithmetic::F32 => 1e-6,
     });

@@ -96,28 +96,7 @@ fn biased_b(index: u32, value: f32) -> f32 {
 //@end
 
 //@if GATED
-// e^x by range reduction and a polynomial, finite everywhere.
-fn exponential(argument: f32) -> f32 {
-    let x = min(max(argument, -87.0), 88.0);
-    let n = round(x * 1.442695);
-    let r = fma(n, -1.4286068e-6, fma(n, -0.69314575, x));
-    var p = 0.0013888889;
-    p = fma(p, r, 0.008333334);
-    p = fma(p, r, 0.041666668);
-    p = fma(p, r, 0.16666667);
-    p = fma(p, r, 0.5);
-    p = fma(p, r, 1.0);
-    p = fma(p, r, 1.0);
-    return p * bitcast<f32>(u32(i32(n) + 127) << 23u);
-}
-
 fn gated(gate: f32, up: f32) -> f32 {
-//@if SILU
-    return gate / (1.0 + exponential(-gate)) * up;
-//@end
-//@if GELU
-    let u = 0.7978846 * gate * fma(0.044715 * gate, gate, 1.0);
-    return gate / (1.0 + exponential(-2.0 * u)) * up;
-//@end
+    return activation(gate) * up;
 }
 //@end

@@ -6,6 +6,7 @@ use super::decode;
 use super::layout::Layout;
 use super::template::{Values, expand};
 use crate::AdapterInfo;
+use crate::kernels::activate;
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const FEW: &str = include_str!("../kernels/linear_few.wgsl");
@@ -122,9 +123,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         .switch("GATED", gated)
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
-        .switch("SINGLE", !joined)
-        .switch("SILU", activation == Some(Activation::Silu))
-        .switch("GELU", activation == Some(Activation::Gelu));
+        .switch("SINGLE", !joined);
     let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
         Tiling::Few { .. } => ("", FEW),
@@ -132,6 +131,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         Tiling::Cooperative { .. } => ("enable f16;\nenable wgpu_cooperative_matrix;\n", COOPERATIVE),
     };
     let mut text = enable.to_string() + &expand(COMMON, &values);
+    text.push_str(&activation.map(activate::snippet).unwrap_or_default());
     text.push_str(&decode::snippet(spec.first.0, 'a', 0));
     if let Some(((layout, _), _)) = spec.second {
         text.push_str(&decode::snippet(layout, 'b', 2));

@@ -223,6 +223,7 @@ mod tests {
         let options = crate::load::Options {
             device: crate::device::Device::Cpu,
             arithmetic: None,
+            matrix_units: false,
             kv: Default::default(),
             threads: Some(2),
             isa: None,
