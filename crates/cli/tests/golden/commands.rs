@@ -41,14 +41,14 @@ pub fn stories() -> String {
     root().join("models/stories15M-q8_0.gguf").to_str().unwrap().to_string()
 }
 
-#[test]
-fn run_continues_as_llama_cpp_does() {
-    let model = test_data("tiny/tiny-llama3.F32.gguf");
+/// A tiny model continues its prompts as llama.cpp does, with these options.
+pub fn continues(name: &str, options: &[&str]) {
+    let model = test_data(&format!("tiny/{name}.F32.gguf"));
     let model = model.to_str().unwrap();
-    for golden in golden("tiny/tiny-llama3") {
+    for golden in golden(&format!("tiny/{name}")) {
         let count = golden.gen_ids.len().to_string();
         let arguments = ["run", model, &golden.prompt, "--raw", "--temperature", "0", "--max-tokens", &count];
-        let answer = json(&[&arguments[..], &["--arithmetic", "f32", "--ignore-eos", "--json"]].concat());
+        let answer = json(&[&arguments[..], &["--ignore-eos", "--json"], options].concat());
         assert_eq!(answer["prompt_tokens"], serde_json::json!(golden.prompt_ids));
         let ours: Vec<u64> =
             answer["tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap()).collect();
@@ -63,6 +63,11 @@ fn run_continues_as_llama_cpp_does() {
         assert_eq!(answer["finish"], "length");
         assert!(answer["timings"]["tokens_per_second"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn run_continues_as_llama_cpp_does() {
+    continues("tiny-llama3", &["--arithmetic", "f32"]);
 }
 
 #[test]

@@ -3,5 +3,7 @@
 mod bench;
 mod commands;
 mod data;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod real;
 mod tiny;
