@@ -81,7 +81,7 @@ impl Placed {
         match self {
             Placed::Cpu(_, arithmetic) => *arithmetic,
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) => Arithmetic::F32,
+            Placed::Gpu(gpu) => gpu.arithmetic(),
         }
     }
 

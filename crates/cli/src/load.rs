@@ -116,9 +116,6 @@ impl Loaded {
             output::remark(format!("on the CPU ({placed}): {why}"));
             Ok(placed)
         };
-        if options.arithmetic == Some(Arithmetic::Q8) {
-            return on_cpu("a GPU has no q8 arithmetic");
-        }
         if options.isa.is_some() || options.threads.is_some() {
             return on_cpu("--isa and --threads are for it");
         }
@@ -136,11 +133,9 @@ impl Loaded {
 
     #[cfg(feature = "gpu")]
     fn on_gpu(&self, choice: Choice, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
-        if options.arithmetic == Some(Arithmetic::Q8) {
-            bail!("a GPU computes in f32: leave out --arithmetic q8, or use --device cpu");
-        }
         let gpu = Gpu::open(choice)?;
         let settings = gleed_gpu::Options {
+            arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             max_rows,
             pages: pages(positions),

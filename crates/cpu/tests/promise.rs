@@ -95,7 +95,8 @@ fn check_family(family: &str) {
     assert_ne!(plain.nodes.len(), fused.nodes.len());
     for arithmetic in [Arithmetic::Q8, Arithmetic::F32] {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-            let made_for = reference::Options { arithmetic, kv, max_rows: 96, pages: PAGES };
+            let made_for =
+                reference::Options { arithmetic, rounds_to_groups: false, kv, max_rows: 96, pages: PAGES };
             let mut truth_machine = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
             let truth = run(&mut truth_machine, &whole(), || true);
             assert_eq!(truth.len(), LENGTHS.iter().sum::<usize>());

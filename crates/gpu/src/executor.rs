@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
-use gleed_model::{Batch, Executor, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::{self, Activations};
 use crate::cache::{self, Layer};
 use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
-use crate::linear::{LinearKernels, Tiling};
+use crate::linear::{LinearKernels, Quantized, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
 use crate::weights::Weights;
@@ -91,7 +91,7 @@ impl GpuExecutor {
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
         let weight_bytes = Weights::check(file, &program)?;
-        let Options { kv, max_rows, pages, logits_rows, matrix_units } = options;
+        let Options { arithmetic, kv, max_rows, pages, logits_rows, matrix_units } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
@@ -106,12 +106,17 @@ impl GpuExecutor {
         let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
         let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
+        let integer_columns = match arithmetic {
+            Arithmetic::Q8 => plan::integer_columns(&program),
+            Arithmetic::F32 => 0,
+        };
+        let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
         let gathered = plan::gathered(&program);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
         let memory = Memory {
             weights: weight_bytes,
             kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
+            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, integer_bytes, logits_bytes]
                 .into_iter()
                 .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
         };
@@ -132,13 +137,30 @@ impl GpuExecutor {
         let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
-        let linear = LinearKernels::new(&gpu, &tilings(max_rows, matrix_units))?;
+        let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
+        let quantized = [quantized()?, quantized()?];
+        let linear = LinearKernels::new(
+            &gpu,
+            &tilings(&Tiling::ALL, max_rows, matrix_units),
+            &tilings(&Tiling::INTEGERS, max_rows, false),
+        )?;
         let mut kernels = Kernels::new(gpu.clone());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
             let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
-            let resources =
-                Resources { step, weights, activations, caches, partials, linear, row_counts, chosen };
+            let quantized = (integer_columns > 0).then_some(&quantized);
+            let resources = Resources {
+                step,
+                weights,
+                activations,
+                caches,
+                partials,
+                linear,
+                quantized,
+                matrix_units,
+                row_counts,
+                chosen,
+            };
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         let logits_place = activations.place(program.logits, List::Wanted);
@@ -174,6 +196,11 @@ impl GpuExecutor {
     /// The device.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    /// The order of operations of its linear layers.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.options.arithmetic
     }
 
     /// Bytes on the device.
@@ -300,8 +327,8 @@ impl GpuExecutor {
 }
 
 /// The tilings that steps of so many rows need.
-fn tilings(max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
-    let mut all = Tiling::ALL.to_vec();
+fn tilings(all: &[Tiling], max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
+    let mut all = all.to_vec();
     if matrix_units {
         all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
         all.push(Tiling::Cooperative { sums: 128, rows: 128 });
@@ -318,7 +345,7 @@ fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
 fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
     match command {
         Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
-        Command::Linear(linear) => linear.record(pass, counts.rows as u32),
+        Command::Linear(layers) => layers.record(pass, counts.rows as u32),
     }
 }
 

@@ -12,8 +12,14 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
 
-const OPTIONS: Options =
-    Options { kv: KvType::F16, max_rows: 40, pages: 4, logits_rows: None, matrix_units: false };
+const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
+    kv: KvType::F16,
+    max_rows: 40,
+    pages: 4,
+    logits_rows: None,
+    matrix_units: false,
+};
 
 /// What one op may be off, as a share of the largest true value: the orders of sums differ, and division
 /// and square root are not exact on every device.
@@ -21,7 +27,8 @@ const TOLERANCE: f32 = 2e-6;
 
 fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
     let Options { kv, max_rows, pages, .. } = options;
-    let options = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    let rounds_to_groups = options.arithmetic == Arithmetic::Q8;
+    let options = reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
 
@@ -29,10 +36,20 @@ fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference
 fn every_op_writes_what_the_reference_writes() {
     let gpu = gpu();
     for family in FAMILIES {
-        let (file, plain) = tiny(family, &[Format::Q5_K, Format::BF16, Format::Q8_0], 3);
-        for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
-            for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-                let options = Options { kv, ..OPTIONS };
+        // All matrices of integers, and such that their ops have some with floats.
+        let integers = [Format::Q5_K, Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::Q4_K];
+        let mixed = [Format::Q5_K, Format::BF16, Format::Q8_0];
+        for (arithmetic, formats, fuses, kv) in [
+            (Arithmetic::Q8, &integers[..], true, KvType::F16),
+            (Arithmetic::Q8, &integers, false, KvType::Q8_0),
+            (Arithmetic::F32, &mixed, false, KvType::F32),
+            (Arithmetic::F32, &mixed, true, KvType::F16),
+            (Arithmetic::F32, &integers, true, KvType::Q8_0),
+        ] {
+            let (file, plain) = tiny(family, formats, 3);
+            let program = if fuses { fuse(&plain, Rules::ALL) } else { plain };
+            {
+                let options = Options { arithmetic, kv, ..OPTIONS };
                 let mut truth = reference(&file, &program, options);
                 let mut found = executor(&gpu, &file, &program, options);
                 for wanted in [[true; 6], [false, true, false, false, true, true]] {

@@ -17,8 +17,14 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const TOKENS: usize = 29;
 const CONTEXT: usize = 1024;
-const OPTIONS: Options =
-    Options { kv: KvType::F16, max_rows: 600, pages: 20, logits_rows: None, matrix_units: false };
+const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
+    kv: KvType::F16,
+    max_rows: 600,
+    pages: 20,
+    logits_rows: None,
+    matrix_units: false,
+};
 
 /// What one op may be off, as a share of the largest true value.
 const TOLERANCE: f32 = 3e-6;
@@ -98,7 +104,8 @@ fn compare(gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
     let (file, program) = case.finish();
     let options = Options { kv, ..OPTIONS };
     let Options { max_rows, pages, .. } = options;
-    let made_for = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    let made_for =
+        reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups: false, kv, max_rows, pages };
     let mut truth = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
     let mut found = executor(gpu, &file, &program, options);
     for places in batches {

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use common::{FAMILIES, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
+use gleed_model::Arithmetic;
 use gleed_model::KvType;
 use gleed_model::fuse::{Rules, fuse};
 use naga::back::{hlsl, msl, spv};
@@ -42,7 +43,14 @@ fn texts() -> HashSet<String> {
         let (file, plain) = tiny(family, &FORMATS, 1);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for program in [&plain, &fuse(&plain, Rules::ALL)] {
-                let options = Options { kv, max_rows: 4, pages: 1, logits_rows: None, matrix_units: false };
+                let options = Options {
+                    arithmetic: Arithmetic::F32,
+                    kv,
+                    max_rows: 4,
+                    pages: 1,
+                    logits_rows: None,
+                    matrix_units: false,
+                };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }

@@ -18,6 +18,9 @@ use crate::{Error, Result};
 pub struct Options {
     /// The order of operations of linear layers.
     pub arithmetic: Arithmetic,
+    /// Whether activations that meet block-quantised weights are rounded to int8 in groups of 32, whatever the
+    /// blocks of the weights, and then multiplied as in `F32`: what a GPU computes in `Q8`, but for the order.
+    pub rounds_to_groups: bool,
     /// The element type of the KV cache.
     pub kv: KvType,
     /// The most rows of a step.
@@ -201,11 +204,13 @@ impl Reference {
     fn linear(&mut self, part: Part, input: View, out: View) {
         let weight = self.program.weights[part.weight].clone();
         let bias = part.bias.map(|b| self.vector(b));
+        let rounds = self.options.rounds_to_groups && weight.format.groups().is_some();
         let groups = match self.options.arithmetic {
-            Arithmetic::Q8 => weight.format.groups(),
-            Arithmetic::F32 => None,
+            Arithmetic::Q8 if !rounds => weight.format.groups(),
+            _ => None,
         };
-        let inputs: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect();
+        let inputs = (0..self.rows.len()).map(|r| self.get(input, r).to_vec());
+        let inputs: Vec<Vec<f32>> = inputs.map(|x| if rounds { rounded(x) } else { x }).collect();
         let quantised: Vec<Quantised> = match groups {
             Some(groups) => inputs.iter().map(|x| Quantised::new(x, groups.block)).collect(),
             None => vec![],
@@ -373,6 +378,16 @@ impl Quantised {
         let result = dot_q8(row, &self.q, &self.scales);
         self.remainder.as_ref().map_or(result, |(q, scales)| result + dot_q8(row, q, scales))
     }
+}
+
+/// Activations after int8 in groups of 32.
+fn rounded(mut x: Vec<f32>) -> Vec<f32> {
+    for group in x.chunks_mut(plain::BLOCK) {
+        let mut q = [0i8; plain::BLOCK];
+        let scale = plain::quantize(group, &mut q[..group.len()]);
+        group.iter_mut().zip(q).for_each(|(x, q)| *x = scale * f32::from(q));
+    }
+    x
 }
 
 impl Buffers for Reference {
