@@ -98,7 +98,7 @@ pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
-        let tiling = Tiling::new(gpu, heads / cache.heads, cache.key_dim);
+        let tiling = Tiling::new(gpu, heads / cache.heads);
         (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
     })
 }

@@ -9,7 +9,7 @@ mod layout;
 mod pack;
 mod pipelines;
 mod shader;
-mod template;
+pub(crate) mod template;
 mod weight;
 
 pub use layer::{Linear, Matrix, Operands, RowsView};
