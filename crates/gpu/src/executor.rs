@@ -144,7 +144,7 @@ impl GpuExecutor {
             &tilings(&Tiling::ALL, max_rows, matrix_units),
             &tilings(&Tiling::INTEGERS, max_rows, false),
         )?;
-        let mut kernels = Kernels::new(gpu.clone());
+        let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
             let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
@@ -352,11 +352,8 @@ fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Count
 fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Counts) {
     let (x, y) = match dispatch.grid {
         Grid::Rows(each) => (each, counts.rows),
-        Grid::Items { each, several_rows } if several_rows == counts.several_rows => {
-            (counts.items as u32, each as usize)
-        }
-        Grid::Items { .. } => return,
-        Grid::Merges(each) => (counts.merges as u32, each as usize),
+        Grid::Items(kind, each) => (each, counts.items[kind as usize]),
+        Grid::Merges(each) => (each, counts.merges),
     };
     if x > 0 && y > 0 {
         pass.set_pipeline(&dispatch.pipeline);

@@ -39,11 +39,29 @@ pub(crate) enum Command {
 pub(crate) struct Layers {
     /// What makes integers of the input, where the layers multiply integers.
     quantize: Option<Quantize>,
-    /// The layer that writes the input, and does that itself for some numbers of rows.
-    producer: Option<Linear>,
+    /// The op that writes the input and does that itself.
+    producer: Option<Producer>,
     layers: Vec<Linear>,
     /// The same layers of floats on matrix units, for many rows.
     on_matrix_units: Option<Vec<Linear>>,
+}
+
+/// An op that also writes its output as integers.
+#[derive(Debug, Clone)]
+enum Producer {
+    /// For some numbers of rows.
+    Layer(Linear),
+    /// Always.
+    Norm,
+}
+
+impl Producer {
+    fn quantizes(&self, rows: u32) -> bool {
+        match self {
+            Producer::Layer(layer) => layer.requantizes(rows),
+            Producer::Norm => true,
+        }
+    }
 }
 
 /// Rows from which matrix units are worth their while.
@@ -56,7 +74,7 @@ impl Layers {
                 layers.iter().for_each(|layer| layer.record(pass, rows));
             }
             _ => {
-                if !self.producer.as_ref().is_some_and(|producer| producer.requantizes(rows)) {
+                if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(rows)) {
                     self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
                 }
                 self.layers.iter().for_each(|layer| layer.record(pass, rows));
@@ -136,7 +154,7 @@ pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
-        let tiling = Tiling::new(gpu, heads / cache.heads, cache.key_dim);
+        let tiling = Tiling::new(gpu, heads / cache.heads);
         (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
     })
 }
@@ -166,9 +184,15 @@ pub(crate) fn plan(
             what: format!("{weight} is a vector of another node"),
         };
         let commands = planner.node(kernels, &node.op, misuse)?;
-        if let (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) = (&node.op, &commands[..]) {
-            producer = layers.layers.first().map(|layer| (*out, layer.clone()));
-        }
+        producer = match (&node.op, &commands[..]) {
+            (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
+                layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
+            }
+            (Op::Norm { heads: 1, out, .. } | Op::AddNorm { out, .. }, _) if planner.integers_of(*out).is_some() => {
+                Some((*out, Producer::Norm))
+            }
+            _ => None,
+        };
         Ok(Planned { list, commands })
     });
     nodes.collect()
@@ -203,8 +227,8 @@ struct Planner<'a> {
     attention_rows: usize,
     /// The next op.
     next: Option<&'a Op>,
-    /// The layer before this node, and what it writes, perhaps as integers too.
-    producer: Option<(View, Linear)>,
+    /// What is before this node, and what it writes, perhaps as integers too.
+    producer: Option<(View, Producer)>,
 }
 
 impl<'a> Planner<'a> {
@@ -299,10 +323,12 @@ impl<'a> Planner<'a> {
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
-                norm(kernels, self.norm(of), *heads, place(input), None, place(out)).map(one)
+                let integers = self.integers_of(*out).filter(|_| *heads == 1);
+                norm(kernels, self.norm(of), *heads, place(input), None, place(out), integers).map(one)
             }
             Op::AddNorm { x, y, norm: of, out } => {
-                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out)).map(one)
+                let integers = self.integers_of(*out);
+                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
             Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
                 unreachable!("ops with matrices are not planned here")
@@ -374,8 +400,8 @@ impl<'a> Planner<'a> {
             return Ok(Command::Linear(Layers { quantize, producer, layers, on_matrix_units }));
         };
         let producer = self.producer.as_ref().filter(|(view, _)| [*view] == op.inputs()[..]);
-        let producer = producer.map(|(_, layer)| layer.clone());
-        let quantized = if producer.is_some() { by_layers } else { by_others };
+        let producer = producer.map(|(_, producer)| producer.clone());
+        let quantized = if let Some(Producer::Layer(_)) = producer { by_layers } else { by_others };
         let quantize = Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?;
         Ok(Command::Linear(Layers {
             quantize: Some(quantize),
@@ -391,8 +417,20 @@ impl<'a> Planner<'a> {
 
     /// Whether the next op multiplies a view with matrices of integers.
     fn next_multiplies(&self, view: View) -> bool {
-        let reads = |op: &&Op| matches!(op, Op::Linear { input, .. } if *input == view);
+        let reads = |op: &&Op| match op {
+            Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
+            _ => false,
+        };
         self.next.filter(reads).is_some_and(|op| of_integers(self.program, op))
+    }
+
+    /// Where a norm writes a view as integers, because the next op reads it so. The logits make their own, as
+    /// they are computed some rows at a time.
+    fn integers_of(&self, view: View) -> Option<&'a Quantized> {
+        let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);
+        let [_, by_others] = self.resources.quantized?;
+        let whole = view.width.is_multiple_of(32) && !self.next.is_some_and(logits);
+        (whole && self.next_multiplies(view)).then_some(by_others)
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

@@ -12,7 +12,7 @@ mod pack;
 mod pipelines;
 mod quantize;
 mod shader;
-mod template;
+pub(crate) mod template;
 mod weight;
 
 pub use layer::{Input, Linear, Matrix, Operands, RowsView};
