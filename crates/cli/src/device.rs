@@ -8,6 +8,7 @@ use std::time::Instant;
 use gleed_cpu::{Cpu, Isa};
 #[cfg(feature = "gpu")]
 use gleed_gpu::GpuExecutor;
+use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
@@ -146,6 +147,10 @@ impl Executor for Placed {
 
     fn copy_page(&mut self, from: u32, to: u32) {
         self.inner_mut().copy_page(from, to);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        self.inner_mut().chain()
     }
 }
 

@@ -6,6 +6,7 @@ mod timing;
 use std::cell::RefCell;
 
 use gleed_gguf::Gguf;
+use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
@@ -18,12 +19,10 @@ use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result};
+use chain::Links;
 
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
-
-/// Tokens that are chosen before they are read back, at least.
-const CHOSEN: usize = 4096;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
@@ -62,11 +61,8 @@ pub struct GpuExecutor {
     readable: wgpu::Buffer,
     /// The choice of the likeliest token, for rows whose logits all fit on the device.
     argmax: Dispatch,
-    /// The tokens chosen last, one per wanted row.
-    chosen: wgpu::Buffer,
-    /// Where chosen tokens are read from, and for how many there is room.
-    chosen_readable: wgpu::Buffer,
-    chosen_room: usize,
+    /// Chains of steps.
+    links: Links,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
     inputs: wgpu::Buffer,
     /// `[wanted row][stride]` of the last step.
@@ -132,9 +128,7 @@ impl GpuExecutor {
         let page = gpu.storage("a page", page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", input_bytes)?;
         let readable = gpu.readable("the logits", logits_bytes)?;
-        let chosen_room = CHOSEN.max(max_rows);
-        let chosen = gpu.storage("the chosen tokens", 4 * max_rows as u64)?;
-        let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
+        let links = Links::new(&gpu, max_rows)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
         let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
@@ -147,7 +141,7 @@ impl GpuExecutor {
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
-            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
+            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &links.chosen);
             let quantized = (integer_columns > 0).then_some(&quantized);
             let resources = Resources {
                 step,
@@ -164,7 +158,7 @@ impl GpuExecutor {
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         let logits_place = activations.place(program.logits, List::Wanted);
-        let argmax = rows::argmax(&mut kernels, logits_place, &chosen)?;
+        let argmax = rows::argmax(&mut kernels, logits_place, &links.chosen)?;
         gpu.wait()?;
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
@@ -184,9 +178,7 @@ impl GpuExecutor {
             logits_rows,
             readable,
             argmax,
-            chosen,
-            chosen_readable,
-            chosen_room,
+            links,
             inputs,
             logits,
             logits_stride,
@@ -429,5 +421,9 @@ impl Executor for GpuExecutor {
         let mut encoder = self.encoder();
         self.caches.iter().for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
         self.gpu.queue.submit([encoder.finish()]);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        Some(self)
     }
 }

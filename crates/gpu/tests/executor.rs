@@ -7,10 +7,12 @@ use std::sync::Arc;
 use common::{FAMILIES, VOCABULARY, batch, executor, gpu, logits, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
+use gleed_model::chain::{Chain, Link};
+use gleed_model::choice::Rule;
 use gleed_model::compare::ops_alone;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
-use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, StepError, reference};
 
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
@@ -207,6 +209,24 @@ fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps:
     all
 }
 
+/// Submits a link of greedy choices.
+fn greedy_link(
+    executor: &mut GpuExecutor,
+    batch: &Batch,
+    steps: usize,
+    continues: bool,
+) -> Result<(), StepError> {
+    let rows = batch.rows().len();
+    let (rules, randoms) = (vec![Rule::GREEDY; rows], vec![0; rows * steps]);
+    executor.submit(Link { batch, continues, steps, rules: &rules, randoms: &randoms })
+}
+
+fn collected(executor: &mut GpuExecutor) -> Vec<u32> {
+    let mut tokens = Vec::new();
+    executor.collect(&mut tokens).unwrap();
+    tokens
+}
+
 #[test]
 fn a_chain_chooses_what_single_steps_choose() {
     let gpu = gpu();
@@ -224,11 +244,21 @@ fn a_chain_chooses_what_single_steps_choose() {
         }
         let expected = greedy(&mut single, &rows, 20);
         assert!(expected.iter().any(|tokens| tokens != &expected[0]), "all the same: {expected:?}");
-        let first = chained.decode_greedily(&batch(&rows, 2, 16), 12).unwrap();
-        assert_eq!(first, expected[..12]);
-        // The chain goes on with the tokens that it ended with.
-        let last = [(0, 262, first[11][0], true), (1, 12, first[11][1], true)];
-        assert_eq!(chained.decode_greedily(&batch(&last, 2, 16), 8).unwrap(), expected[12..]);
+        // Two links are under way before the first is collected; tokens of the second are not known.
+        greedy_link(&mut chained, &batch(&rows, 2, 16), 5, false).unwrap();
+        let rest = [(0, 255, 0, true), (1, 5, 0, true)];
+        greedy_link(&mut chained, &batch(&rest, 2, 16), 7, true).unwrap();
+        assert_eq!(collected(&mut chained), expected[..5].concat());
+        let rest = [(0, 262, 0, true), (1, 12, 0, true)];
+        greedy_link(&mut chained, &batch(&rest, 2, 16), 3, true).unwrap();
+        assert_eq!(collected(&mut chained), expected[5..12].concat());
+        assert_eq!(collected(&mut chained), expected[12..15].concat());
+        // A new chain starts from tokens of the host, and forgets links that nobody collected.
+        let again = [(0, 265, expected[14][0], true), (1, 15, expected[14][1], true)];
+        greedy_link(&mut chained, &batch(&again, 2, 16), 5, false).unwrap();
+        greedy_link(&mut chained, &batch(&again, 2, 16), 5, false).unwrap();
+        assert_eq!(collected(&mut chained), expected[15..].concat());
+        assert!(chained.collect(&mut vec![]).is_err());
     }
 }
 
@@ -236,14 +266,25 @@ fn a_chain_chooses_what_single_steps_choose() {
 fn chains_that_cannot_be_are_refused() {
     let (file, program) = tiny("qwen2", &[Format::Q8_0], 7);
     let mut executor = executor(&gpu(), &file, &program, OPTIONS);
-    let mut chain = |rows: &[_], steps| executor.decode_greedily(&batch(rows, 1, 4), steps);
-    assert_eq!(chain(&[], 3), Ok(vec![vec![]; 3]));
+    let mut chain = |rows: &[_], steps| {
+        greedy_link(&mut executor, &batch(rows, 1, 4), steps, false)?;
+        Ok(collected(&mut executor))
+    };
+    assert_eq!(chain(&[], 3), Ok(vec![]));
     assert_eq!(chain(&[(0, 0, 1, true)], 0), Ok(vec![]));
-    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Device(_))));
-    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Device(_))));
+    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Chain(_))));
+    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Chain(_))));
+    assert!(matches!(chain(&[(0, 0, 1, true)], 5000), Err(_)));
     let past = chain(&[(0, 250, 1, true)], 7);
     assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
     assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));
+    let (one, rows) = (batch(&[(0, 0, 1, true)], 1, 4), [(0, 1, 0, true)]);
+    greedy_link(&mut executor, &one, 1, false).unwrap();
+    greedy_link(&mut executor, &batch(&rows, 1, 4), 1, true).unwrap();
+    let third = greedy_link(&mut executor, &batch(&rows, 1, 4), 1, true);
+    assert!(matches!(third, Err(StepError::Chain(_))), "two links wait already");
+    let without = Link { batch: &one, continues: false, steps: 1, rules: &[], randoms: &[] };
+    assert!(matches!(executor.submit(without), Err(StepError::Chain(_))));
 }
 
 #[test]
@@ -272,7 +313,9 @@ fn a_lost_device_is_an_error_of_every_later_step() {
     executor.copy_page(0, 1);
     for _ in 0..2 {
         assert!(matches!(executor.step(&batch, &mut ()), Err(StepError::Device(_))));
-        assert!(matches!(executor.decode_greedily(&batch, 2), Err(StepError::Device(_))));
+        let submitted = greedy_link(&mut executor, &batch, 2, false);
+        let chained = submitted.and_then(|()| executor.collect(&mut vec![]));
+        assert!(matches!(chained, Err(StepError::Device(_))));
         assert!(matches!(executor.time_nodes(&batch), Err(StepError::Device(_))));
     }
 }

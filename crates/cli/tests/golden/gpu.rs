@@ -1,6 +1,22 @@
-//! The commands on a GPU: whichever comes first, which is Mesa's software one where there is no other.
+//! The commands and the engine on a GPU: whichever comes first, which is Mesa's software one where there is
+//! no other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use gleed_engine::{
+    Engine, Event, FinishReason, GenerationSettings, SamplerSettings, Sequence, TokenizerText,
+};
+use gleed_gguf::Gguf;
+use gleed_gpu::{Choice, Gpu, GpuExecutor};
+use gleed_model::chain::Chain;
+use gleed_model::executor::Observer;
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::{Batch, Executor, Model, Program, StepError};
+use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
+use crate::data::root;
 
 #[test]
 fn a_gpu_continues_as_llama_cpp_does() {
@@ -32,4 +48,81 @@ fn wishes_that_no_gpu_fulfils_are_refused() {
     refused(&["run", "Hi", "--device", "gpu", "--arithmetic", "q8"], "leave out --arithmetic q8");
     refused(&["run", "Hi", "--device", "cpu", "--matrix-units"], "--matrix-units is for GPUs");
     refused(&["run", "Hi", "--device", "a card from 2050"], "a card from 2050");
+}
+
+/// A GPU that counts how often its chains are asked for, or keeps them to itself.
+struct Watched {
+    gpu: GpuExecutor,
+    chains: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Executor for Watched {
+    fn program(&self) -> &Program {
+        self.gpu.program()
+    }
+
+    fn max_rows(&self) -> usize {
+        self.gpu.max_rows()
+    }
+
+    fn page_count(&self) -> usize {
+        self.gpu.page_count()
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
+        self.gpu.step(batch, observer)
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.gpu.logits(index)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        self.gpu.copy_page(from, to);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.chains { self.gpu.chain() } else { None }
+    }
+}
+
+/// Three turns of a conversation; what is seen of them, and the logits after a last token.
+fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
+    let file = Gguf::open(root().join("models/stories15M-q8_0.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+    let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
+    let gpu = Gpu::open(Choice::BestOrSoftware).unwrap();
+    let options = gleed_gpu::Options { max_rows: 64, pages: 4, ..Default::default() };
+    let (gpu, asked) = (GpuExecutor::new(gpu, &file, program, options).unwrap(), Arc::default());
+    let mut engine = Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) }));
+    let (mut sequence, never) = (Sequence::default(), AtomicBool::new(false));
+    let (mut prompt, mut turns) = (tokenizer.encode_prompt("Once upon a time", true, true), vec![]);
+    for stop in ["day", "no such word", "."] {
+        let settings = GenerationSettings {
+            max_tokens: Some(24),
+            stop: vec![stop.to_string()],
+            sampler: sampler.clone(),
+            ..Default::default()
+        };
+        let (mut events, text) = (vec![], TokenizerText::new(&tokenizer));
+        let finish = engine.generate(&mut sequence, &prompt, settings, text, &never, |e| events.push(e));
+        turns.push((events, finish.unwrap().reason));
+        prompt = [sequence.tokens(), &tokenizer.encode_prompt(" Then", false, false)].concat();
+    }
+    engine.prefill(&mut sequence, &prompt[sequence.computed()..]).unwrap();
+    // Twice for every link: to submit and to collect it.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(!chains || asked > 2 * turns.len(), "chains were used {asked} times");
+    (turns, engine.logits(0).iter().map(|x| x.to_bits()).collect())
+}
+
+#[test]
+fn decoding_ahead_changes_nothing() {
+    let greedy = SamplerSettings::greedy();
+    let ahead = conversation(true, &greedy);
+    assert_eq!(ahead, conversation(false, &greedy));
+    assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
+    assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
 }

@@ -1,17 +1,18 @@
-// chosen[row] = the column of the largest logit, of equals the first. A workgroup per row.
+// chosen[row] = the column of the largest logit, of equals the first; NO_TOKEN where there is none. A
+// workgroup per row.
 
-var<workgroup> best: array<f32, 256>;
+var<workgroup> best: array<u32, 256>;
 var<workgroup> best_at: array<u32, 256>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.y * STRIDE + OFFSET;
-    var largest = 0.0;
-    var at = 0u;
+    var largest = 0u;
+    var at = NO_TOKEN;
     for (var c = lane; c < WIDTH; c += 256u) {
-        let x = logits[row + c];
-        if x > largest || c == lane {
-            largest = x;
+        let key = key_of(logits[row + c]);
+        if key > largest {
+            largest = key;
             at = c;
         }
     }
@@ -19,7 +20,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     best_at[lane] = at;
     workgroupBarrier();
     for (var half = 128u; half > 0u; half /= 2u) {
-        if lane < half && lane + half < WIDTH {
+        if lane < half {
             let other = best[lane + half];
             let other_at = best_at[lane + half];
             if other > best[lane] || (other == best[lane] && other_at < best_at[lane]) {

@@ -1,5 +1,7 @@
 //! Ops on whole rows: the residual sum, the gathering of wanted rows, and the choice of the likeliest token.
 
+use gleed_model::choice::NO_TOKEN;
+
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
 
@@ -30,7 +32,9 @@ pub(crate) fn gather(
 /// The column of each row's largest value.
 pub(crate) fn argmax(kernels: &mut Kernels, logits: Place, chosen: &wgpu::Buffer) -> Result<Dispatch> {
     let source = Source::new("argmax", include_str!("argmax.wgsl"))
+        .snippet(include_str!("key.wgsl"))
         .size("WIDTH", logits.width)
+        .size("NO_TOKEN", NO_TOKEN as usize)
         .read_place("logits", "", logits)
         .write("chosen", "u32", chosen);
     kernels.dispatch(source, Grid::Rows(1))
