@@ -288,7 +288,8 @@ fn cut<'a>(count: usize, most: usize, row: impl Fn(usize) -> &'a Row) -> (Vec<us
     let worth_it = runs.iter().any(|run| run.len() >= TILE_ROWS.min(most.max(2)));
     for run in runs {
         // The rest of a long run costs nothing beside it.
-        let rest = |tile: &Range<usize>| tile.end == run.start && row(tile.start).table == row(run.start).table;
+        let rest =
+            |tile: &Range<usize>| tile.end == run.start && row(tile.start).table == row(run.start).table;
         let rest = tiles.last().is_some_and(rest);
         if worth_it && (run.len() > 1 || rest) {
             tiles.push(run);

@@ -298,6 +298,9 @@ fn nodes_are_timed_where_the_device_has_a_clock() {
             assert_eq!(times.len(), program.nodes.len());
             let total: std::time::Duration = times.iter().sum();
             assert!(total.as_nanos() > 0 && total.as_secs() < 10, "{total:?}");
+            let nodes = program.nodes.len();
+            let together = executor.time_together(&batch(&rows, 1, 4), 1..nodes, 3).unwrap();
+            assert!(together.as_nanos() > 0 && together.as_secs() < 30, "{together:?}");
         }
         Err(error) => assert!(!gpu.info.timestamps, "{error}"),
     }

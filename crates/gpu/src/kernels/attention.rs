@@ -236,7 +236,12 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
         .switch("ALIGNED", aligned)
         .switch("UNALIGNED", !aligned);
     let source = op
-        .source("attention of several rows", &expand(include_str!("attention_tile.wgsl"), &unrolled), step, list)
+        .source(
+            "attention of several rows",
+            &expand(include_str!("attention_tile.wgsl"), &unrolled),
+            step,
+            list,
+        )
         .size("ITEMS", header::ITEMS + 2 * Items::Tiles as usize + list as usize)
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)
