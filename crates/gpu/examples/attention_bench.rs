@@ -14,7 +14,7 @@ use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Writer};
 use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
 use gleed_model::program::{Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight};
 use gleed_model::rope::{Pairing, Rope, Scaling};
-use gleed_model::{Batch, KvType, Row};
+use gleed_model::{Arithmetic, Batch, KvType, Row};
 
 const PAGE: usize = 64;
 const VOCABULARY: usize = 8;
@@ -191,6 +191,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let program = program(&arguments);
     let most = |of: fn(&Load) -> usize| arguments.loads.iter().map(of).max().unwrap_or(0);
     let options = Options {
+        arithmetic: Arithmetic::Q8,
         kv: arguments.kv,
         max_rows: most(|load| load.sequences * load.rows),
         pages: most(|load| load.sequences * load.pages()),

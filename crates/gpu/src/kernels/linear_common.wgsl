@@ -37,7 +37,7 @@ struct Shape {
 @group(0) @binding(6) var<storage, read> input: array<f32>;
 //@end
 //@if INTEGERS
-// [row][group][3]: 32 signed bytes, then their scale and the sums of the first and the last 16.
+// [row][3][group]: the first 16 signed bytes of each group, the last 16, and their scale and sums.
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
 @group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;

@@ -19,10 +19,14 @@ var<workgroup> results: array<vec4<f32>, $RESULTS>;
 //@end
 
 fn fold(at: u32) -> f32 {
-    var sum = chains[at * 33u];
-    for (var chain = 1u; chain < 32u; chain++) {
-        sum += chains[at * 33u + chain];
-    }
+    // All are asked for before any is added.
+    //@for c in CHAINLIST
+    let chain_$c = chains[at * 33u + $c];
+    //@end
+    var sum = chain_0;
+    //@for c in LATERCHAINS
+    sum += chain_$c;
+    //@end
     return sum;
 }
 
@@ -69,9 +73,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
                 //@end
                 //@for r in ROWS
                 {
-                    let x_0 = input[input_$r + group * 3u];
-                    let x_1 = input[input_$r + group * 3u + 1u];
-                    let about = input[input_$r + group * 3u + 2u];
+                    let x_0 = input[input_$r + group];
+                    let x_1 = input[input_$r + shape.groups + group];
+                    let about = input[input_$r + 2u * shape.groups + group];
                     //@for m in MATRICES
                     //@for o in SLOTS
                     acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
@@ -123,18 +127,20 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
                 largest = max(largest, largest_of(results[at + quad]));
             }
             let inverse = inverse_of(largest);
-            let to = (row * groups + block) * 12u;
-            integers[to + i % 8u] = bytes_of(results[i], inverse);
-            if (i % 8u < 2u) {
+            let quad = i % 8u;
+            let to = row * 3u * groups + block;
+            integers[(to + quad / 4u * groups) * 4u + quad % 4u] = bytes_of(results[i], inverse);
+            let about = (to + 2u * groups) * 4u;
+            if (quad < 2u) {
                 // This half's sum.
                 var sum = 0;
-                for (var quad = 0u; quad < 4u; quad++) {
-                    sum += dot4I8Packed(bytes_of(results[at + i % 8u * 4u + quad], inverse), 0x01010101u);
+                for (var i = 0u; i < 4u; i++) {
+                    sum += dot4I8Packed(bytes_of(results[at + quad * 4u + i], inverse), 0x01010101u);
                 }
-                integers[to + 9u + i % 8u] = bitcast<u32>(sum);
+                integers[about + 1u + quad] = bitcast<u32>(sum);
             }
-            if (i % 8u == 2u) {
-                integers[to + 8u] = bitcast<u32>(scale_of(largest));
+            if (quad == 2u) {
+                integers[about] = bitcast<u32>(scale_of(largest));
             }
         }
     }

@@ -36,15 +36,17 @@ fn put_integers(row: u32, lane: u32, quad: u32, x: vec4<f32>) {
     let bytes = bytes_of(x, inverse_of(of_group));
     sums[lane / 4u][lane % 4u] = dot4I8Packed(bytes, 0x01010101u);
     workgroupBarrier();
-    let to = (row * (WIDTH / 32u) + quad / 8u) * 12u;
+    let groups = WIDTH / 32u;
+    let to = row * 3u * groups + quad / 8u;
+    let about = (to + 2u * groups) * 4u;
     if 4u * quad < WIDTH {
-        integers[to + quad % 8u] = bytes;
+        integers[(to + quad % 8u / 4u * groups) * 4u + quad % 4u] = bytes;
         if quad % 4u == 0u {
             let half = sums[lane / 4u];
-            integers[to + 9u + quad % 8u / 4u] = bitcast<u32>(half.x + half.y + half.z + half.w);
+            integers[about + 1u + quad % 8u / 4u] = bitcast<u32>(half.x + half.y + half.z + half.w);
         }
         if quad % 8u == 1u {
-            integers[to + 8u] = bitcast<u32>(scale_of(of_group));
+            integers[about] = bitcast<u32>(scale_of(of_group));
         }
     }
 }

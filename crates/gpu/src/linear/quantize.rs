@@ -28,7 +28,8 @@ impl Quantized {
         (rows * columns.div_ceil(GROUP) * VECTORS * 16) as u64
     }
 
-    /// The integers: for each row and group `[8 words of bytes][scale][sum of the first 16][of the last 16][0]`.
+    /// The integers: `[row][3][group]` of four words each: 16 bytes, 16 more, and the scale with the sums of the
+    /// first and of the last 16.
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }

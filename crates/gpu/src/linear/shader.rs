@@ -268,6 +268,8 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             let chains = if integers { 33 * tiling.outputs(spec) } else { outputs * 128 };
             values
                 .list("ROWS", 0..rows)
+                .list("CHAINLIST", 0..32)
+                .list("LATERCHAINS", 1..32)
                 .list("SLOTS", 0..outputs)
                 .list("STEPLIST", 0..steps)
                 .list("STAGELOADS", 0..(rows * quads).div_ceil(128))

@@ -35,14 +35,19 @@ fn quantize(kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     dispatch.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), count as u32);
     let words = read(gpu, encoder, quantized.buffer());
-    (quantized, groups_of(&words))
+    (quantized, groups_of(&words, columns))
 }
 
-fn groups_of(words: &[f32]) -> Vec<Group> {
-    let groups = words.chunks(12).map(|words| Group {
-        bytes: std::array::from_fn(|i| words[i / 4].to_bits().to_le_bytes()[i % 4] as i8),
-        scale: words[8],
-        sums: [words[9], words[10]].map(|sum| sum.to_bits() as i32),
+/// The groups of all rows, of words `[row][3][group][4]`.
+fn groups_of(words: &[f32], columns: usize) -> Vec<Group> {
+    let count = columns / 32;
+    let groups = words.chunks(12 * count).flat_map(|row| {
+        (0..count).map(move |g| {
+            let plane = |plane: usize| &row[(plane * count + g) * 4..][..4];
+            let byte = |i: usize| plane(i / 16)[i % 16 / 4].to_bits().to_le_bytes()[i % 4] as i8;
+            let sums = [plane(2)[1], plane(2)[2]].map(|sum| sum.to_bits() as i32);
+            Group { bytes: std::array::from_fn(byte), scale: plane(2)[0], sums }
+        })
     });
     groups.collect()
 }
@@ -271,7 +276,7 @@ fn gated_layers_write_integers_too() {
         let floats = run.rows(rows);
         let (_, expected) = quantize(kernels, &floats, outputs, 0);
         let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let found = groups_of(&read(gpu, encoder, integers.buffer()));
+        let found = groups_of(&read(gpu, encoder, integers.buffer()), outputs);
         assert_eq!(found[..expected.len()], expected, "{rows} rows");
     }
 }
