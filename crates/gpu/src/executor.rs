@@ -13,13 +13,13 @@ use gleed_model::{Batch, Executor, StepError};
 
 use crate::buffers::{self, Activations};
 use crate::cache::{self, Layer};
-use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
+use crate::kernels::{Dispatch, Grid, Kernels, List, choose};
 use crate::linear::{LinearKernels, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result};
-use chain::Links;
+use chain::{Choosers, Links};
 
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -59,8 +59,8 @@ pub struct GpuExecutor {
     logits_rows: usize,
     /// Where logits are read from.
     readable: wgpu::Buffer,
-    /// The choice of the likeliest token, for rows whose logits all fit on the device.
-    argmax: Dispatch,
+    /// The choice of tokens, for rows whose logits all fit on the device.
+    choosers: Choosers,
     /// Chains of steps.
     links: Links,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
@@ -102,12 +102,13 @@ impl GpuExecutor {
         let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
         let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
+        let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let gathered = plan::gathered(&program);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
         let memory = Memory {
             weights: weight_bytes,
             kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
+            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes, choice_bytes]
                 .into_iter()
                 .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
         };
@@ -136,7 +137,7 @@ impl GpuExecutor {
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         let logits_place = activations.place(program.logits, List::Wanted);
-        let argmax = rows::argmax(&mut kernels, logits_place, &links.chosen)?;
+        let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
         gpu.wait()?;
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
@@ -155,7 +156,7 @@ impl GpuExecutor {
             page,
             logits_rows,
             readable,
-            argmax,
+            choosers,
             links,
             inputs,
             logits,

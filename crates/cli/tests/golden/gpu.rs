@@ -90,7 +90,7 @@ impl Executor for Watched {
 
 /// Three turns of a conversation; what is seen of them, and the logits after a last token.
 fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
-    let file = Gguf::open(root().join("models/stories15M-q8_0.gguf")).unwrap();
+    let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
     let gpu = Gpu::open(Choice::BestOrSoftware).unwrap();
@@ -111,7 +111,8 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
         turns.push((events, finish.unwrap().reason));
         prompt = [sequence.tokens(), &tokenizer.encode_prompt(" Then", false, false)].concat();
     }
-    engine.prefill(&mut sequence, &prompt[sequence.computed()..]).unwrap();
+    let rest = prompt[sequence.computed()..].to_vec();
+    engine.prefill(&mut sequence, &rest).unwrap();
     // Twice for every link: to submit and to collect it.
     let asked = asked.load(Ordering::Relaxed);
     assert!(!chains || asked > 2 * turns.len(), "chains were used {asked} times");
@@ -120,8 +121,13 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
 
 #[test]
 fn decoding_ahead_changes_nothing() {
-    let greedy = SamplerSettings::greedy();
+    // The device draws what the host would draw.
+    let drawn = SamplerSettings { seed: Some(5), temperature: 1.2, min_p: 0.01, ..Default::default() };
+    let ahead = conversation(true, &drawn);
+    assert_eq!(ahead, conversation(false, &drawn));
+    let (drawn, greedy) = (ahead, SamplerSettings::greedy());
     let ahead = conversation(true, &greedy);
+    assert_ne!(ahead.0, drawn.0);
     assert_eq!(ahead, conversation(false, &greedy));
     assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
     assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
