@@ -132,3 +132,30 @@ fn decoding_ahead_changes_nothing() {
     assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
     assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
 }
+
+#[test]
+fn ops_are_held_against_the_limits_of_the_gpu() {
+    let arguments =
+        ["bench", "stories15M", "--device", "0", "-p", "24", "-n", "3", "-r", "1", "--ops", "--json"];
+    let report = json(&arguments);
+    for limit in ["memory", "f32", "int8"] {
+        assert!(report["limits"][limit].as_f64().is_some_and(|limit| limit > 1e6), "{report}");
+    }
+    let profiles = report["ops"].as_array().unwrap();
+    assert_eq!(profiles.len(), 2);
+    for profile in profiles {
+        for op in profile["ops"].as_array().unwrap() {
+            let number = |name: &str| op[name].as_f64().unwrap_or_else(|| panic!("{name} of {op}"));
+            assert!(number("seconds") > 0.0 && number("activation_bytes") > 0.0, "{op}");
+            let linear = number("weight_bytes") > 0.0;
+            assert_eq!(linear, op["kind"].as_str().unwrap().contains("linear"), "{op}");
+            assert!(!linear || number("f32_operations") > 0.0, "{op}");
+            // A second kernel cannot read or compute faster than those that do nothing else; caches can help
+            // a small model.
+            assert!((0.0..20.0).contains(&number("share_of_limit")), "{op}");
+        }
+    }
+    for result in report["results"].as_array().unwrap() {
+        assert!(result["share_of_limit"].as_f64().is_some_and(|share| share > 0.0), "{result}");
+    }
+}
