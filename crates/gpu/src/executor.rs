@@ -17,7 +17,7 @@ use crate::kernels::{Dispatch, Grid, Kernels, List, choose};
 use crate::linear::{LinearKernels, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
-use crate::weights::Weights;
+use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
 use chain::{Choosers, Links};
 
@@ -44,6 +44,7 @@ pub struct GpuExecutor {
     program: Program,
     options: Options,
     memory: Memory,
+    converted: Vec<Converted>,
     kernels: Kernels,
     nodes: Vec<Planned>,
     step: Step,
@@ -113,6 +114,7 @@ impl GpuExecutor {
                 .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
         };
         fits(&gpu, memory)?;
+        let converted = weights::converted(&program)?;
 
         let activations = Activations::new(&gpu, &program, gathered, max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
@@ -145,6 +147,7 @@ impl GpuExecutor {
             program,
             options,
             memory,
+            converted,
             kernels,
             nodes,
             step,
@@ -172,6 +175,11 @@ impl GpuExecutor {
     /// Bytes on the device.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// The weights that take more room than in the file.
+    pub fn converted(&self) -> &[Converted] {
+        &self.converted
     }
 
     /// The WGSL texts of all kernels of this program, with its sizes in them.

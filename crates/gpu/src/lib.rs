@@ -21,6 +21,7 @@ pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, Memory};
 pub use limits::Limits;
+pub use weights::Converted;
 
 use gleed_model::KvType;
 

@@ -176,6 +176,22 @@ fn memory_is_what_was_asked_for() {
     assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
 }
 
+#[test]
+fn formats_that_no_kernel_reads_are_told() {
+    let gpu = gpu();
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::Q4_K], 1);
+    assert_eq!(executor(&gpu, &file, &program, OPTIONS).converted(), []);
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::TQ2_0], 1);
+    let ternary: Vec<_> = program.weights.iter().filter(|weight| weight.format == Format::TQ2_0).collect();
+    let [converted] = executor(&gpu, &file, &program, OPTIONS).converted().to_vec().try_into().unwrap();
+    assert_eq!((converted.format, converted.tensors), (Format::TQ2_0, ternary.len()));
+    assert_eq!(converted.kept_as, "8-bit integers");
+    // About two bits became eight.
+    let bytes: usize = ternary.iter().map(|weight| weight.bytes()).sum();
+    let times = 1.0 + converted.more_bytes as f64 / bytes as f64;
+    assert!((3.0..5.0).contains(&times), "{times}");
+}
+
 /// Greedy, and drawn.
 const RULES: [[Rule; 2]; 2] =
     [[Rule::GREEDY; 2], [Rule { temperature: 0.9, top_k: 40, top_p: 0.95, min_p: 0.01 }, Rule::GREEDY]];
