@@ -38,8 +38,8 @@ impl Entry {
 /// The profiles of all tests.
 pub struct Profiles {
     all: Vec<Profile>,
-    /// What operations are counted in for people: their name and how many they are.
-    unit: (&'static str, f64),
+    /// Whether they are a GPU's.
+    of_gpu: bool,
 }
 
 /// Measures each test once more, with a clock between the nodes.
@@ -51,9 +51,7 @@ pub fn run(runner: &mut Runner, kv: KvType, tests: &[Test]) -> Result<Profiles> 
         let entries = entries(counter.program, &seconds, &counter.nodes(test));
         profiles.push(Profile { test: test.name(), entries });
     }
-    // A GPU does so many that thousands of millions are hard to read.
-    let unit = if runner.executor.cpu().is_some() { ("GOP/s", 1e9) } else { ("TFLOP/s", 1e12) };
-    Ok(Profiles { all: profiles, unit })
+    Ok(Profiles { all: profiles, of_gpu: runner.executor.cpu().is_none() })
 }
 
 /// Nodes by the names of their ops without the layer, the slowest first.
@@ -94,6 +92,9 @@ impl Profiles {
 
     /// For people.
     pub fn print(&self, limits: Option<&Limits>) -> Result<()> {
+        // A real GPU does so many operations that thousands of millions are hard to read.
+        let many = self.of_gpu && limits.is_some_and(|limits| limits.f32 >= 1e12);
+        let (unit, operations, digits) = if many { ("TFLOP/s", 1e12, 3) } else { ("GOP/s", 1e9, 1) };
         for profile in &self.all {
             let total: f64 = profile.entries.iter().map(|e| e.seconds).sum();
             output::print_line(format!("\n{}: {:.1} ms by op", profile.test, total * 1e3))?;
@@ -102,7 +103,7 @@ impl Profiles {
                 ("ms", Align::Right),
                 ("share", Align::Right),
                 ("GB/s", Align::Right),
-                (self.unit.0, Align::Right),
+                (unit, Align::Right),
                 ("of limit", Align::Right),
                 ("limit", Align::Left),
                 ("what", Align::Left),
@@ -112,15 +113,13 @@ impl Profiles {
                     true => format!("{:.digits$}", amount / e.seconds / unit),
                     false => String::new(),
                 };
-                // A GPU's operations are counted in thousands of millions more.
-                let digits = if self.unit.1 > 1e9 { 3 } else { 1 };
                 let share = e.share(limits);
                 let cells = [
                     e.kind.to_string(),
                     format!("{:.2}", e.seconds * 1e3),
                     format!("{:.1} %", e.seconds / total * 100.0),
                     rate(e.work.bytes() + e.work.activations, 1e9, 1),
-                    rate(e.work.operations(), self.unit.1, digits),
+                    rate(e.work.operations(), operations, digits),
                     share.map(|s| format!("{:.0} %", s.0 * 100.0)).unwrap_or_default(),
                     share.map(|s| s.1.to_string()).unwrap_or_default(),
                     e.name.clone(),

@@ -34,7 +34,7 @@ fn logits(state: &mut u64, kind: usize, width: usize) -> Vec<f32> {
         match kind {
             0 => 24.0 * unit - 16.0,
             1 => (bits % 7) as f32 - 3.0,
-            2 if bits % 5 == 0 => special[(bits >> 8) as usize % special.len()],
+            2 if bits.is_multiple_of(5) => special[(bits >> 8) as usize % special.len()],
             // Far below the best, but for a few.
             3 if i % 97 != 5 => -80.0 * unit,
             4 => special[(bits % 2) as usize],
