@@ -100,6 +100,15 @@ impl Placed {
         }
     }
 
+    /// The GPU that computes.
+    #[cfg(feature = "gpu")]
+    pub fn gpu(&self) -> Option<&gleed_gpu::Gpu> {
+        match self {
+            Placed::Cpu(..) => None,
+            Placed::Gpu(gpu) => Some(gpu.gpu()),
+        }
+    }
+
     /// Runs a step and adds the seconds of each node: of a CPU by our clock, of a GPU by its own.
     pub fn time_step(&mut self, batch: &Batch, nodes: &mut [f64]) -> Result<(), StepError> {
         match self {

@@ -145,7 +145,9 @@ impl Loaded {
         let program = fuse(&self.model.program, Rules::ALL);
         let executor =
             self.with_progress(|progress| GpuExecutor::load(gpu, &self.file, program, settings, progress));
-        Ok(Placed::Gpu(Box::new(executor.with_context(|| self.file.name().to_string())?)))
+        let executor = executor.with_context(|| self.file.name().to_string())?;
+        executor.converted().iter().for_each(|converted| output::remark(told(converted)));
+        Ok(Placed::Gpu(Box::new(executor)))
     }
 
     fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
@@ -200,6 +202,15 @@ impl Loaded {
     }
 }
 
+/// One line about weights that a GPU keeps in more bits than the file.
+#[cfg(feature = "gpu")]
+fn told(converted: &gleed_gpu::Converted) -> String {
+    let gleed_gpu::Converted { format, kept_as, tensors, more_bytes } = converted;
+    let are = if *tensors == 1 { "tensor of {} is" } else { "tensors of {} are" };
+    let are = are.replace("{}", format.name());
+    format!("{tensors} {are} kept as {kept_as} ({} more)", output::human_bytes(*more_bytes))
+}
+
 /// Pages for so many positions.
 fn pages(positions: usize) -> usize {
     positions.div_ceil(PAGE).max(1)
@@ -207,3 +218,24 @@ fn pages(positions: usize) -> usize {
 
 /// Positions a conversation gets unless the user asks for more: KV memory is taken up front.
 const DEFAULT_CONTEXT: usize = 4096;
+
+#[cfg(all(test, feature = "gpu"))]
+mod tests {
+    use gleed_gguf::Format;
+    use gleed_gpu::Converted;
+
+    use super::told;
+
+    #[test]
+    fn conversions_are_told_in_one_line() {
+        let mut converted = Converted {
+            format: Format::IQ2_XXS,
+            kept_as: "8-bit integers",
+            tensors: 12,
+            more_bytes: 2_100_000_000,
+        };
+        assert_eq!(told(&converted), "12 tensors of IQ2_XXS are kept as 8-bit integers (2.1 GB more)");
+        converted.tensors = 1;
+        assert_eq!(told(&converted), "1 tensor of IQ2_XXS is kept as 8-bit integers (2.1 GB more)");
+    }
+}

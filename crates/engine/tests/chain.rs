@@ -59,7 +59,18 @@ fn random_settings(random: &mut Random) -> GenerationSettings {
         max_tokens: (!some(random)).then(|| random.below(60) as usize),
         stop: if some(random) { vec![stops[random.below(5) as usize].to_string()] } else { vec![] },
         stop_tokens: if some(random) { random_tokens(random, 1) } else { vec![] },
-        sampler: SamplerSettings::greedy(),
+        sampler: if random.below(2) == 0 {
+            SamplerSettings::greedy()
+        } else {
+            SamplerSettings {
+                temperature: [0.3, 0.8, 2.0][random.below(3) as usize],
+                top_k: 1 + random.below(20) as usize,
+                top_p: [1.0, 0.9, 0.4][random.below(3) as usize],
+                min_p: [0.0, 0.05][random.below(2) as usize],
+                seed: Some(random.next_u64()),
+                ..Default::default()
+            }
+        },
         logprobs: None,
         ignore_eos: random.below(2) == 0,
     }
@@ -167,6 +178,11 @@ fn what_needs_the_logits_is_not_decoded_ahead() {
         },
         GenerationSettings {
             sampler: SamplerSettings { logit_bias: vec![(3, 1.0)], ..greedy },
+            ..Default::default()
+        },
+        GenerationSettings { sampler: SamplerSettings::plain(), ..Default::default() },
+        GenerationSettings {
+            sampler: SamplerSettings { typical_p: 0.9, ..Default::default() },
             ..Default::default()
         },
     ];

@@ -13,13 +13,13 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::{self, Activations};
 use crate::cache::{self, Layer};
-use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
+use crate::kernels::{Dispatch, Grid, Kernels, List, choose};
 use crate::linear::{LinearKernels, Quantized, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Capacity, Counts, Step};
-use crate::weights::Weights;
+use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
-use chain::Links;
+use chain::{Choosers, Links};
 
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -44,6 +44,7 @@ pub struct GpuExecutor {
     program: Program,
     options: Options,
     memory: Memory,
+    converted: Vec<Converted>,
     kernels: Kernels,
     nodes: Vec<Planned>,
     step: Step,
@@ -59,8 +60,8 @@ pub struct GpuExecutor {
     logits_rows: usize,
     /// Where logits are read from.
     readable: wgpu::Buffer,
-    /// The choice of the likeliest token, for rows whose logits all fit on the device.
-    argmax: Dispatch,
+    /// The choice of tokens, for rows whose logits all fit on the device.
+    choosers: Choosers,
     /// Chains of steps.
     links: Links,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
@@ -107,16 +108,26 @@ impl GpuExecutor {
             Arithmetic::F32 => 0,
         };
         let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
+        let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let gathered = plan::gathered(&program);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
         let memory = Memory {
             weights: weight_bytes,
             kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, integer_bytes, logits_bytes]
-                .into_iter()
-                .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
+            buffers: [
+                step_bytes,
+                partial_bytes,
+                page_bytes,
+                input_bytes,
+                integer_bytes,
+                logits_bytes,
+                choice_bytes,
+            ]
+            .into_iter()
+            .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
         };
         fits(&gpu, memory)?;
+        let converted = weights::converted(&program)?;
 
         let activations = Activations::new(&gpu, &program, gathered, max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
@@ -158,7 +169,7 @@ impl GpuExecutor {
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         let logits_place = activations.place(program.logits, List::Wanted);
-        let argmax = rows::argmax(&mut kernels, logits_place, &links.chosen)?;
+        let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
         gpu.wait()?;
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
@@ -166,6 +177,7 @@ impl GpuExecutor {
             program,
             options,
             memory,
+            converted,
             kernels,
             nodes,
             step,
@@ -177,7 +189,7 @@ impl GpuExecutor {
             page,
             logits_rows,
             readable,
-            argmax,
+            choosers,
             links,
             inputs,
             logits,
@@ -198,6 +210,11 @@ impl GpuExecutor {
     /// Bytes on the device.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// The weights that take more room than in the file.
+    pub fn converted(&self) -> &[Converted] {
+        &self.converted
     }
 
     /// The WGSL texts of all kernels of this program, with its sizes in them.

@@ -10,6 +10,7 @@ mod device;
 mod error;
 mod executor;
 mod kernels;
+mod limits;
 pub mod linear;
 mod memory;
 mod plan;
@@ -19,6 +20,8 @@ mod weights;
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, Memory};
+pub use limits::Limits;
+pub use weights::Converted;
 
 use gleed_model::{Arithmetic, KvType};
 

@@ -188,7 +188,9 @@ pub(crate) fn plan(
             (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
                 layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
             }
-            (Op::Norm { heads: 1, out, .. } | Op::AddNorm { out, .. }, _) if planner.integers_of(*out).is_some() => {
+            (Op::Norm { heads: 1, out, .. } | Op::AddNorm { out, .. }, _)
+                if planner.integers_of(*out).is_some() =>
+            {
                 Some((*out, Producer::Norm))
             }
             _ => None,

@@ -1,16 +1,52 @@
 //! The weights of a program on the device: norms as f32, matrices and tables packed.
 
-use gleed_gguf::Gguf;
+use gleed_gguf::{Format, Gguf};
 use gleed_model::program::{Op, Part, Program, Weight, WeightId};
 use gleed_model::verify::vectors;
 
-use crate::linear::{PackedWeight, Packing};
+use crate::linear::{Layout, PackedWeight, Packing};
 use crate::{Error, Gpu, Result};
 
 /// All weights of a program.
 pub(crate) struct Weights {
     weights: Vec<Loaded>,
     stacks: Vec<Vec<Part>>,
+}
+
+/// Tensors of one format that the device keeps in more bits than the file, because no kernel reads the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// The format in the file.
+    pub format: Format,
+    /// How they are kept, in words.
+    pub kept_as: &'static str,
+    /// How many tensors.
+    pub tensors: usize,
+    /// How many bytes they take more than in the file.
+    pub more_bytes: u64,
+}
+
+/// The tensors of a program that are converted, by format.
+pub(crate) fn converted(program: &Program) -> Result<Vec<Converted>> {
+    let mut all: Vec<Converted> = Vec::new();
+    for weight in &program.weights {
+        let packing = packing(weight)?;
+        if !packing.converted() {
+            continue;
+        }
+        let more_bytes = packing.bytes().saturating_sub(weight.bytes() as u64);
+        if let Some(known) = all.iter_mut().find(|known| known.format == weight.format) {
+            known.tensors += 1;
+            known.more_bytes += more_bytes;
+            continue;
+        }
+        let kept_as = match packing.layout() {
+            Layout::Integers(_) => "8-bit integers",
+            Layout::F32 | Layout::F16 | Layout::Bf16 => "f32",
+        };
+        all.push(Converted { format: weight.format, kept_as, tensors: 1, more_bytes });
+    }
+    Ok(all)
 }
 
 /// One weight.

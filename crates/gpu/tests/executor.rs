@@ -8,7 +8,7 @@ use common::{FAMILIES, VOCABULARY, batch, executor, gpu, logits, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
 use gleed_model::chain::{Chain, Link};
-use gleed_model::choice::Rule;
+use gleed_model::choice::{Rule, choose};
 use gleed_model::compare::ops_alone;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
@@ -193,15 +193,44 @@ fn memory_is_what_was_asked_for() {
     assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
 }
 
+#[test]
+fn formats_that_no_kernel_reads_are_told() {
+    let gpu = gpu();
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::Q4_K], 1);
+    assert_eq!(executor(&gpu, &file, &program, OPTIONS).converted(), []);
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::TQ2_0], 1);
+    let ternary: Vec<_> = program.weights.iter().filter(|weight| weight.format == Format::TQ2_0).collect();
+    let [converted] = executor(&gpu, &file, &program, OPTIONS).converted().to_vec().try_into().unwrap();
+    assert_eq!((converted.format, converted.tensors), (Format::TQ2_0, ternary.len()));
+    assert_eq!(converted.kept_as, "8-bit integers");
+    // About two bits became eight.
+    let bytes: usize = ternary.iter().map(|weight| weight.bytes()).sum();
+    let times = 1.0 + converted.more_bytes as f64 / bytes as f64;
+    assert!((3.0..5.0).contains(&times), "{times}");
+}
+
+/// Greedy, and drawn.
+const RULES: [[Rule; 2]; 2] =
+    [[Rule::GREEDY; 2], [Rule { temperature: 0.9, top_k: 40, top_p: 0.95, min_p: 0.01 }, Rule::GREEDY]];
+
+/// The random bits of each choice.
+fn randoms(count: usize) -> Vec<u64> {
+    (1..=count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect()
+}
+
 /// Tokens chosen by the host from the logits of single steps.
-fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps: usize) -> Vec<Vec<u32>> {
-    let mut rows = rows.to_vec();
+fn single_steps(
+    executor: &mut GpuExecutor,
+    rows: &[(usize, usize, u32, bool)],
+    steps: usize,
+    rules: &[Rule],
+) -> Vec<Vec<u32>> {
+    let (mut rows, randoms) = (rows.to_vec(), randoms(rows.len() * steps));
     let mut all = Vec::new();
-    for _ in 0..steps {
+    for randoms in randoms.chunks(rows.len()) {
         executor.step(&batch(&rows, 2, 16), &mut ()).unwrap();
         for (i, (_, position, token, _)) in rows.iter_mut().enumerate() {
-            let logits = executor.logits(i);
-            *token = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u32;
+            *token = choose(executor.logits(i), &rules[i], randoms[i]);
             *position += 1;
         }
         all.push(rows.iter().map(|row| row.2).collect());
@@ -230,7 +259,7 @@ fn collected(executor: &mut GpuExecutor) -> Vec<u32> {
 #[test]
 fn a_chain_chooses_what_single_steps_choose() {
     let gpu = gpu();
-    for family in ["llama", "gpt2"] {
+    for (family, rules) in ["llama", "gpt2"].into_iter().zip(RULES) {
         let (file, plain) = tiny(family, &[Format::Q8_0, Format::Q4_K], 7);
         let program = fuse(&plain, Rules::ALL);
         let options = Options { pages: 16, max_rows: 256, ..OPTIONS };
@@ -242,21 +271,27 @@ fn a_chain_chooses_what_single_steps_choose() {
         for executor in [&mut single, &mut chained] {
             logits(executor, &batch(&prompt, 2, 16));
         }
-        let expected = greedy(&mut single, &rows, 20);
+        let expected = single_steps(&mut single, &rows, 20, &rules);
         assert!(expected.iter().any(|tokens| tokens != &expected[0]), "all the same: {expected:?}");
-        // Two links are under way before the first is collected; tokens of the second are not known.
-        greedy_link(&mut chained, &batch(&rows, 2, 16), 5, false).unwrap();
-        let rest = [(0, 255, 0, true), (1, 5, 0, true)];
-        greedy_link(&mut chained, &batch(&rest, 2, 16), 7, true).unwrap();
+        let randoms = randoms(40);
+        let submit = |chained: &mut GpuExecutor, rows: &[_], from: usize, to: usize, continues| {
+            let batch = batch(rows, 2, 16);
+            let randoms = &randoms[2 * from..2 * to];
+            chained
+                .submit(Link { batch: &batch, continues, steps: to - from, rules: &rules, randoms })
+                .unwrap();
+        };
+        // Two links are under way before the first is collected; the tokens of the second are not known.
+        submit(&mut chained, &rows, 0, 5, false);
+        submit(&mut chained, &[(0, 255, 0, true), (1, 5, 0, true)], 5, 12, true);
         assert_eq!(collected(&mut chained), expected[..5].concat());
-        let rest = [(0, 262, 0, true), (1, 12, 0, true)];
-        greedy_link(&mut chained, &batch(&rest, 2, 16), 3, true).unwrap();
+        submit(&mut chained, &[(0, 262, 0, true), (1, 12, 0, true)], 12, 15, true);
         assert_eq!(collected(&mut chained), expected[5..12].concat());
         assert_eq!(collected(&mut chained), expected[12..15].concat());
         // A new chain starts from tokens of the host, and forgets links that nobody collected.
         let again = [(0, 265, expected[14][0], true), (1, 15, expected[14][1], true)];
-        greedy_link(&mut chained, &batch(&again, 2, 16), 5, false).unwrap();
-        greedy_link(&mut chained, &batch(&again, 2, 16), 5, false).unwrap();
+        submit(&mut chained, &again, 15, 20, false);
+        submit(&mut chained, &again, 15, 20, false);
         assert_eq!(collected(&mut chained), expected[15..].concat());
         assert!(chained.collect(&mut vec![]).is_err());
     }
@@ -274,7 +309,7 @@ fn chains_that_cannot_be_are_refused() {
     assert_eq!(chain(&[(0, 0, 1, true)], 0), Ok(vec![]));
     assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Chain(_))));
     assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Chain(_))));
-    assert!(matches!(chain(&[(0, 0, 1, true)], 5000), Err(_)));
+    assert!(chain(&[(0, 0, 1, true)], 5000).is_err());
     let past = chain(&[(0, 250, 1, true)], 7);
     assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
     assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));

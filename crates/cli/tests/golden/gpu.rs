@@ -90,7 +90,7 @@ impl Executor for Watched {
 
 /// Three turns of a conversation; what is seen of them, and the logits after a last token.
 fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
-    let file = Gguf::open(root().join("models/stories15M-q8_0.gguf")).unwrap();
+    let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
     let gpu = Gpu::open(Choice::BestOrSoftware).unwrap();
@@ -111,7 +111,8 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
         turns.push((events, finish.unwrap().reason));
         prompt = [sequence.tokens(), &tokenizer.encode_prompt(" Then", false, false)].concat();
     }
-    engine.prefill(&mut sequence, &prompt[sequence.computed()..]).unwrap();
+    let rest = prompt[sequence.computed()..].to_vec();
+    engine.prefill(&mut sequence, &rest).unwrap();
     // Twice for every link: to submit and to collect it.
     let asked = asked.load(Ordering::Relaxed);
     assert!(!chains || asked > 2 * turns.len(), "chains were used {asked} times");
@@ -120,9 +121,41 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
 
 #[test]
 fn decoding_ahead_changes_nothing() {
-    let greedy = SamplerSettings::greedy();
+    // The device draws what the host would draw.
+    let drawn = SamplerSettings { seed: Some(5), temperature: 1.2, min_p: 0.01, ..Default::default() };
+    let ahead = conversation(true, &drawn);
+    assert_eq!(ahead, conversation(false, &drawn));
+    let (drawn, greedy) = (ahead, SamplerSettings::greedy());
     let ahead = conversation(true, &greedy);
+    assert_ne!(ahead.0, drawn.0);
     assert_eq!(ahead, conversation(false, &greedy));
     assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
     assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
+}
+
+#[test]
+fn ops_are_held_against_the_limits_of_the_gpu() {
+    let arguments =
+        ["bench", "stories15M", "--device", "0", "-p", "24", "-n", "3", "-r", "1", "--ops", "--json"];
+    let report = json(&arguments);
+    for limit in ["memory", "f32", "int8"] {
+        assert!(report["limits"][limit].as_f64().is_some_and(|limit| limit > 1e6), "{report}");
+    }
+    let profiles = report["ops"].as_array().unwrap();
+    assert_eq!(profiles.len(), 2);
+    for profile in profiles {
+        for op in profile["ops"].as_array().unwrap() {
+            let number = |name: &str| op[name].as_f64().unwrap_or_else(|| panic!("{name} of {op}"));
+            assert!(number("seconds") > 0.0 && number("activation_bytes") > 0.0, "{op}");
+            let linear = number("weight_bytes") > 0.0;
+            assert_eq!(linear, op["kind"].as_str().unwrap().contains("linear"), "{op}");
+            assert!(!linear || number("f32_operations") > 0.0, "{op}");
+            // A second kernel cannot read or compute faster than those that do nothing else; caches can help
+            // a small model.
+            assert!((0.0..20.0).contains(&number("share_of_limit")), "{op}");
+        }
+    }
+    for result in report["results"].as_array().unwrap() {
+        assert!(result["share_of_limit"].as_f64().is_some_and(|share| share > 0.0), "{result}");
+    }
 }

@@ -19,7 +19,7 @@ pub use settings::SamplerSettings;
 
 pub(crate) use random::mix;
 
-use gleed_model::choice::Rule;
+use gleed_model::choice::{self, Rule};
 
 use crate::{Error, Result};
 use candidates::Candidates;
@@ -67,7 +67,7 @@ impl Sampler {
             seed,
             random: Random::new(seed),
             penalties: Penalties::new(&settings),
-            min_p_log: (settings.min_p > 0.0).then(|| f64::from(settings.min_p).ln() as f32),
+            min_p_log: choice::lowest_difference(settings.min_p),
             scores: Vec::new(),
             candidates: Candidates::new(room),
             top: Vec::new(),

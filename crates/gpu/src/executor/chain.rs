@@ -11,6 +11,7 @@ use gleed_model::executor::check;
 use gleed_model::{Batch, StepError};
 
 use super::{GpuExecutor, record_command, record_dispatch, write_count};
+use crate::kernels::{Dispatch, Kernels, Place, choose};
 use crate::{Gpu, Result};
 
 /// Tokens of a link that there is room for, at least.
@@ -52,6 +53,41 @@ impl Links {
     }
 }
 
+/// The kernels that choose tokens from the logits.
+pub(super) struct Choosers {
+    /// The likeliest.
+    greedy: Vec<Dispatch>,
+    /// By the rules.
+    drawn: Vec<Dispatch>,
+    /// The rules of the rows and their random bits.
+    rules: wgpu::Buffer,
+    /// The same in words.
+    words: Vec<u32>,
+}
+
+impl Choosers {
+    /// For so many rows of logits at once.
+    pub fn new(kernels: &mut Kernels, logits: Place, rows: usize, chosen: &wgpu::Buffer) -> Result<Choosers> {
+        let rules = kernels.gpu.storage("rules", 4 * (rows * choose::RULE_WORDS) as u64)?;
+        let greedy = choose::argmax(kernels, logits, rows, chosen)?;
+        let (mut drawn, candidates) = choose::top(kernels, logits, rows)?;
+        drawn.push(choose::draw(kernels, &candidates, &rules, chosen)?);
+        Ok(Choosers { greedy, drawn, rules, words: Vec::new() })
+    }
+
+    /// Uploads the rules of one step where a row needs them, and returns the kernels that follow them.
+    fn ready(&mut self, gpu: &Gpu, rules: &[Rule], randoms: &[u64]) -> &[Dispatch] {
+        if rules.iter().all(Rule::is_greedy) {
+            return &self.greedy;
+        }
+        self.words.clear();
+        let words = rules.iter().zip(randoms).flat_map(|(rule, random)| choose::words(rule, *random));
+        self.words.extend(words);
+        gpu.queue.write_buffer(&self.rules, 0, bytemuck::cast_slice(&self.words));
+        &self.drawn
+    }
+}
+
 impl GpuExecutor {
     fn check_link(&self, link: Link) -> std::result::Result<(), StepError> {
         link.check()?;
@@ -79,26 +115,28 @@ impl GpuExecutor {
         let mut last = None;
         for step in 0..link.steps {
             link.step(step, &mut batch);
-            last = Some(self.submit_step(&batch, step, link.continues || step > 0));
+            last = Some(self.submit_step(link, &batch, step));
         }
         self.links.batch = batch;
         self.gpu.check().map(|()| last)
     }
 
-    /// Submits one step and the choice of its tokens, the `index`-th of its link; `chained` when its own
-    /// tokens are those of the step before.
-    fn submit_step(&mut self, batch: &Batch, index: usize, chained: bool) -> wgpu::SubmissionIndex {
-        self.begin(batch, chained);
+    /// Submits one step of a link and the choice of its tokens.
+    fn submit_step(&mut self, link: Link, batch: &Batch, index: usize) -> wgpu::SubmissionIndex {
+        self.begin(batch, link.continues || index > 0);
         let rows = batch.rows().len();
+        let counts = self.step.counts;
+        let choosing = self.choosers.ready(&self.gpu, link.rules, &link.randoms[index * rows..]);
         write_count(&self.gpu, &self.row_counts.logits, rows);
-        let mut encoder = self.encoder();
+        let mut encoder =
+            self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("link") });
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             for node in &self.nodes {
-                let counts = self.counts(node.list);
+                let counts = counts[node.list as usize];
                 node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
             }
-            record_dispatch(&mut pass, &self.argmax, self.step.counts[0]);
+            choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
         }
         let bytes = 4 * rows as u64;
         let Links { chosen, readable, next, .. } = &self.links;
@@ -113,7 +151,7 @@ impl Chain for GpuExecutor {
     }
 
     fn follows(&self, rule: &Rule) -> bool {
-        rule.is_greedy()
+        choose::follows(rule)
     }
 
     fn submit(&mut self, link: Link<'_>) -> std::result::Result<(), StepError> {

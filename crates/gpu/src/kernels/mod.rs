@@ -5,6 +5,7 @@
 
 pub(crate) mod activate;
 pub(crate) mod attention;
+pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod heads;
 pub(crate) mod norm;
