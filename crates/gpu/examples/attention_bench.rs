@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Writer};
 use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
@@ -223,7 +224,11 @@ fn measure(
     let rows = load.sequences * load.rows;
     let times = arguments.times.unwrap_or(if load.rows > 1 { 4 } else { 25 });
     // The first time is for drivers and caches.
-    executor.time_together(&batch, nodes.clone(), 1)?;
+    // A device that had nothing to do takes a while to reach its full clock.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        executor.time_together(&batch, nodes.clone(), 8)?;
+    }
     let time = executor.time_together(&batch, nodes, times)?;
     let seconds = time.as_secs_f64() / (times * layers) as f64;
     let element = match arguments.kv {

@@ -37,7 +37,8 @@ struct Shape {
 @group(0) @binding(6) var<storage, read> input: array<f32>;
 //@end
 //@if INTEGERS
-// [row][3][group]: the first 16 signed bytes of each group, the last 16, and their scale and sums.
+// [row][group][3]: the first 16 signed bytes of each group, the last 16, and their scale, the sums of both,
+// and these together times the scale.
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
 @group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;

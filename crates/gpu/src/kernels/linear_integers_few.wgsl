@@ -73,9 +73,9 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
                 //@end
                 //@for r in ROWS
                 {
-                    let x_0 = input[input_$r + step];
-                    let x_1 = input[input_$r + shape.groups + step];
-                    let about = input[input_$r + 2u * shape.groups + step];
+                    let x_0 = input[input_$r + step * 3u];
+                    let x_1 = input[input_$r + step * 3u + 1u];
+                    let about = input[input_$r + step * 3u + 2u];
                     //@for m in MATRICES
                     //@for o in SLOTS
                     acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);

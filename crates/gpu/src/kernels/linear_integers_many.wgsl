@@ -23,8 +23,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     let staged = thread % 64u;
     let staged_output = min(first_output + staged, shape.outputs_$BODY - 1u);
     //@for i in FETCHES
-    let from_$i = min(first_row + ($i * 64u + staged) / 3u, last_row) * shape.input_stride
-        + ($i * 64u + staged) % 3u * shape.groups;
+    let from_$i = min(first_row + ($i * 64u + staged) / 3u, last_row) * shape.input_stride + ($i * 64u + staged) % 3u;
     let to_$i = ($i * 64u + staged) % 3u * $TILEROWS + ($i * 64u + staged) / 3u;
     //@end
 
@@ -104,7 +103,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
             //@end
         } else {
             //@for i in FETCHES
-            fetched_$i = input[from_$i + next];
+            fetched_$i = input[from_$i + next * 3u];
             //@end
         }
         //@for r in ROWS

@@ -7,17 +7,19 @@ fn put_quad(row: u32, groups: u32, quad: u32, own: u32) {
         largest = max(largest, largest_of(block[own / 8u * 8u + i]));
     }
     let inverse = inverse_of(largest);
-    let to = row * 3u * groups + quad / 8u;
-    integers[(to + quad % 8u / 4u * groups) * 4u + quad % 4u] = bytes_of(block[own], inverse);
-    let about = (to + 2u * groups) * 4u;
+    let to = (row * groups + quad / 8u) * 12u;
+    integers[to + quad % 8u] = bytes_of(block[own], inverse);
     if quad % 8u == 1u {
-        integers[about] = bitcast<u32>(scale_of(largest));
+        integers[to + 8u] = bitcast<u32>(scale_of(largest));
     }
-    if quad % 4u == 0u {
-        var sum = 0;
+    if quad % 8u == 2u {
+        var sums = vec2<i32>();
         for (var i = 0u; i < 4u; i++) {
-            sum += dot4I8Packed(bytes_of(block[own + i], inverse), 0x01010101u);
+            sums.x += dot4I8Packed(bytes_of(block[own - 2u + i], inverse), 0x01010101u);
+            sums.y += dot4I8Packed(bytes_of(block[own + 2u + i], inverse), 0x01010101u);
         }
-        integers[about + 1u + quad % 8u / 4u] = bitcast<u32>(sum);
+        integers[to + 9u] = bitcast<u32>(sums.x);
+        integers[to + 10u] = bitcast<u32>(sums.y);
+        integers[to + 11u] = bitcast<u32>(scale_of(largest) * f32(sums.x + sums.y));
     }
 }

@@ -24,8 +24,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     //@for q in LASTHALF
     sums.y += dot4I8Packed(bytes_$q, 0x01010101u);
     //@end
-    let at = row * 3u * shape.groups + group;
+    let at = (row * shape.groups + group) * 3u;
     output[at] = vec4<u32>(bytes_0, bytes_1, bytes_2, bytes_3);
-    output[at + shape.groups] = vec4<u32>(bytes_4, bytes_5, bytes_6, bytes_7);
-    output[at + 2u * shape.groups] = vec4<u32>(bitcast<u32>(scale_of(largest)), bitcast<u32>(sums.x), bitcast<u32>(sums.y), 0u);
+    output[at + 1u] = vec4<u32>(bytes_4, bytes_5, bytes_6, bytes_7);
+    let scaled = bitcast<u32>(scale_of(largest) * f32(sums.x + sums.y));
+    output[at + 2u] = vec4<u32>(bitcast<u32>(scale_of(largest)), bitcast<u32>(sums.x), bitcast<u32>(sums.y), scaled);
 }

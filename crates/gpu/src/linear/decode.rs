@@ -90,8 +90,13 @@ fn load(wgsl: &mut String, layout: Layout, m: char) {
 /// Scales and mins of the two halves of a group.
 fn ready(wgsl: &mut String, integers: Integers, m: char) {
     let half_of_group = "unpack2x16float(raw.head >> (group % 2u * 16u)).x";
-    let byte = |at: u32| format!("f32(extractBits(bitcast<i32>(factors), {at}u, 8u))");
-    let nibble = |at: u32| format!("f32(extractBits(factors, {at}u, 4u))");
+    // As integers of quads become floats; signed bytes are put 128 higher first.
+    let bits = |factors: &str, at: u32, count: u32, above: u32| {
+        let zero = f64::from(1 << 23) + f64::from(above);
+        format!("(bitcast<f32>(extractBits({factors}, {at}u, {count}u) | {EXPONENT:#x}u) - {zero:?})")
+    };
+    let byte = |at: u32| bits("(factors ^ 0x8080u)", at, 8, 128);
+    let nibble = |at: u32| bits("factors", at, 4, 0);
     // Scale and min of the first half, then of the second.
     let [first, second]: [(String, String); 2] = match integers.scales {
         Scales::Half => [(); 2].map(|()| (half_of_group.to_string(), String::new())),

@@ -70,7 +70,7 @@ fn term(scales: Scales) -> String {
         (false, true) => &[
             "let products = first_products + last_products - offset * (sums.x + sums.y);",
             "let scaled = fma(words.scales.x * scale, float_of(products), sum);",
-            "return fma(words.scales.z, scale * f32(sums.x + sums.y), scaled);",
+            "return fma(words.scales.z, bitcast<f32>(about.w), scaled);",
         ],
         (true, mins) => {
             let both = &[

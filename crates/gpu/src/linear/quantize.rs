@@ -28,8 +28,8 @@ impl Quantized {
         (rows * columns.div_ceil(GROUP) * VECTORS * 16) as u64
     }
 
-    /// The integers: `[row][3][group]` of four words each: 16 bytes, 16 more, and the scale with the sums of the
-    /// first and of the last 16.
+    /// The integers: `[row][group][3]` of four words each: 16 bytes, 16 more, and the scale with the sums of the
+    /// first and of the last 16 and, as a float, both sums times the scale.
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }

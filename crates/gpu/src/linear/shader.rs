@@ -111,8 +111,8 @@ impl Tiling {
 
     /// The same for inputs of integers.
     pub const INTEGERS: [Tiling; 7] = [
-        Tiling::Few { rows: 1, outputs: 2 },
-        Tiling::Few { rows: 2, outputs: 2 },
+        Tiling::Few { rows: 1, outputs: 4 },
+        Tiling::Few { rows: 2, outputs: 4 },
         Tiling::Few { rows: 4, outputs: 4 },
         Tiling::Few { rows: 8, outputs: 4 },
         Tiling::Many { rows: 16 },
@@ -324,7 +324,7 @@ fn integer_steps(spec: LinearSpec, outputs: u32) -> u32 {
         Some(((second, _), Combination::Gated(_))) => spec.first.0.low_words() + second.low_words(),
         _ => spec.first.0.low_words(),
     };
-    (16 / (words as u32 * outputs)).clamp(1, 4)
+    (32 / (words as u32 * outputs)).clamp(1, 2)
 }
 
 /// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.

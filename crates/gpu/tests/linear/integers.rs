@@ -16,6 +16,7 @@ struct Group {
     bytes: [i8; 32],
     scale: f32,
     sums: [i32; 2],
+    scaled_sum: f32,
 }
 
 /// The groups of rows, as the device made them of floats that lie `gap` apart.
@@ -35,19 +36,16 @@ fn quantize(kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     dispatch.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), count as u32);
     let words = read(gpu, encoder, quantized.buffer());
-    (quantized, groups_of(&words, columns))
+    (quantized, groups_of(&words))
 }
 
-/// The groups of all rows, of words `[row][3][group][4]`.
-fn groups_of(words: &[f32], columns: usize) -> Vec<Group> {
-    let count = columns / 32;
-    let groups = words.chunks(12 * count).flat_map(|row| {
-        (0..count).map(move |g| {
-            let plane = |plane: usize| &row[(plane * count + g) * 4..][..4];
-            let byte = |i: usize| plane(i / 16)[i % 16 / 4].to_bits().to_le_bytes()[i % 4] as i8;
-            let sums = [plane(2)[1], plane(2)[2]].map(|sum| sum.to_bits() as i32);
-            Group { bytes: std::array::from_fn(byte), scale: plane(2)[0], sums }
-        })
+/// Groups of `[8 words of bytes][scale][sum of the first 16][of the last 16][nothing]`.
+fn groups_of(words: &[f32]) -> Vec<Group> {
+    let groups = words.chunks(12).map(|words| Group {
+        bytes: std::array::from_fn(|i| words[i / 4].to_bits().to_le_bytes()[i % 4] as i8),
+        scale: words[8],
+        sums: [words[9], words[10]].map(|sum| sum.to_bits() as i32),
+        scaled_sum: words[11],
     });
     groups.collect()
 }
@@ -79,6 +77,7 @@ fn activations_become_integers_as_defined() {
             }
             let sum = |bytes: &[i8]| bytes.iter().map(|byte| i32::from(*byte)).sum::<i32>();
             assert_eq!(group.sums, [sum(&group.bytes[..16]), sum(&group.bytes[16..])]);
+            assert_eq!(group.scaled_sum, scale * sum(&group.bytes) as f32);
         }
     }
 }
@@ -276,7 +275,7 @@ fn gated_layers_write_integers_too() {
         let floats = run.rows(rows);
         let (_, expected) = quantize(kernels, &floats, outputs, 0);
         let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let found = groups_of(&read(gpu, encoder, integers.buffer()), outputs);
+        let found = groups_of(&read(gpu, encoder, integers.buffer()));
         assert_eq!(found[..expected.len()], expected, "{rows} rows");
     }
 }
