@@ -40,6 +40,10 @@ pub struct Reference {
     rows: Vec<Row>,
     /// The pages of the batch's sequences.
     tables: Vec<Vec<u32>>,
+    /// What the batch brings.
+    inputs: Vec<f32>,
+    /// From which node on another order of operations holds.
+    change: Option<(usize, Arithmetic)>,
 }
 
 impl Reference {
@@ -54,7 +58,24 @@ impl Reference {
         let keys = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.key_dim]).collect();
         let values = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.value_dim]).collect();
         let buffers = program.buffers.iter().map(|_| Vec::new()).collect();
-        Ok(Reference { file, program, options, keys, values, buffers, rows: vec![], tables: vec![] })
+        Ok(Reference {
+            file,
+            program,
+            options,
+            keys,
+            values,
+            buffers,
+            rows: vec![],
+            tables: vec![],
+            inputs: vec![],
+            change: None,
+        })
+    }
+
+    /// Computes the nodes from this one on in another order of operations, as a model does that is split over
+    /// two devices.
+    pub fn change_arithmetic(&mut self, node: usize, arithmetic: Arithmetic) {
+        self.change = Some((node, arithmetic));
     }
 
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
@@ -63,6 +84,7 @@ impl Reference {
         self.rows = batch.rows().to_vec();
         let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
         self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        self.inputs = batch.inputs().to_vec();
         for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
             data.resize(buffer.width * batch.rows().len(), 0.0);
         }
@@ -72,7 +94,11 @@ impl Reference {
     /// Runs one node of the program on the batch of [`Reference::begin`].
     pub fn run_node(&mut self, index: usize) {
         let op = self.program.nodes[index].op.clone();
-        self.run(&op);
+        let arithmetic = match self.change {
+            Some((node, arithmetic)) if index >= node => arithmetic,
+            _ => self.options.arithmetic,
+        };
+        self.run(&op, arithmetic);
     }
 
     /// Replaces the values of a view, row by row, so that a node can be run on another executor's inputs.
@@ -113,8 +139,17 @@ impl Reference {
         &mut self.buffers[view.buffer][row * width + view.offset..][..view.width]
     }
 
-    fn run(&mut self, op: &Op) {
+    fn run(&mut self, op: &Op, arithmetic: Arithmetic) {
         match op {
+            Op::Input { views } => {
+                let inputs = std::mem::take(&mut self.inputs);
+                let mut rest = &inputs[..];
+                for view in views {
+                    let (values, others) = rest.split_at(self.rows.len() * view.width);
+                    self.load(*view, values);
+                    rest = others;
+                }
+            }
             Op::Embed { table, out } => {
                 for r in 0..self.rows.len() {
                     let entry = self.weight_row(*table, self.rows[r].token as usize);
@@ -132,7 +167,7 @@ impl Reference {
                 let mut offset = 0;
                 for part in parts {
                     let outputs = self.program.weights[part.weight].rows;
-                    self.linear(*part, *input, out.part(offset, outputs));
+                    self.linear(arithmetic, *part, *input, out.part(offset, outputs));
                     offset += outputs;
                 }
             }
@@ -172,9 +207,9 @@ impl Reference {
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
                 // The result has the width of one part: gate first, then up beside it.
-                self.linear(*gate, *input, *out);
+                self.linear(arithmetic, *gate, *input, *out);
                 let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();
-                self.linear(*up, *input, *out);
+                self.linear(arithmetic, *up, *input, *out);
                 for (r, gate) in gates.iter().enumerate() {
                     let up = self.get(*out, r).to_vec();
                     activate(*activation, gate, Some(&up), self.set(*out, r));
@@ -198,10 +233,10 @@ impl Reference {
         }
     }
 
-    fn linear(&mut self, part: Part, input: View, out: View) {
+    fn linear(&mut self, arithmetic: Arithmetic, part: Part, input: View, out: View) {
         let weight = self.program.weights[part.weight].clone();
         let bias = part.bias.map(|b| self.vector(b));
-        let groups = match self.options.arithmetic {
+        let groups = match arithmetic {
             Arithmetic::Q8 => weight.format.groups(),
             Arithmetic::F32 => None,
         };
