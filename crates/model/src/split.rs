@@ -27,7 +27,7 @@ pub fn split(program: &Program, layer: usize) -> Option<Halves> {
     let nothing = View { width: 0, ..program.logits };
     Some(Halves {
         first: part(program, first.to_vec(), &input.op, nothing),
-        second: part(program, [&[input.clone()], second].concat(), &input.op, program.logits),
+        second: part(program, [std::slice::from_ref(&input), second].concat(), &input.op, program.logits),
     })
 }
 
