@@ -1,6 +1,7 @@
 //! The executor: runs a program over batches of rows, one submission to the device per step.
 
 mod chain;
+mod sizes;
 mod timing;
 
 use std::cell::RefCell;
@@ -10,17 +11,15 @@ use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
 use gleed_model::{Batch, Executor, StepError};
 
-use crate::buffers::{self, Activations};
-use crate::cache::{self, Layer};
+use crate::buffers::Activations;
+use crate::cache::Layer;
 use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
 use crate::linear::{LinearKernels, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
-use crate::step::{Capacity, Counts, Step};
+use crate::step::{Counts, Step};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result};
-
-/// Bytes of logits that are computed and read back at once, unless the options say how many rows.
-const LOGITS_BYTES: usize = 64 << 20;
+use sizes::Sizes;
 
 /// Tokens that are chosen before they are read back, at least.
 const CHOSEN: usize = 4096;
@@ -90,43 +89,24 @@ impl GpuExecutor {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
-        let weight_bytes = Weights::check(file, &program)?;
-        let Options { kv, max_rows, pages, logits_rows, matrix_units } = options;
+        let Options { kv, max_rows, pages, matrix_units, .. } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
-        let (attention_rows, partial_room) = plan::attention_tiles(&gpu, &program);
-        let capacity = Capacity::new(&program, max_rows, attention_rows.min(max_rows).max(1));
-        let logits_stride = buffers::stride(program.vocabulary);
-        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
-        let logits_bytes = (4 * logits_rows * logits_stride) as u64;
-        let step_bytes = 4 * capacity.words() as u64;
-        let partial_bytes = (4 * capacity.partials * partial_room) as u64;
-        let page_bytes = cache::largest_page(&program.caches, kv);
-        let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
-        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
-        let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
-        let gathered = plan::gathered(&program);
-        let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
-        let memory = Memory {
-            weights: weight_bytes,
-            kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
-                .into_iter()
-                .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
-        };
-        fits(&gpu, memory)?;
+        let sizes = Sizes::new(&gpu, file, &program, options)?;
+        let Sizes { attention_rows, capacity, logits_rows, logits_stride, memory, .. } = sizes;
+        sizes::fits(&gpu, file, &program, options, memory)?;
 
-        let activations = Activations::new(&gpu, &program, gathered, max_rows, logits_rows)?;
+        let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
         let caches = caches.collect::<Result<Vec<_>>>()?;
-        let step_buffer = gpu.storage("the rows of a step", step_bytes)?;
-        let partials = gpu.storage("the spans of attention", partial_bytes)?;
+        let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
+        let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;
         let count = || gpu.uniform("how many rows there are");
         let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
-        let page = gpu.storage("a page", page_bytes)?;
-        let inputs = gpu.storage("the inputs of logits", input_bytes)?;
-        let readable = gpu.readable("the logits", logits_bytes)?;
+        let page = gpu.storage("a page", sizes.page_bytes)?;
+        let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
+        let readable = gpu.readable("the logits", sizes.logits_bytes)?;
         let chosen_room = CHOSEN.max(max_rows);
         let chosen = gpu.storage("the chosen tokens", 4 * max_rows as u64)?;
         let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
@@ -198,7 +178,24 @@ impl GpuExecutor {
                 *uploaded = Some(counts.rows);
             }
         }
+        self.upload_inputs(batch);
         self.logits.clear();
+    }
+
+    /// Uploads what a batch brings to a program that begins in the middle of a model.
+    fn upload_inputs(&self, batch: &Batch) {
+        let mut rest = batch.inputs();
+        for view in self.program.inputs() {
+            let place = self.activations.place(*view, List::All);
+            let (values, others) = rest.split_at(batch.rows().len() * view.width);
+            // All rows at once where they lie as closely on the device.
+            let rows = if place.stride == view.width { values.len() } else { view.width };
+            for (index, values) in values.chunks(rows.max(1)).enumerate() {
+                let at = 4 * (index * place.stride) as u64;
+                self.gpu.queue.write_buffer(place.buffer, at, bytemuck::cast_slice(values));
+            }
+            rest = others;
+        }
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
@@ -335,18 +332,6 @@ fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Co
         pass.set_pipeline(&dispatch.pipeline);
         pass.set_bind_group(0, &dispatch.bindings, &[]);
         pass.dispatch_workgroups(x, y as u32, 1);
-    }
-}
-
-/// Refuses what cannot fit, where the device says how much it has.
-fn fits(gpu: &Gpu, memory: Memory) -> Result<()> {
-    let Memory { weights, kv, buffers } = memory;
-    let needed = weights.saturating_add(kv).saturating_add(buffers);
-    match gpu.info.memory {
-        Some(memory) if needed > memory => {
-            Err(Error::DoesNotFit { adapter: gpu.info.name.clone(), memory, weights, kv, buffers })
-        }
-        _ => Ok(()),
     }
 }
 
