@@ -8,6 +8,8 @@ use std::time::Instant;
 use gleed_cpu::{Cpu, Isa};
 #[cfg(feature = "gpu")]
 use gleed_gpu::GpuExecutor;
+#[cfg(feature = "gpu")]
+use gleed_model::Joined;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
@@ -57,6 +59,9 @@ pub enum Placed {
     /// On a GPU.
     #[cfg(feature = "gpu")]
     Gpu(Box<GpuExecutor>),
+    /// The first layers on the CPU, in this arithmetic, and the last ones on a GPU.
+    #[cfg(feature = "gpu")]
+    Split(Box<Joined<Cpu, GpuExecutor>>, Arithmetic),
 }
 
 impl Placed {
@@ -65,6 +70,8 @@ impl Placed {
             Placed::Cpu(cpu, _) => &**cpu,
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &**gpu,
+            #[cfg(feature = "gpu")]
+            Placed::Split(both, _) => &**both,
         }
     }
 
@@ -73,15 +80,38 @@ impl Placed {
             Placed::Cpu(cpu, _) => &mut **cpu,
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &mut **gpu,
+            #[cfg(feature = "gpu")]
+            Placed::Split(both, _) => &mut **both,
         }
     }
 
-    /// The order of operations.
+    /// The order of operations; of a split model that of its first layers.
     pub fn arithmetic(&self) -> Arithmetic {
         match self {
             Placed::Cpu(_, arithmetic) => *arithmetic,
             #[cfg(feature = "gpu")]
             Placed::Gpu(_) => Arithmetic::F32,
+            #[cfg(feature = "gpu")]
+            Placed::Split(_, arithmetic) => *arithmetic,
+        }
+    }
+
+    /// From which node of a split model on another order of operations holds, and which.
+    pub fn second_arithmetic(&self) -> Option<(usize, Arithmetic)> {
+        match self {
+            #[cfg(feature = "gpu")]
+            Placed::Split(both, _) => Some((both.cut(), Arithmetic::F32)),
+            _ => None,
+        }
+    }
+
+    /// The order or orders of operations, for people.
+    pub fn arithmetic_name(&self) -> String {
+        match self.second_arithmetic() {
+            Some((_, second)) if second != self.arithmetic() => {
+                format!("{}, then {second}", self.arithmetic())
+            }
+            _ => self.arithmetic().to_string(),
         }
     }
 
@@ -90,12 +120,12 @@ impl Placed {
         matches!(self, Placed::Cpu(..))
     }
 
-    /// The instruction set and the number of threads, on a CPU.
+    /// The instruction set and the number of threads, where all is on a CPU.
     pub fn cpu(&self) -> Option<(Isa, usize)> {
         match self {
             Placed::Cpu(cpu, _) => Some((cpu.isa(), cpu.threads())),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) => None,
+            Placed::Gpu(_) | Placed::Split(..) => None,
         }
     }
 
@@ -109,6 +139,16 @@ impl Placed {
                 nodes.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64());
                 Ok(())
             }
+            #[cfg(feature = "gpu")]
+            Placed::Split(both, _) => {
+                let (first, second) = nodes.split_at_mut(both.cut());
+                let mut clock = Clock { last: Instant::now(), nodes: first };
+                let (gpu, handed) = both.run_first(batch, &mut clock)?;
+                let times = gpu.time_nodes(handed)?;
+                // The first one only brings what the CPU has computed.
+                second.iter_mut().zip(&times[1..]).for_each(|(sum, time)| *sum += time.as_secs_f64());
+                Ok(())
+            }
         }
     }
 }
@@ -119,6 +159,14 @@ impl fmt::Display for Placed {
             Placed::Cpu(cpu, _) => write!(f, "{}, {} threads", cpu.isa(), cpu.threads()),
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
+            #[cfg(feature = "gpu")]
+            Placed::Split(both, _) => {
+                let (cpu, gpu, layers) = (both.first(), both.second(), both.program().layers());
+                let on_cpu = cpu.program().layers();
+                let threads = cpu.threads();
+                write!(f, "{on_cpu} of {layers} layers on the CPU ({}, {threads} threads), ", cpu.isa())?;
+                write!(f, "{} and the head on {}", layers - on_cpu, gpu.gpu().info)
+            }
         }
     }
 }

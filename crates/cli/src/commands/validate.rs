@@ -210,6 +210,9 @@ fn ops_alone(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Result<(
     let progress = Progress::new("ops", program.nodes.len() as u64);
     let mut reference =
         make_reference(loaded, program.clone(), executor.arithmetic(), options.kv, tokens.len())?;
+    if let Some((node, arithmetic)) = executor.second_arithmetic() {
+        reference.change_arithmetic(node, arithmetic);
+    }
     let found = compare::ops_alone(&mut executor, &mut reference, &batch, || progress.advance(1))?;
     progress.finish();
     let is_wrong = |f: &&NodeDifference| match executor.is_exact() {

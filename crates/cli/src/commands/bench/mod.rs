@@ -146,7 +146,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return output::print_json(&json!({
             "model": loaded.name,
             "device": runner.executor.to_string(),
-            "arithmetic": runner.executor.arithmetic().to_string(),
+            "arithmetic": runner.executor.arithmetic_name(),
             "kv": arguments.options.kv.to_string(),
             "isa": cpu.map(|(isa, _)| isa.to_string()),
             "threads": cpu.map(|(_, threads)| threads),
@@ -195,7 +195,7 @@ fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: Opt
     output::note(format!(
         "{}: {} arithmetic, {} KV, {}{}",
         arguments.model,
-        runner.executor.arithmetic(),
+        runner.executor.arithmetic_name(),
         arguments.options.kv,
         runner.executor,
         peak.unwrap_or_default(),

@@ -45,7 +45,13 @@ pub fn run(runner: &mut Runner, kv: KvType, tests: &[Test]) -> Result<Profiles> 
         let program = runner.executor.program().clone();
         let seconds = runner.time_nodes(test)?;
         let max_rows = runner.executor.max_rows();
-        let counter = Counter { program: &program, arithmetic: runner.executor.arithmetic(), kv, max_rows };
+        let counter = Counter {
+            program: &program,
+            arithmetic: runner.executor.arithmetic(),
+            second_arithmetic: runner.executor.second_arithmetic(),
+            kv,
+            max_rows,
+        };
         let entries = entries(&program, &seconds, &counter.nodes(test));
         profiles.push(Profile { test: test.name(), entries });
     }

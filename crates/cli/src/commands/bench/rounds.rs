@@ -75,6 +75,7 @@ pub fn run(
         let work = Counter {
             program: runner.executor.program(),
             arithmetic: runner.executor.arithmetic(),
+            second_arithmetic: runner.executor.second_arithmetic(),
             kv,
             max_rows: runner.executor.max_rows(),
         }

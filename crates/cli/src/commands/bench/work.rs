@@ -85,6 +85,8 @@ fn rows_of(test: &Test, max_rows: usize) -> (Rows, Rows) {
 pub struct Counter<'a> {
     pub program: &'a Program,
     pub arithmetic: Arithmetic,
+    /// From which node on another arithmetic holds.
+    pub second_arithmetic: Option<(usize, Arithmetic)>,
     pub kv: KvType,
     /// The most rows of a step.
     pub max_rows: usize,
@@ -94,13 +96,14 @@ impl Counter<'_> {
     /// The work of each node over a whole test.
     pub fn nodes(&self, test: &Test) -> Vec<Work> {
         let (mut rows, wanted) = rows_of(test, self.max_rows);
-        let work = |node: &Node| {
+        let work = |(index, node): (usize, &Node)| {
             if matches!(node.op, Op::Gather { .. }) {
                 rows = wanted;
             }
-            self.op(&node.op, rows)
+            let second = self.second_arithmetic.filter(|(first, _)| index >= *first);
+            self.op(&node.op, second.map_or(self.arithmetic, |(_, arithmetic)| arithmetic), rows)
         };
-        self.program.nodes.iter().map(work).collect()
+        self.program.nodes.iter().enumerate().map(work).collect()
     }
 
     /// The work of a whole test.
@@ -111,11 +114,11 @@ impl Counter<'_> {
     }
 
     /// What is counted of an op: the products of linear ops and of attention. All else is small beside them.
-    fn op(&self, op: &Op, rows: Rows) -> Work {
+    fn op(&self, op: &Op, arithmetic: Arithmetic, rows: Rows) -> Work {
         let mut work = Work::default();
         for weight in op.matrices().into_iter().map(|w| &self.program.weights[w]) {
             work.weights += (weight.bytes() * rows.steps) as f64;
-            let is_integer = self.arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
+            let is_integer = arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
             let operations = 2.0 * weight.size() as f64 * rows.rows as f64;
             *if is_integer { &mut work.integer } else { &mut work.float } += operations;
         }
@@ -163,7 +166,13 @@ mod tests {
     #[test]
     fn a_prompt_in_two_steps() {
         let program = program();
-        let counter = Counter { program: &program, arithmetic: Arithmetic::Q8, kv: KvType::F16, max_rows: 4 };
+        let counter = Counter {
+            program: &program,
+            arithmetic: Arithmetic::Q8,
+            second_arithmetic: None,
+            kv: KvType::F16,
+            max_rows: 4,
+        };
         let [matrix, attention, gather, head] = counter.nodes(&Test::prompt(6, 2))[..] else { panic!() };
         // 32 rows of two blocks of 34 bytes, read in two steps; six rows of 2 · 32 · 64 operations.
         assert_eq!(matrix, Work { weights: 2.0 * 2176.0, integer: 6.0 * 4096.0, ..Work::default() });
@@ -179,10 +188,29 @@ mod tests {
     }
 
     #[test]
+    fn the_second_half_of_a_split_model_has_its_own_arithmetic() {
+        let mut program = program();
+        program.weights[1].format = Format::Q8_0;
+        let integers = |second_arithmetic| {
+            let (arithmetic, kv) = (Arithmetic::Q8, KvType::F16);
+            let counter = Counter { program: &program, arithmetic, second_arithmetic, kv, max_rows: 4 };
+            let works = counter.nodes(&Test::generate(1, 1, 0));
+            works.iter().map(|work| work.integer > 0.0).collect::<Vec<_>>()
+        };
+        assert_eq!(integers(None), [true, false, false, true]);
+        assert_eq!(integers(Some((1, Arithmetic::F32))), [true, false, false, false]);
+    }
+
+    #[test]
     fn sequences_share_the_weights_and_not_the_keys() {
         let program = program();
-        let counter =
-            Counter { program: &program, arithmetic: Arithmetic::F32, kv: KvType::Q8_0, max_rows: 512 };
+        let counter = Counter {
+            program: &program,
+            arithmetic: Arithmetic::F32,
+            second_arithmetic: None,
+            kv: KvType::Q8_0,
+            max_rows: 512,
+        };
         let one = counter.test(&Test::generate(5, 1, 7));
         let eight = counter.test(&Test::generate(5, 8, 7));
         assert_eq!(one.integer, 0.0);
