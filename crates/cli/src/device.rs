@@ -10,6 +10,7 @@ use gleed_cpu::{Cpu, Isa};
 use gleed_gpu::GpuExecutor;
 #[cfg(feature = "gpu")]
 use gleed_model::Joined;
+use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
@@ -59,9 +60,9 @@ pub enum Placed {
     /// On a GPU.
     #[cfg(feature = "gpu")]
     Gpu(Box<GpuExecutor>),
-    /// The first layers on the CPU, in this arithmetic, and the last ones on a GPU.
+    /// The first layers on the CPU and the last ones on a GPU, in the same arithmetic.
     #[cfg(feature = "gpu")]
-    Split(Box<Joined<Cpu, GpuExecutor>>, Arithmetic),
+    Split(Box<Joined<Cpu, GpuExecutor>>),
 }
 
 impl Placed {
@@ -71,7 +72,7 @@ impl Placed {
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &**gpu,
             #[cfg(feature = "gpu")]
-            Placed::Split(both, _) => &**both,
+            Placed::Split(both) => &**both,
         }
     }
 
@@ -81,43 +82,31 @@ impl Placed {
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &mut **gpu,
             #[cfg(feature = "gpu")]
-            Placed::Split(both, _) => &mut **both,
+            Placed::Split(both) => &mut **both,
         }
     }
 
-    /// The order of operations; of a split model that of its first layers.
+    /// The order of operations.
     pub fn arithmetic(&self) -> Arithmetic {
         match self {
             Placed::Cpu(_, arithmetic) => *arithmetic,
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) => Arithmetic::F32,
+            Placed::Gpu(gpu) => gpu.arithmetic(),
             #[cfg(feature = "gpu")]
-            Placed::Split(_, arithmetic) => *arithmetic,
+            Placed::Split(both) => both.second().arithmetic(),
         }
     }
 
-    /// From which node of a split model on another order of operations holds, and which.
-    pub fn second_arithmetic(&self) -> Option<(usize, Arithmetic)> {
+    /// The node from which on a GPU computes, in an order of its own; what is before it, or all where there is
+    /// none, has the reference's bits.
+    pub fn other_order_from(&self) -> Option<usize> {
         match self {
+            Placed::Cpu(..) => None,
             #[cfg(feature = "gpu")]
-            Placed::Split(both, _) => Some((both.cut(), Arithmetic::F32)),
-            _ => None,
+            Placed::Gpu(_) => Some(0),
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => Some(both.cut()),
         }
-    }
-
-    /// The order or orders of operations, for people.
-    pub fn arithmetic_name(&self) -> String {
-        match self.second_arithmetic() {
-            Some((_, second)) if second != self.arithmetic() => {
-                format!("{}, then {second}", self.arithmetic())
-            }
-            _ => self.arithmetic().to_string(),
-        }
-    }
-
-    /// Whether results are the reference's in every bit.
-    pub fn is_exact(&self) -> bool {
-        matches!(self, Placed::Cpu(..))
     }
 
     /// The instruction set and the number of threads, where all is on a CPU.
@@ -125,7 +114,16 @@ impl Placed {
         match self {
             Placed::Cpu(cpu, _) => Some((cpu.isa(), cpu.threads())),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) | Placed::Split(..) => None,
+            Placed::Gpu(_) | Placed::Split(_) => None,
+        }
+    }
+
+    /// The GPU, where all is on one.
+    #[cfg(feature = "gpu")]
+    pub fn gpu(&self) -> Option<&gleed_gpu::Gpu> {
+        match self {
+            Placed::Gpu(gpu) => Some(gpu.gpu()),
+            Placed::Cpu(..) | Placed::Split(_) => None,
         }
     }
 
@@ -140,7 +138,7 @@ impl Placed {
                 Ok(())
             }
             #[cfg(feature = "gpu")]
-            Placed::Split(both, _) => {
+            Placed::Split(both) => {
                 let (first, second) = nodes.split_at_mut(both.cut());
                 let mut clock = Clock { last: Instant::now(), nodes: first };
                 let (gpu, handed) = both.run_first(batch, &mut clock)?;
@@ -160,7 +158,7 @@ impl fmt::Display for Placed {
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
             #[cfg(feature = "gpu")]
-            Placed::Split(both, _) => {
+            Placed::Split(both) => {
                 let (cpu, gpu, layers) = (both.first(), both.second(), both.program().layers());
                 let on_cpu = cpu.program().layers();
                 let threads = cpu.threads();
@@ -194,6 +192,10 @@ impl Executor for Placed {
 
     fn copy_page(&mut self, from: u32, to: u32) {
         self.inner_mut().copy_page(from, to);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        self.inner_mut().chain()
     }
 }
 

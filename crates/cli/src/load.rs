@@ -33,7 +33,7 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     pub gpu_layers: Option<usize>,
 
-    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8 on a CPU, f32 on a GPU]
+    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8]
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
@@ -139,9 +139,6 @@ impl Loaded {
             output::remark(format!("{placed}: --gpu-layers {layers}"));
             return Ok(placed);
         }
-        if options.arithmetic == Some(Arithmetic::Q8) {
-            return on_cpu("a GPU has no q8 arithmetic");
-        }
         if options.isa.is_some() || options.threads.is_some() {
             return on_cpu("--isa and --threads are for it");
         }
@@ -160,11 +157,9 @@ impl Loaded {
     /// On a GPU, or with all but the last layers on the CPU.
     #[cfg(feature = "gpu")]
     fn on_gpu(&self, choice: Choice, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
-        if options.arithmetic == Some(Arithmetic::Q8) {
-            bail!("a GPU computes in f32: leave out --arithmetic q8, or use --device cpu");
-        }
         let gpu = Gpu::open(choice)?;
         let settings = gleed_gpu::Options {
+            arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             max_rows,
             pages: pages(positions),
@@ -175,7 +170,9 @@ impl Loaded {
             let load = |progress: &mut dyn FnMut(usize, usize)| {
                 GpuExecutor::load(gpu, &self.file, program, settings, progress)
             };
-            self.with_progress(load).with_context(|| self.file.name().to_string())
+            let executor = self.with_progress(load).with_context(|| self.file.name().to_string())?;
+            executor.converted().iter().for_each(|converted| output::remark(told(converted)));
+            anyhow::Ok(executor)
         };
         let program = fuse(&self.model.program, Rules::ALL);
         let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
@@ -184,8 +181,8 @@ impl Loaded {
         };
         // The GPU first: it may refuse.
         let gpu = load(second)?;
-        let (cpu, arithmetic) = self.cpu(first, options, positions, max_rows)?;
-        Ok(Placed::Split(Box::new(Joined::new(program, cpu, gpu)), arithmetic))
+        let cpu = self.cpu(first, options, positions, max_rows)?;
+        Ok(Placed::Split(Box::new(Joined::new(program, cpu, gpu))))
     }
 
     fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
@@ -193,24 +190,17 @@ impl Loaded {
             bail!("--matrix-units is for GPUs that have them");
         }
         let program = fuse(&self.model.program, Rules::ALL);
-        let (cpu, arithmetic) = self.cpu(program, options, positions, max_rows)?;
-        Ok(Placed::Cpu(Box::new(cpu), arithmetic))
+        let cpu = self.cpu(program, options, positions, max_rows)?;
+        Ok(Placed::Cpu(Box::new(cpu), options.arithmetic.unwrap_or_default()))
     }
 
-    /// A program, or the first half of one, on the CPU, and in which arithmetic.
-    fn cpu(
-        &self,
-        program: Program,
-        options: &Options,
-        positions: usize,
-        max_rows: usize,
-    ) -> Result<(Cpu, Arithmetic)> {
+    /// A program, or the first half of one, on the CPU.
+    fn cpu(&self, program: Program, options: &Options, positions: usize, max_rows: usize) -> Result<Cpu> {
         if options.threads == Some(0) {
             bail!("--threads must be at least 1");
         }
-        let arithmetic = options.arithmetic.unwrap_or_default();
         let settings = gleed_cpu::Options {
-            arithmetic,
+            arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             threads: options.threads.unwrap_or(0),
             isa: options.isa,
@@ -226,7 +216,7 @@ impl Loaded {
                 self.file.name()
             ));
         }
-        Ok((cpu, arithmetic))
+        Ok(cpu)
     }
 
     /// Loads with a bar that shows how far it is.
@@ -252,6 +242,15 @@ impl Loaded {
     }
 }
 
+/// One line about weights that a GPU keeps in more bits than the file.
+#[cfg(feature = "gpu")]
+fn told(converted: &gleed_gpu::Converted) -> String {
+    let gleed_gpu::Converted { format, kept_as, tensors, more_bytes } = converted;
+    let are = if *tensors == 1 { "tensor of {} is" } else { "tensors of {} are" };
+    let are = are.replace("{}", format.name());
+    format!("{tensors} {are} kept as {kept_as} ({} more)", output::human_bytes(*more_bytes))
+}
+
 /// Pages for so many positions.
 fn pages(positions: usize) -> usize {
     positions.div_ceil(PAGE).max(1)
@@ -259,3 +258,24 @@ fn pages(positions: usize) -> usize {
 
 /// Positions a conversation gets unless the user asks for more: KV memory is taken up front.
 const DEFAULT_CONTEXT: usize = 4096;
+
+#[cfg(all(test, feature = "gpu"))]
+mod tests {
+    use gleed_gguf::Format;
+    use gleed_gpu::Converted;
+
+    use super::told;
+
+    #[test]
+    fn conversions_are_told_in_one_line() {
+        let mut converted = Converted {
+            format: Format::IQ2_XXS,
+            kept_as: "8-bit integers",
+            tensors: 12,
+            more_bytes: 2_100_000_000,
+        };
+        assert_eq!(told(&converted), "12 tensors of IQ2_XXS are kept as 8-bit integers (2.1 GB more)");
+        converted.tensors = 1;
+        assert_eq!(told(&converted), "1 tensor of IQ2_XXS is kept as 8-bit integers (2.1 GB more)");
+    }
+}

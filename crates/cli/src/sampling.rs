@@ -66,7 +66,7 @@ pub struct Sampling {
 
 impl Sampling {
     /// As the engine wants it.
-    pub fn settings(&self, logprobs: usize) -> GenerationSettings {
+    pub fn settings(&self, logprobs: Option<usize>) -> GenerationSettings {
         GenerationSettings {
             max_tokens: self.max_tokens,
             stop: self.stop.clone(),

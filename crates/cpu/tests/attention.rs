@@ -99,8 +99,13 @@ fn contexts_of_several_spans() {
     for shape in SHAPES {
         let (file, program) = program(&mut random, shape);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-            let made_for =
-                reference::Options { arithmetic: Arithmetic::Q8, kv, max_rows: MAX_ROWS, pages: PAGES };
+            let made_for = reference::Options {
+                arithmetic: Arithmetic::Q8,
+                rounds_to_groups: None,
+                kv,
+                max_rows: MAX_ROWS,
+                pages: PAGES,
+            };
             let mut reference = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
             let truth = [0, 1].map(|sequence| {
                 let rows: Vec<_> = (0..CONTEXT).map(|position| (sequence, position)).collect();

@@ -25,7 +25,13 @@ const OPTIONS: Options = Options {
 };
 
 fn reference(file: &Arc<Gguf>, program: &Program, arithmetic: Arithmetic, kv: KvType) -> Reference {
-    let options = reference::Options { arithmetic, kv, max_rows: OPTIONS.max_rows, pages: OPTIONS.pages };
+    let options = reference::Options {
+        arithmetic,
+        rounds_to_groups: None,
+        kv,
+        max_rows: OPTIONS.max_rows,
+        pages: OPTIONS.pages,
+    };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
 

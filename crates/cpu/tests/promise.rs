@@ -32,7 +32,8 @@ fn check_family(family: &str) {
     assert_ne!(plain.nodes.len(), fused.nodes.len());
     for arithmetic in [Arithmetic::Q8, Arithmetic::F32] {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-            let made_for = reference::Options { arithmetic, kv, max_rows: 96, pages: PAGES };
+            let made_for =
+                reference::Options { arithmetic, rounds_to_groups: None, kv, max_rows: 96, pages: PAGES };
             let mut truth_machine = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
             let truth = SEQUENCES.run(&mut truth_machine, &SEQUENCES.whole(), 1);
             let check = |program: &Program, threads, isa, schedule: &Schedule, every: usize| {

@@ -34,9 +34,9 @@ impl<'a> Part<'a> {
 
 /// Runs sequences on an executor.
 pub struct Engine {
-    executor: Box<dyn Executor>,
-    pool: PagePool,
-    batch: Batch,
+    pub(crate) executor: Box<dyn Executor>,
+    pub(crate) pool: PagePool,
+    pub(crate) batch: Batch,
 }
 
 impl Engine {

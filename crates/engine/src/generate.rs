@@ -73,6 +73,8 @@ impl Engine {
         let cached_tokens = self.align(sequence, prompt)?;
         let result = self.answer(sequence, &mut generation, cancel, on_event);
         sequence.discard_pending();
+        // Pages of tokens that were decoded ahead and not used.
+        sequence.truncate(&mut self.pool, sequence.computed());
         let (reason, timings) = result?;
         Ok(Finish {
             reason,
@@ -111,6 +113,9 @@ impl Engine {
                     on_event(Event::Token(token));
                     if cancel.load(Ordering::Relaxed) {
                         break generation.end(FinishReason::Cancelled);
+                    }
+                    if let Some(rule) = generation.rule().filter(|rule| self.can_decode_ahead(rule)) {
+                        break self.decode_ahead(sequence, generation, rule, cancel, &mut on_event)?;
                     }
                     self.step_many(&mut [sequence])?;
                 }

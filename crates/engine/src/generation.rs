@@ -3,6 +3,8 @@
 //! [`Generation`] is a pure state machine that knows no executor, so one loop can drive a single answer
 //! ([`Engine::generate`](crate::Engine::generate)) and another a batch of many.
 
+use gleed_model::choice::{NO_TOKEN, Rule};
+
 use crate::sampler::{LogProb, Sampler, SamplerSettings};
 use crate::stop::StopStrings;
 use crate::{Error, Result, Text};
@@ -18,8 +20,8 @@ pub struct GenerationSettings {
     pub stop_tokens: Vec<u32>,
     /// How tokens are chosen.
     pub sampler: SamplerSettings,
-    /// How many of the most probable tokens to report with each token.
-    pub logprobs: usize,
+    /// Reports the log-probability of each token, and of so many of the most probable ones.
+    pub logprobs: Option<usize>,
     /// Goes on past the tokens with which the model ends its answer, as if they were ordinary.
     pub ignore_eos: bool,
 }
@@ -32,8 +34,8 @@ pub struct Token {
     /// The text that can be shown now: complete characters that cannot be part of a stop string. It may
     /// belong to earlier tokens, and be empty.
     pub text: String,
-    /// The log-probability of the token in the raw logits.
-    pub logprob: f32,
+    /// The log-probability of the token in the raw logits, where the settings ask for it.
+    pub logprob: Option<f32>,
     /// The most probable tokens, best first, as many as the settings ask for.
     pub top: Vec<LogProb>,
 }
@@ -125,36 +127,74 @@ impl<T: Text> Generation<T> {
         self.settings.max_tokens.is_some_and(|most| self.generated >= most)
     }
 
+    /// How many more tokens were asked for.
+    pub fn remaining(&self) -> usize {
+        self.settings.max_tokens.map_or(usize::MAX, |most| most.saturating_sub(self.generated))
+    }
+
     /// Chooses the next token from its logits. `last` says that there is no room to compute it, so that
     /// the answer must end with it.
     pub fn advance(&mut self, logits: &[f32], last: bool) -> Result<Advance> {
         if self.is_full() {
             return Ok(Advance::Finish(self.end(FinishReason::Length)));
         }
+        let Some(most) = self.settings.logprobs else {
+            let id = self.sampler.choose(logits)?;
+            return Ok(self.go_on(id, None, last, |_| vec![]));
+        };
         let choice = self.sampler.sample(logits)?;
-        let id = choice.token;
+        let top = |sampler: &mut Sampler| sampler.top_logprobs(logits, most).to_vec();
+        Ok(self.go_on(choice.token, Some(choice.logprob), last, top))
+    }
+
+    /// How a device may choose the tokens in place of [`advance`](Self::advance); none when only the host
+    /// can.
+    pub fn rule(&self) -> Option<Rule> {
+        self.sampler.rule().filter(|_| self.settings.logprobs.is_none())
+    }
+
+    /// The random bits of the next choice by the [`rule`](Self::rule); each choice takes its own, in order.
+    pub fn random_bits(&mut self) -> u64 {
+        self.sampler.random_bits()
+    }
+
+    /// Goes on with a token that was chosen by the [`rule`](Self::rule).
+    pub fn advance_with(&mut self, token: u32, last: bool) -> Result<Advance> {
+        if self.is_full() {
+            return Ok(Advance::Finish(self.end(FinishReason::Length)));
+        }
+        if token == NO_TOKEN {
+            return Err(Error::NoCandidate);
+        }
+        Ok(self.go_on(token, None, last, |_| vec![]))
+    }
+
+    fn go_on(
+        &mut self,
+        id: u32,
+        logprob: Option<f32>,
+        last: bool,
+        top: impl FnOnce(&mut Sampler) -> Vec<LogProb>,
+    ) -> Advance {
         let ends = self.text.is_end(id) && !self.settings.ignore_eos;
         if ends || self.settings.stop_tokens.contains(&id) {
-            return Ok(Advance::Finish(self.end(FinishReason::Stop(id))));
+            return Advance::Finish(self.end(FinishReason::Stop(id)));
         }
-        let top = match self.settings.logprobs {
-            0 => vec![],
-            n => self.sampler.top_logprobs(logits, n).to_vec(),
-        };
+        let top = top(&mut self.sampler);
         self.sampler.accept(id);
         self.generated += 1;
         let passed = self.stops.push(&self.text.push(id));
-        let mut token = Token { id, text: passed.text, logprob: choice.logprob, top };
+        let mut token = Token { id, text: passed.text, logprob, top };
         if let Some(stop) = passed.stop {
             let reason = FinishReason::StopString(stop);
-            return Ok(Advance::Finish(Ending { token: Some(token), rest: String::new(), reason }));
+            return Advance::Finish(Ending { token: Some(token), rest: String::new(), reason });
         }
         if !last && !self.is_full() {
-            return Ok(Advance::Token(token));
+            return Advance::Token(token);
         }
         let Ending { rest, reason, .. } = self.end(FinishReason::Length);
         token.text.push_str(&rest);
-        Ok(Advance::Finish(Ending { token: Some(token), rest: String::new(), reason }))
+        Advance::Finish(Ending { token: Some(token), rest: String::new(), reason })
     }
 
     /// Ends the answer for a reason of the caller's. The characters that complete the text may complete a

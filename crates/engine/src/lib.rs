@@ -4,6 +4,7 @@
 //! hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
 //! many [`Generation`]s at once with [`Engine::step_many`].
 
+mod ahead;
 mod engine;
 mod error;
 mod generate;
@@ -16,6 +17,7 @@ mod sequence;
 mod stop;
 mod text;
 
+pub use ahead::Pace;
 pub use engine::{Engine, Part};
 pub use error::{Error, Result};
 pub use generate::{Event, Finish, Timings};

@@ -4,13 +4,16 @@
 //! from a real paged store. A wrong page, a wrong position, a page written while shared or a token left over
 //! from another sequence therefore gives other logits, and a test that compares tokens sees it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::chain::{Chain, IN_FLIGHT, Link};
+use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::{Observer, check};
 use gleed_model::program::View;
-use gleed_model::{Batch, Executor, Program, StepError};
+use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 use crate::Text;
 use crate::sampler::mix;
@@ -26,6 +29,10 @@ pub struct Log {
     pub wanted: AtomicUsize,
     /// Pages that were copied.
     pub copies: AtomicUsize,
+    /// Links of chains that were computed.
+    pub links: AtomicUsize,
+    /// Tokens that were chosen in them.
+    pub chosen: AtomicUsize,
     /// Refuses the next step, as a failing device would.
     pub fail: AtomicBool,
 }
@@ -39,6 +46,12 @@ pub struct Mock {
     store: Vec<Option<(u32, u32)>>,
     logits: Vec<f32>,
     log: Arc<Log>,
+    /// Whether it chooses tokens itself.
+    chains: bool,
+    /// The tokens that it chose last, one per row.
+    chosen: Vec<u32>,
+    /// The tokens of links that were not collected yet.
+    waiting: VecDeque<Vec<u32>>,
 }
 
 impl Mock {
@@ -54,7 +67,21 @@ impl Mock {
             vocabulary,
             context,
         };
-        Mock { program, max_rows, store: vec![None; pages * PAGE], logits: vec![], log: Arc::default() }
+        Mock {
+            program,
+            max_rows,
+            store: vec![None; pages * PAGE],
+            logits: vec![],
+            log: Arc::default(),
+            chains: false,
+            chosen: vec![],
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The same with chains of steps, as a device has them that chooses tokens itself.
+    pub fn with_chains(self) -> Self {
+        Mock { chains: true, ..self }
     }
 
     /// The log, to keep when the mock is given away.
@@ -124,6 +151,60 @@ impl Executor for Mock {
         let start = from as usize * PAGE;
         self.store.copy_within(start..start + PAGE, to as usize * PAGE);
         self.log.copies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        if self.chains { Some(self) } else { None }
+    }
+}
+
+impl Chain for Mock {
+    fn most_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    fn follows(&self, rule: &Rule) -> bool {
+        // As on a device, that keeps few candidates.
+        rule.is_greedy() || (1..=64).contains(&rule.top_k)
+    }
+
+    fn submit(&mut self, link: Link<'_>) -> Result<(), StepError> {
+        link.check()?;
+        if !link.continues {
+            self.waiting.clear();
+        }
+        if self.waiting.len() == IN_FLIGHT {
+            return Err(StepError::Chain("too many links"));
+        }
+        let (mut batch, mut tokens) = (Batch::default(), vec![]);
+        for step in 0..link.steps {
+            link.step(step, &mut batch);
+            if link.continues || step > 0 {
+                let rows: Vec<Row> = batch.rows().to_vec();
+                batch.clear();
+                let tables = rows.iter().map(|row| row.table + 1).max().unwrap_or(0);
+                (0..tables).for_each(|table| _ = batch.add_table(link.batch.pages(table)));
+                rows.iter().zip(&self.chosen).for_each(|(row, &token)| batch.push(Row { token, ..*row }));
+            }
+            self.step(&batch, &mut ())?;
+            let randoms = &link.randoms[step * link.rules.len()..];
+            let choices = link.rules.iter().zip(randoms).enumerate();
+            self.chosen =
+                choices.map(|(row, (rule, random))| choose(self.logits(row), rule, *random)).collect();
+            tokens.extend_from_slice(&self.chosen);
+        }
+        // A chain leaves no logits behind.
+        self.logits.clear();
+        self.log.links.fetch_add(1, Ordering::Relaxed);
+        self.log.chosen.fetch_add(tokens.len(), Ordering::Relaxed);
+        self.waiting.push_back(tokens);
+        Ok(())
+    }
+
+    fn collect(&mut self, tokens: &mut Vec<u32>) -> Result<(), StepError> {
+        let link = self.waiting.pop_front().ok_or(StepError::Chain("no link was submitted"))?;
+        tokens.extend(link);
+        Ok(())
     }
 }
 

@@ -80,6 +80,14 @@ impl Sequence {
         Ok(Some(PageCopy { from, to: self.pages[partial] }))
     }
 
+    /// How many tokens it can hold with its own pages and the free ones.
+    pub(crate) fn capacity(&self, pool: &PagePool) -> usize {
+        let partial = (!self.computed.is_multiple_of(PAGE)).then(|| self.pages[self.computed / PAGE]);
+        // A page that others hold too must be copied first.
+        let copies = usize::from(partial.is_some_and(|page| pool.references(page) > 1));
+        (self.pages.len() + pool.free()).saturating_sub(copies) * PAGE
+    }
+
     /// Marks the next `rows` pending tokens as computed.
     pub(crate) fn advance(&mut self, rows: usize) {
         self.computed += rows;

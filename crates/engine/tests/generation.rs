@@ -472,18 +472,18 @@ fn failures_leave_the_sequence_usable() {
 fn log_probabilities_come_with_the_tokens() {
     let (mut engine, _) = engine(512, 64, 8);
     let prompt = [1, 2, 3];
-    let with_top = GenerationSettings { logprobs: 4, ..settings(6) };
+    let with_top = GenerationSettings { logprobs: Some(4), ..settings(6) };
     let (tokens, ..) = answer(&mut engine, &mut Sequence::default(), &prompt, with_top);
     let mut all = prompt.to_vec();
     for token in tokens {
         let logits = Mock::expected(&all, VOCABULARY);
         let softmax = LogSoftmax::new(&logits);
-        assert_eq!(token.logprob, softmax.of(logits[token.id as usize]) as f32);
+        assert_eq!(token.logprob, Some(softmax.of(logits[token.id as usize]) as f32));
         let mut best: Vec<u32> = (0..VOCABULARY as u32).collect();
         best.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
         let top: Vec<u32> = token.top.iter().map(|top| top.token).collect();
         assert_eq!(top, best[..4]);
-        assert_eq!(token.top[0].logprob, token.logprob);
+        assert_eq!(Some(token.top[0].logprob), token.logprob);
         all.push(token.id);
     }
 }

@@ -1,14 +1,18 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
-//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128] [--gated] [--spread-mib N]
-//! [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128] [--floats] [--gated]
+//! [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
 //! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
 
 use std::error::Error;
+use std::time::{Duration, Instant};
 
 use gleed_gguf::Format;
-use gleed_gpu::linear::{Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling};
+use gleed_gpu::linear::{
+    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, Quantize, Quantized,
+    RowsView, Tiling,
+};
 use gleed_gpu::{Choice, Gpu};
 use gleed_model::program::Activation;
 
@@ -20,7 +24,8 @@ const DISPATCHES: usize = 200;
 
 struct Arguments {
     adapter: Option<String>,
-    tilings: Vec<Tiling>,
+    tilings: Option<Vec<Tiling>>,
+    floats: bool,
     shapes: Vec<(usize, usize)>,
     formats: Vec<Format>,
     rows: Vec<u32>,
@@ -32,7 +37,8 @@ struct Arguments {
 fn parse() -> Result<Arguments, Box<dyn Error>> {
     let mut parsed = Arguments {
         adapter: None,
-        tilings: Tiling::ALL.to_vec(),
+        tilings: None,
+        floats: false,
         shapes: vec![],
         formats: vec![],
         rows: vec![],
@@ -51,6 +57,8 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
             parsed.spread = value()?.parse::<u64>()? << 20;
         } else if argument == "--dispatches" {
             parsed.dispatches = value()?.parse()?;
+        } else if argument == "--floats" {
+            parsed.floats = true;
         } else if argument == "--gated" {
             parsed.gated = true;
         } else if let Some((outputs, columns)) = argument.split_once('x') {
@@ -73,12 +81,12 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
     Ok(parsed)
 }
 
-fn tilings(name: &str) -> Result<Vec<Tiling>, Box<dyn Error>> {
+fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
     let numbers = |text: &str| -> Result<Vec<u32>, Box<dyn Error>> {
         Ok(text.split('x').map(str::parse).collect::<Result<_, _>>()?)
     };
-    Ok(if name == "auto" {
-        Tiling::ALL.to_vec()
+    let chosen = if name == "auto" {
+        return Ok(None);
     } else if let Some(text) = name.strip_prefix("few") {
         let numbers = numbers(text)?;
         vec![Tiling::Few { rows: numbers[0], outputs: numbers.get(1).copied().unwrap_or(1) }]
@@ -89,7 +97,8 @@ fn tilings(name: &str) -> Result<Vec<Tiling>, Box<dyn Error>> {
         vec![Tiling::Cooperative { sums, rows }]
     } else {
         return Err(format!("no tiling is called {name}: auto, few1, few1x2, many64, coop128x128").into());
-    })
+    };
+    Ok(Some(chosen))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -100,7 +109,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !gpu.info.timestamps {
         return Err("the adapter has no timestamps".into());
     }
-    let kernels = LinearKernels::new(&gpu, &arguments.tilings)?;
+    let tilings = |all: &[Tiling]| arguments.tilings.clone().unwrap_or(all.to_vec());
+    let kernels = LinearKernels::new(&gpu, &tilings(&Tiling::ALL), &tilings(&Tiling::INTEGERS))?;
     println!("{:>14} {:>8} {:>5} {:>10} {:>8} {:>8}", "shape", "format", "rows", "us", "GB/s", "TFLOP/s");
     for &(outputs, columns) in &arguments.shapes {
         for &format in &arguments.formats {
@@ -141,14 +151,24 @@ fn measure(
     let batch = storage(4, wgpu::BufferUsages::UNIFORM);
     gpu.queue.write_buffer(&batch, 0, bytemuck::cast_slice(&[rows, 0, 0, 0]));
     gpu.queue.write_buffer(&input, 0, bytemuck::cast_slice(&values.repeat(rows as usize)));
+    let floats = RowsView { buffer: &input, offset: 0, stride: columns as u32 };
+    let quantized = Quantized::new(gpu, rows as usize, columns)?;
+    let integers = !arguments.floats && matches!(packing.layout(), Layout::Integers(_));
+    if integers {
+        let quantize = Quantize::new(gpu, kernels, floats, columns, &quantized, &batch)?;
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        quantize.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows);
+        gpu.queue.submit([encoder.finish()]);
+    }
     let operands = Operands {
-        input: RowsView { buffer: &input, offset: 0, stride: columns as u32 },
+        input: if integers { Input::Integers(&quantized) } else { Input::Floats(floats) },
         output: RowsView { buffer: &output, offset: 0, stride: outputs as u32 },
+        integers: None,
         batch: &batch,
     };
     let layers = (0..copies)
         .map(|_| {
-            let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &file, &mut |_| {});
+            let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &[&file], &mut |_| {});
             let weight = upload()?;
             let matrix = Matrix { weight: &weight, bias: None };
             if arguments.gated {
@@ -159,7 +179,11 @@ fn measure(
             Linear::new(gpu, kernels, "bench", matrix, operands)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    time(gpu, &layers, rows, layers.len())?;
+    // A device that had nothing to do while the weights were packed takes a while to reach its full clock.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(400) {
+        time(gpu, &layers, rows, layers.len())?;
+    }
     let seconds = time(gpu, &layers, rows, arguments.dispatches)? / arguments.dispatches as f64;
     let work = 2.0 * (matrices as usize * outputs * columns * rows as usize) as f64;
     println!(

@@ -45,6 +45,28 @@ impl Gpu {
         count: usize,
         out: &mut Vec<T>,
     ) -> Result<()> {
+        self.read_when(wgpu::PollType::wait_indefinitely(), buffer, count, out)
+    }
+
+    /// The same, waiting for one submission and those before it only.
+    pub(crate) fn read_after<T: bytemuck::Pod>(
+        &self,
+        submission: wgpu::SubmissionIndex,
+        buffer: &wgpu::Buffer,
+        count: usize,
+        out: &mut Vec<T>,
+    ) -> Result<()> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        self.read_when(wait, buffer, count, out)
+    }
+
+    fn read_when<T: bytemuck::Pod>(
+        &self,
+        wait: wgpu::PollType,
+        buffer: &wgpu::Buffer,
+        count: usize,
+        out: &mut Vec<T>,
+    ) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -59,7 +81,7 @@ impl Gpu {
             // Whoever waits for it may have given up: then nobody needs the answer.
             let _ = sender.send(result);
         });
-        self.wait()?;
+        self.wait_for(wait)?;
         receiver.recv().map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
         let bytes = slice.get_mapped_range().map_err(|e| failed(e.to_string()))?;
         out.extend_from_slice(bytemuck::cast_slice(&bytes));

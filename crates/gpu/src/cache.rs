@@ -1,8 +1,10 @@
 //! The KV cache on the device: pages of 64 positions, in a page one block for each head.
 //!
-//! Keys lie `[page][head][word][position]`, values `[page][head][position][word]`, so that the threads of
-//! attention, one per position and then one per value, read neighbouring words. A stored vector is in whole
-//! units of four values, see `kernels/stored_*.wgsl`.
+//! A stored vector is in units of four words: 8 values in f16, 4 in f32, 16 in q8_0, the last unit filled up
+//! with zeros; q8_0 has its scales apart. Keys lie `[page][head][unit][position]`, so that the threads of
+//! attention, one per position, read neighbouring units; values `[page][head][position][unit]`, so that
+//! those for neighbouring values do. The scales of a head follow its units: `[page][head][word][position]`
+//! for keys, `[page][head][position][word]` for values. See `kernels/stored_*.wgsl`.
 
 use gleed_model::KvType;
 use gleed_model::arithmetic::{BLOCK, PAGE};
@@ -19,19 +21,28 @@ pub(crate) struct Layer {
     pub values: wgpu::Buffer,
 }
 
-/// Words of a stored vector.
-fn words(kind: KvType, dim: usize) -> usize {
-    let quads = dim.div_ceil(4);
+/// Values in a unit of four words.
+pub(crate) fn unit(kind: KvType) -> usize {
     match kind {
-        KvType::F32 => 4 * quads,
-        KvType::F16 => 2 * quads,
-        KvType::Q8_0 => quads + dim.div_ceil(BLOCK).div_ceil(2),
+        KvType::F32 => 4,
+        KvType::F16 => 8,
+        KvType::Q8_0 => 16,
     }
+}
+
+/// Words of a stored vector: those of its units, and those of its scales.
+fn words(kind: KvType, dim: usize) -> (usize, usize) {
+    let scales = match kind {
+        KvType::F32 | KvType::F16 => 0,
+        KvType::Q8_0 => dim.div_ceil(BLOCK).div_ceil(2),
+    };
+    (4 * dim.div_ceil(unit(kind)), scales)
 }
 
 /// Bytes of one page of keys, or of values, of all heads.
 fn page_bytes(kind: KvType, heads: usize, dim: usize) -> u64 {
-    (4 * heads * PAGE * words(kind, dim)) as u64
+    let (units, scales) = words(kind, dim);
+    (4 * heads * PAGE * (units + scales)) as u64
 }
 
 /// Bytes of the keys and of the values of one layer.
@@ -47,11 +58,13 @@ impl Layer {
         Ok(Layer { shape, kind, keys, values })
     }
 
-    pub fn key_words(&self) -> usize {
+    /// Words of a stored key: those of its units, and those of its scales.
+    pub fn key_words(&self) -> (usize, usize) {
         words(self.kind, self.shape.key_dim)
     }
 
-    pub fn value_words(&self) -> usize {
+    /// The same of a value.
+    pub fn value_words(&self) -> (usize, usize) {
         words(self.kind, self.shape.value_dim)
     }
 

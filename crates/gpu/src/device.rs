@@ -325,7 +325,12 @@ impl Gpu {
 
     /// Waits until everything submitted is done.
     pub fn wait(&self) -> Result<()> {
-        let wait = self.device.poll(wgpu::PollType::wait_indefinitely());
+        self.wait_for(wgpu::PollType::wait_indefinitely())
+    }
+
+    /// Waits for what the poll asks for.
+    pub(crate) fn wait_for(&self, poll: wgpu::PollType) -> Result<()> {
+        let wait = self.device.poll(poll);
         let what = "waiting for the device".to_string();
         wait.map_err(|e| Error::Device { adapter: self.info.name.clone(), what, reason: e.to_string() })?;
         self.check()

@@ -7,22 +7,21 @@ mod timing;
 use std::cell::RefCell;
 
 use gleed_gguf::Gguf;
+use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
-use gleed_model::{Batch, Executor, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::Activations;
 use crate::cache::Layer;
-use crate::kernels::{Dispatch, Grid, Kernels, List, rows};
-use crate::linear::{LinearKernels, Tiling};
+use crate::kernels::{Dispatch, Grid, Kernels, List};
+use crate::linear::{LinearKernels, Quantized, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
 use crate::step::{Counts, Step};
-use crate::weights::Weights;
+use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
+use chain::{Choosers, Links};
 use sizes::Sizes;
-
-/// Tokens that are chosen before they are read back, at least.
-const CHOSEN: usize = 4096;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
@@ -44,6 +43,7 @@ pub struct GpuExecutor {
     program: Program,
     options: Options,
     memory: Memory,
+    converted: Vec<Converted>,
     kernels: Kernels,
     nodes: Vec<Planned>,
     step: Step,
@@ -59,13 +59,10 @@ pub struct GpuExecutor {
     logits_rows: usize,
     /// Where logits are read from.
     readable: wgpu::Buffer,
-    /// The choice of the likeliest token, for rows whose logits all fit on the device.
-    argmax: Dispatch,
-    /// The tokens chosen last, one per wanted row.
-    chosen: wgpu::Buffer,
-    /// Where chosen tokens are read from, and for how many there is room.
-    chosen_readable: wgpu::Buffer,
-    chosen_room: usize,
+    /// The choice of tokens, for rows whose logits all fit on the device.
+    choosers: Choosers,
+    /// Chains of steps.
+    links: Links,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
     inputs: wgpu::Buffer,
     /// `[wanted row][stride]` of the last step.
@@ -94,8 +91,10 @@ impl GpuExecutor {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
         let sizes = Sizes::new(&gpu, file, &program, options)?;
-        let Sizes { attention_rows, capacity, logits_rows, logits_stride, memory, .. } = sizes;
+        let Sizes { attention_rows, capacity, logits_rows, logits_stride, integer_columns, memory, .. } =
+            sizes;
         sizes::fits(&gpu, file, &program, options, memory)?;
+        let converted = weights::converted(&program)?;
 
         let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
@@ -107,22 +106,37 @@ impl GpuExecutor {
         let page = gpu.storage("a page", sizes.page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
         let readable = gpu.readable("the logits", sizes.logits_bytes)?;
-        let chosen_room = CHOSEN.max(max_rows);
-        let chosen = gpu.storage("the chosen tokens", 4 * max_rows as u64)?;
-        let chosen_readable = gpu.readable("the chosen tokens", 4 * chosen_room as u64)?;
+        let links = Links::new(&gpu, max_rows)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
-        let linear = LinearKernels::new(&gpu, &tilings(max_rows, matrix_units))?;
-        let mut kernels = Kernels::new(gpu.clone());
+        let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
+        let quantized = [quantized()?, quantized()?];
+        let linear = LinearKernels::new(
+            &gpu,
+            &tilings(&Tiling::ALL, max_rows, matrix_units),
+            &tilings(&Tiling::INTEGERS, max_rows, false),
+        )?;
+        let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         let nodes = {
             let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
-            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &chosen);
-            let resources =
-                Resources { step, weights, activations, caches, partials, linear, row_counts, chosen };
+            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &links.chosen);
+            let quantized = (integer_columns > 0).then_some(&quantized);
+            let resources = Resources {
+                step,
+                weights,
+                activations,
+                caches,
+                partials,
+                linear,
+                quantized,
+                matrix_units,
+                row_counts,
+                chosen,
+            };
             plan(&mut kernels, &program, resources, attention_rows)?
         };
         let logits_place = activations.place(program.logits, List::Wanted);
-        let argmax = rows::argmax(&mut kernels, logits_place, &chosen)?;
+        let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
         gpu.wait()?;
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
@@ -130,6 +144,7 @@ impl GpuExecutor {
             program,
             options,
             memory,
+            converted,
             kernels,
             nodes,
             step,
@@ -141,10 +156,8 @@ impl GpuExecutor {
             page,
             logits_rows,
             readable,
-            argmax,
-            chosen,
-            chosen_readable,
-            chosen_room,
+            choosers,
+            links,
             inputs,
             logits,
             logits_stride,
@@ -156,9 +169,19 @@ impl GpuExecutor {
         &self.gpu
     }
 
+    /// The order of operations of its linear layers.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.options.arithmetic
+    }
+
     /// Bytes on the device.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// The weights that take more room than in the file.
+    pub fn converted(&self) -> &[Converted] {
+        &self.converted
     }
 
     /// The WGSL texts of all kernels of this program, with its sizes in them.
@@ -297,8 +320,8 @@ impl GpuExecutor {
 }
 
 /// The tilings that steps of so many rows need.
-fn tilings(max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
-    let mut all = Tiling::ALL.to_vec();
+fn tilings(all: &[Tiling], max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
+    let mut all = all.to_vec();
     if matrix_units {
         all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
         all.push(Tiling::Cooperative { sums: 128, rows: 128 });
@@ -315,18 +338,15 @@ fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
 fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
     match command {
         Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
-        Command::Linear(linear) => linear.record(pass, counts.rows as u32),
+        Command::Linear(layers) => layers.record(pass, counts.rows as u32),
     }
 }
 
 fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Counts) {
     let (x, y) = match dispatch.grid {
         Grid::Rows(each) => (each, counts.rows),
-        Grid::Items { each, several_rows } if several_rows == counts.several_rows => {
-            (counts.items as u32, each as usize)
-        }
-        Grid::Items { .. } => return,
-        Grid::Merges(each) => (counts.merges as u32, each as usize),
+        Grid::Items(kind, each) => (each, counts.items[kind as usize]),
+        Grid::Merges(each) => (each, counts.merges),
     };
     if x > 0 && y > 0 {
         pass.set_pipeline(&dispatch.pipeline);
@@ -390,5 +410,10 @@ impl Executor for GpuExecutor {
         let mut encoder = self.encoder();
         self.caches.iter().for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
         self.gpu.queue.submit([encoder.finish()]);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        // A program that begins in the middle of a model needs the host for every step.
+        if self.program.inputs().is_empty() { Some(self) } else { None }
     }
 }

@@ -10,6 +10,7 @@ mod device;
 mod error;
 mod executor;
 mod kernels;
+mod limits;
 pub mod linear;
 mod memory;
 mod plan;
@@ -19,12 +20,16 @@ mod weights;
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, Memory};
+pub use limits::Limits;
+pub use weights::Converted;
 
-use gleed_model::KvType;
+use gleed_model::{Arithmetic, KvType};
 
 /// What an executor is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
+    /// The order of operations of linear layers.
+    pub arithmetic: Arithmetic,
     /// The element type of the KV cache.
     pub kv: KvType,
     /// The most rows of a step.
@@ -42,6 +47,13 @@ pub struct Options {
 impl Default for Options {
     /// Steps of 512 rows and room for 4,096 positions.
     fn default() -> Self {
-        Options { kv: KvType::default(), max_rows: 512, pages: 64, logits_rows: None, matrix_units: false }
+        Options {
+            arithmetic: Arithmetic::default(),
+            kv: KvType::default(),
+            max_rows: 512,
+            pages: 64,
+            logits_rows: None,
+            matrix_units: false,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
+use std::collections::VecDeque;
+
 use gleed_model::program::{self, Op, Part, Program, View, Weight, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
@@ -11,7 +13,9 @@ use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, gather};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
-use crate::linear::{Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView};
+use crate::linear::{
+    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Quantize, Quantized, RowsView,
+};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
 
@@ -27,7 +31,56 @@ pub(crate) struct Planned {
 #[derive(Debug)]
 pub(crate) enum Command {
     Dispatch(Dispatch),
-    Linear(Linear),
+    Linear(Layers),
+}
+
+/// The layers of an op that share their input, and how they have it.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    /// What makes integers of the input, where the layers multiply integers.
+    quantize: Option<Quantize>,
+    /// The op that writes the input and does that itself.
+    producer: Option<Producer>,
+    layers: Vec<Linear>,
+    /// The same layers of floats on matrix units, for many rows.
+    on_matrix_units: Option<Vec<Linear>>,
+}
+
+/// An op that also writes its output as integers.
+#[derive(Debug, Clone)]
+enum Producer {
+    /// For some numbers of rows.
+    Layer(Linear),
+    /// Always.
+    Norm,
+}
+
+impl Producer {
+    fn quantizes(&self, rows: u32) -> bool {
+        match self {
+            Producer::Layer(layer) => layer.requantizes(rows),
+            Producer::Norm => true,
+        }
+    }
+}
+
+/// Rows from which matrix units are worth their while.
+const MATRIX_UNIT_ROWS: u32 = 25;
+
+impl Layers {
+    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
+        match &self.on_matrix_units {
+            Some(layers) if rows >= MATRIX_UNIT_ROWS => {
+                layers.iter().for_each(|layer| layer.record(pass, rows));
+            }
+            _ => {
+                if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(rows)) {
+                    self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
+                }
+                self.layers.iter().for_each(|layer| layer.record(pass, rows));
+            }
+        }
+    }
 }
 
 /// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
@@ -47,6 +100,9 @@ pub(crate) struct Resources<'a> {
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
+    /// Where activations become integers, in arithmetic of integers: those of linear layers, and others.
+    pub quantized: Option<&'a [Quantized; 2]>,
+    pub matrix_units: bool,
     pub row_counts: &'a RowCounts,
     /// The tokens that the device chose last.
     pub chosen: &'a wgpu::Buffer,
@@ -98,7 +154,7 @@ pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
-        let tiling = Tiling::new(gpu, heads / cache.heads, cache.key_dim);
+        let tiling = Tiling::new(gpu, heads / cache.heads);
         (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
     })
 }
@@ -112,21 +168,56 @@ pub(crate) fn plan(
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let last = program.nodes.len() - 1;
+    let mut producer = None;
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if matches!(node.op, Op::Gather { .. }) {
             list = List::Wanted;
         }
         let counts = resources.row_counts;
         let row_count = if index == last { &counts.logits } else { &counts.lists[list as usize] };
-        let planner = Planner { program, resources, list, row_count, attention_rows };
+        let next = program.nodes.get(index + 1).map(|node| &node.op);
+        let before = producer.take();
+        let planner = Planner { program, resources, list, row_count, attention_rows, next, producer: before };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
             what: format!("{weight} is a vector of another node"),
         };
-        Ok(Planned { list, commands: planner.node(kernels, &node.op, misuse)? })
+        let commands = planner.node(kernels, &node.op, misuse)?;
+        producer = match (&node.op, &commands[..]) {
+            (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
+                layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
+            }
+            (Op::Norm { heads: 1, out, .. } | Op::AddNorm { out, .. }, _)
+                if planner.integers_of(*out).is_some() =>
+            {
+                Some((*out, Producer::Norm))
+            }
+            _ => None,
+        };
+        Ok(Planned { list, commands })
     });
     nodes.collect()
+}
+
+fn rows_view(place: Place) -> RowsView {
+    RowsView { buffer: place.buffer, offset: place.offset as u32, stride: place.stride as u32 }
+}
+
+/// Whether a matrix has integers on the device.
+fn has_integers(program: &Program, id: WeightId) -> bool {
+    matches!(Layout::of(program.weights[id].format).0, Layout::Integers(_))
+}
+
+/// Whether any matrix of an op does.
+fn of_integers(program: &Program, op: &Op) -> bool {
+    op.matrices().iter().any(|id| has_integers(program, *id))
+}
+
+/// The most columns of the inputs that become integers.
+pub(crate) fn integer_columns(program: &Program) -> usize {
+    let ops = program.nodes.iter().map(|node| &node.op).filter(|op| of_integers(program, op));
+    ops.flat_map(Op::matrices).map(|id| program.weights[id].columns).max().unwrap_or(0)
 }
 
 struct Planner<'a> {
@@ -136,6 +227,10 @@ struct Planner<'a> {
     /// How many rows the node's linear layers have.
     row_count: &'a wgpu::Buffer,
     attention_rows: usize,
+    /// The next op.
+    next: Option<&'a Op>,
+    /// What is before this node, and what it writes, perhaps as integers too.
+    producer: Option<(View, Producer)>,
 }
 
 impl<'a> Planner<'a> {
@@ -148,32 +243,61 @@ impl<'a> Planner<'a> {
         let place = |view: &View| self.resources.activations.place(*view, self.list);
         match op {
             Op::Linear { parts, input, out } => {
-                let mut offset = 0;
-                // Two at a time, which are one dispatch.
-                let layers = parts.chunks(2).map(|parts| {
-                    let Weight { name, .. } = &self.program.weights[parts[0].weight];
-                    let rows = parts.iter().map(|part| self.program.weights[part.weight].rows).sum();
-                    let operands = self.operands(place(input), place(&out.part(offset, rows)));
-                    offset += rows;
-                    let matrix = |part: &Part| Ok(self.with_bias(matrix(part.weight)?, part));
-                    let (gpu, linear) = (&kernels.gpu, self.resources.linear);
-                    match parts {
-                        [first, second] => {
-                            Linear::joined(gpu, linear, name, [matrix(first)?, matrix(second)?], operands)
+                let floats = rows_view(place(input));
+                let make = |integers: Option<&'a Quantized>| {
+                    let (mut offset, mut rest) = (0, &parts[..]);
+                    // The next matrix, of one part or of a stack of them, and its outputs.
+                    let mut next = || {
+                        let first = rest.first()?;
+                        let stack;
+                        (stack, rest) = rest.split_at(self.resources.weights.stacked(rest));
+                        let rows: usize = stack.iter().map(|p| self.program.weights[p.weight].rows).sum();
+                        Some((first, rows))
+                    };
+                    let mut matrices: VecDeque<_> = std::iter::from_fn(&mut next).collect();
+                    // Two at a time, which are one dispatch, where both have integers or both have floats.
+                    let layers = std::iter::from_fn(|| {
+                        let first = matrices.pop_front()?;
+                        let kind = |(part, _): &(&Part, usize)| has_integers(self.program, part.weight);
+                        Some((first, matrices.pop_front_if(|second| kind(second) == kind(&first))))
+                    });
+                    let layers = layers.map(|((first, rows), second)| {
+                        let integers = integers.filter(|_| has_integers(self.program, first.weight));
+                        let input = integers.map_or(Input::Floats(floats), Input::Integers);
+                        let Weight { name, .. } = &self.program.weights[first.weight];
+                        let outputs = rows + second.map_or(0, |(_, rows)| rows);
+                        let operands = self.operands(input, place(&out.part(offset, outputs)));
+                        offset += outputs;
+                        let matrix = |part: &Part| Ok(self.with_bias(matrix(part.weight)?, part));
+                        let (gpu, linear) = (&kernels.gpu, self.resources.linear);
+                        match second {
+                            Some((second, _)) => {
+                                Linear::joined(gpu, linear, name, [matrix(first)?, matrix(second)?], operands)
+                            }
+                            None => Linear::new(gpu, linear, name, matrix(first)?, operands),
                         }
-                        _ => Linear::new(gpu, linear, name, matrix(&parts[0])?, operands),
-                    }
-                });
-                layers.map(|layer| layer.map(Command::Linear)).collect()
+                    });
+                    layers.collect()
+                };
+                Ok(vec![self.layers(&kernels.gpu, op, place(input), make)?])
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
-                let name = &self.program.weights[gate.weight].name;
-                let operands = self.operands(place(input), place(out));
-                let both =
-                    [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
-                let layer =
-                    Linear::gated(&kernels.gpu, self.resources.linear, name, *activation, both, operands);
-                Ok(vec![Command::Linear(layer?)])
+                let floats = rows_view(place(input));
+                let make = |integers: Option<&'a Quantized>| {
+                    // A gate and an up of different kinds are both multiplied as floats.
+                    let integers = integers
+                        .filter(|_| [gate, up].iter().all(|part| has_integers(self.program, part.weight)));
+                    let input = integers.map_or(Input::Floats(floats), Input::Integers);
+                    let name = &self.program.weights[gate.weight].name;
+                    let integers = self.resources.quantized.filter(|_| self.next_multiplies(*out));
+                    let integers = integers.map(|[by_layers, _]| by_layers);
+                    let operands = Operands { integers, ..self.operands(input, place(out)) };
+                    let both =
+                        [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
+                    let linear = self.resources.linear;
+                    Ok(vec![Linear::gated(&kernels.gpu, linear, name, *activation, both, operands)?])
+                };
+                Ok(vec![self.layers(&kernels.gpu, op, place(input), make)?])
             }
             Op::Embed { table, .. } | Op::AddPositions { table, .. } => {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
@@ -201,10 +325,12 @@ impl<'a> Planner<'a> {
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
-                norm(kernels, self.norm(of), *heads, place(input), None, place(out)).map(one)
+                let integers = self.integers_of(*out).filter(|_| *heads == 1);
+                norm(kernels, self.norm(of), *heads, place(input), None, place(out), integers).map(one)
             }
             Op::AddNorm { x, y, norm: of, out } => {
-                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out)).map(one)
+                let integers = self.integers_of(*out);
+                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
             // The step's upload has brought it.
             Op::Input { .. } => Ok(vec![]),
@@ -260,13 +386,55 @@ impl<'a> Planner<'a> {
         Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
     }
 
-    fn operands(&self, input: Place<'a>, output: Place<'a>) -> Operands<'a> {
-        let rows = |place: Place<'a>| RowsView {
-            buffer: place.buffer,
-            offset: place.offset as u32,
-            stride: place.stride as u32,
+    /// The layers that `make` makes for an input of floats, or of integers too where matrices have them and the
+    /// arithmetic is that of integers.
+    fn layers(
+        &self,
+        gpu: &Gpu,
+        op: &Op,
+        input: Place<'a>,
+        make: impl Fn(Option<&'a Quantized>) -> Result<Vec<Linear>>,
+    ) -> Result<Command> {
+        let Resources { linear, matrix_units, .. } = self.resources;
+        let floats = rows_view(input);
+        let integers = self.resources.quantized.filter(|_| of_integers(self.program, op));
+        let Some([by_layers, by_others]) = integers else {
+            let layers = make(None)?;
+            let (quantize, producer, on_matrix_units) = (None, None, None);
+            return Ok(Command::Linear(Layers { quantize, producer, layers, on_matrix_units }));
         };
-        Operands { input: rows(input), output: rows(output), batch: self.row_count }
+        let producer = self.producer.as_ref().filter(|(view, _)| [*view] == op.inputs()[..]);
+        let producer = producer.map(|(_, producer)| producer.clone());
+        let quantized = if let Some(Producer::Layer(_)) = producer { by_layers } else { by_others };
+        let quantize = Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?;
+        Ok(Command::Linear(Layers {
+            quantize: Some(quantize),
+            producer,
+            layers: make(Some(quantized))?,
+            on_matrix_units: matrix_units.then(|| make(None)).transpose()?,
+        }))
+    }
+
+    fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {
+        Operands { input, output: rows_view(output), integers: None, batch: self.row_count }
+    }
+
+    /// Whether the next op multiplies a view with matrices of integers.
+    fn next_multiplies(&self, view: View) -> bool {
+        let reads = |op: &&Op| match op {
+            Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
+            _ => false,
+        };
+        self.next.filter(reads).is_some_and(|op| of_integers(self.program, op))
+    }
+
+    /// Where a norm writes a view as integers, because the next op reads it so. The logits make their own, as
+    /// they are computed some rows at a time.
+    fn integers_of(&self, view: View) -> Option<&'a Quantized> {
+        let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);
+        let [_, by_others] = self.resources.quantized?;
+        let whole = view.width.is_multiple_of(32) && !self.next.is_some_and(logits);
+        (whole && self.next_multiplies(view)).then_some(by_others)
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

@@ -1,42 +1,84 @@
 //! What the device is told about a step: its rows, their pages and angles, and how attention is cut, all in
 //! one upload of words.
 //!
-//! The words are a header that says where each list begins, then the lists: rows, pages of their sequences,
-//! angles of their rotations, items of attention and merges of its spans; rows, items and merges once for
-//! all rows and once for the wanted ones. The kernels' `step.wgsl` reads the same.
+//! The words are a header that says where each list begins, then the lists: rows with the angles of their
+//! rotations, pages of their sequences, items of attention and merges of its spans; all but the pages once
+//! for all rows and once for the wanted ones. The kernels' `step.wgsl` reads the same. What a single row
+//! waits for is at fixed places, so that kernels need not look up where it is.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
-use gleed_model::arithmetic::{PAGE, SPAN};
+use gleed_model::arithmetic::PAGE;
 use gleed_model::program::Program;
 use gleed_model::{Batch, Row};
 
+/// Positions of a span of attention: those of a page.
+pub(crate) const SPAN: usize = PAGE;
+
 /// Which word of the header says where a list of all rows begins; that of the wanted rows is the next.
 pub(crate) mod header {
-    /// Rows of five words: token, position, where its pages begin, where its angles begin, which row of the
-    /// batch it is.
+    use super::{ITEM_WORDS, NEAR_ROWS};
+
+    /// Rows: token, position, where its pages begin, the page of its position, which row of the batch it is,
+    /// then its angles.
     pub const ROWS: usize = 0;
-    /// Items of attention, six words each: first row, rows, first span, end of spans, partial results,
-    /// distance of the next row's (0 for none).
+    /// Items of attention, by their [`Items`](super::Items). Those of one row: row, positions that it sees,
+    /// where its pages begin, first span, end of spans, where the partial result of the first span is. Those
+    /// of several rows: first row, rows, first span, end of spans, partial results, distance of the next
+    /// row's (0 for none).
     pub const ITEMS: usize = 2;
     /// Merges of spans, three words each: row, partial results, spans.
-    pub const MERGES: usize = 4;
-    /// How many words there are.
-    pub const WORDS: usize = 8;
+    pub const MERGES: usize = 10;
+    /// Here are the items of few rows themselves, for each of the two lists.
+    pub const NEAR: usize = 12;
+    /// How many words there are; all rows follow.
+    pub const WORDS: usize = NEAR + 2 * NEAR_ROWS * ITEM_WORDS;
+
+    /// Where the items of few rows are, of one of the lists.
+    pub const fn near(list: usize) -> usize {
+        NEAR + list * NEAR_ROWS * ITEM_WORDS
+    }
+}
+
+/// Items of attention, by how they are computed. The bits of a row are the same in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Items {
+    /// One row that does not look far back, of few: all spans of one head at once.
+    Near = 0,
+    /// One row, all of its spans, several heads.
+    Whole = 1,
+    /// One row, one of its spans, several heads.
+    Split = 2,
+    /// Several neighbouring rows of a sequence.
+    Tiles = 3,
 }
 
 /// Instead of a token: the one that the device chose last for this row.
 pub(crate) const CHAINED: u32 = u32::MAX;
 
+/// Words of a row before its angles.
 const ROW_WORDS: usize = 5;
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
 
-/// Items of attention from which on spans are not split any more: there is work enough.
-const ENOUGH_ITEMS: usize = 64;
+/// Single rows of a step that may be [`Items::Near`], and spans that each of them may have: more keep the
+/// device busy in other ways.
+const NEAR_ROWS: usize = 4;
+const NEAR_SPANS: usize = 16;
+
+/// Single rows from which on spans are not split: there is work enough.
+const ENOUGH_ROWS: usize = 32;
+
+/// The same of items of several rows; and spans that an item need have to be split at all.
+const ENOUGH_TILES: usize = 8;
+const SPLIT_SPANS: usize = 4;
+
+/// Neighbouring rows that are worth an item of several rows, when there is no other.
+const TILE_ROWS: usize = 4;
 
 /// Partial results that there is room for, where a context can have that many spans.
-const PARTIALS: usize = 1024;
+const PARTIALS: usize = 2048;
 
 /// What the lists of a step may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +97,21 @@ pub(crate) struct Capacity {
 impl Capacity {
     pub fn new(program: &Program, max_rows: usize, item_rows: usize) -> Capacity {
         let spans = program.context.div_ceil(SPAN);
-        let partials = PARTIALS.min(max_rows.saturating_mul(spans)).max(item_rows * spans);
+        let partials = PARTIALS.min(max_rows.saturating_mul(spans)).max(spans);
         let angles = program.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
         Capacity { max_rows, pages: program.context.div_ceil(PAGE), angles, item_rows, partials }
+    }
+
+    /// Words of one row.
+    pub fn row_words(&self) -> usize {
+        ROW_WORDS + self.angles
     }
 
     /// Words of the largest step.
     pub fn words(&self) -> usize {
         let items = self.max_rows + self.partials;
-        let lists = 2 * (self.max_rows * (ROW_WORDS + MERGE_WORDS) + items * ITEM_WORDS);
-        header::WORDS + lists + self.max_rows.saturating_mul(self.pages + self.angles)
+        let lists = 2 * (self.max_rows * (self.row_words() + MERGE_WORDS) + items * ITEM_WORDS);
+        header::WORDS + lists + self.max_rows.saturating_mul(self.pages)
     }
 }
 
@@ -72,10 +119,9 @@ impl Capacity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub rows: usize,
-    pub items: usize,
+    /// Items of attention, by their [`Items`].
+    pub items: [usize; 4],
     pub merges: usize,
-    /// Whether an item has more than one row.
-    pub several_rows: bool,
 }
 
 /// A step, in words. Reused from step to step.
@@ -99,28 +145,48 @@ impl Step {
 
     /// Takes in a batch that has been checked; `chained` when its tokens are those that the device chose.
     pub fn fill(&mut self, program: &Program, batch: &Batch, chained: bool) {
+        let rows = batch.rows();
+        let wanted: Vec<usize> = batch.wanted().collect();
         self.words.clear();
         self.words.resize(header::WORDS, 0);
-        self.add_pages(batch);
-        let angles = self.add_angles(program, batch);
-        let rows = batch.rows();
-        let all = |words: &mut Vec<u32>, tables: &[(u32, usize)], index: usize| {
-            let row = &rows[index];
-            let angles = angles + index * self.capacity.angles;
-            let pages = tables[row.table as usize].1;
-            let token = if chained { CHAINED } else { row.token };
-            words.extend([token, row.position, pages as u32, angles as u32, index as u32]);
-        };
-        self.words[header::ROWS] = self.words.len() as u32;
-        (0..rows.len()).for_each(|index| all(&mut self.words, &self.tables, index));
+        self.words[header::ROWS] = header::WORDS as u32;
+        self.add_rows(program, batch, chained);
         self.words[header::ROWS + 1] = self.words.len() as u32;
-        batch.wanted().for_each(|index| all(&mut self.words, &self.tables, index));
+        let row_words = self.capacity.row_words();
+        for index in &wanted {
+            let at = header::WORDS + index * row_words;
+            self.words.extend_from_within(at..at + row_words);
+        }
+        self.add_pages(batch);
+        for (list, count) in [(0, rows.len()), (1, wanted.len())] {
+            let first = self.words[header::ROWS + list] as usize;
+            for row in 0..count {
+                let record = first + row * row_words;
+                let table = rows[self.words[record + 4] as usize].table as usize;
+                let pages = self.tables[table].1;
+                self.words[record + 2] = pages as u32;
+                self.words[record + 3] = self.words[pages + self.words[record + 1] as usize / PAGE];
+            }
+        }
         self.counts[0] = self.add_attention(0, rows.len(), |index| &rows[index]);
-        // The wanted rows are read back from their records: the batch gives them only in order.
-        let (first, count) = (self.words[header::ROWS + 1] as usize, batch.wanted().count());
-        let sources: Vec<usize> =
-            (0..count).map(|i| self.words[first + i * ROW_WORDS + ROW_WORDS - 1] as usize).collect();
-        self.counts[1] = self.add_attention(1, count, |index| &rows[sources[index]]);
+        self.counts[1] = self.add_attention(1, wanted.len(), |index| &rows[wanted[index]]);
+    }
+
+    /// The records of all rows, but for what is known of their pages later, each with the cosines and sines
+    /// of every rotation.
+    fn add_rows(&mut self, program: &Program, batch: &Batch, chained: bool) {
+        for (index, row) in batch.rows().iter().enumerate() {
+            let token = if chained { CHAINED } else { row.token };
+            self.words.extend([token, row.position, 0, 0, index as u32]);
+            for rope in &program.ropes {
+                let pairs = rope.frequencies.len();
+                self.cosines.resize(pairs, 0.0);
+                self.sines.resize(pairs, 0.0);
+                rope.angles(row.position, &mut self.cosines, &mut self.sines);
+                let both = self.cosines.iter().chain(&self.sines);
+                self.words.extend(both.map(|angle| angle.to_bits()));
+            }
+        }
     }
 
     /// The pages of every table that has rows, up to its last position.
@@ -143,70 +209,111 @@ impl Step {
         }
     }
 
-    /// Cosines and sines of every rotation and row; returns where they begin.
-    fn add_angles(&mut self, program: &Program, batch: &Batch) -> usize {
-        let start = self.words.len();
-        for row in batch.rows() {
-            for rope in &program.ropes {
-                let pairs = rope.frequencies.len();
-                self.cosines.resize(pairs, 0.0);
-                self.sines.resize(pairs, 0.0);
-                rope.angles(row.position, &mut self.cosines, &mut self.sines);
-                let both = self.cosines.iter().chain(&self.sines);
-                self.words.extend(both.map(|angle| angle.to_bits()));
-            }
-        }
-        start
-    }
-
     /// Items and merges of the attention of a list of rows.
     fn add_attention<'a>(&mut self, list: usize, count: usize, row: impl Fn(usize) -> &'a Row) -> Counts {
-        let groups = groups(count, self.capacity.item_rows, &row);
-        let spans_of = |row: &Row| row.position as usize / SPAN + 1;
-        let (mut partials, mut split) = (0, Vec::new());
+        let (singles, mut tiles) = cut(count, self.capacity.item_rows, &row);
+        let spans_of = |index: usize| row(index).position as usize / SPAN + 1;
         let mut counts = Counts { rows: count, ..Counts::default() };
-        self.words[header::ITEMS + list] = self.words.len() as u32;
-        for group in &groups {
-            let spans = spans_of(row(group.end - 1));
-            let needed = spans * group.len();
-            counts.several_rows |= group.len() > 1;
-            let mut item = |first: usize, end: usize, partial: usize, stride: usize| {
-                let words = [group.start, group.len(), first, end, partial, stride];
-                self.words.extend(words.map(|word| word as u32));
-                counts.items += 1;
+        let (mut partials, mut merges) = (0, Vec::new());
+
+        let deepest = singles.iter().map(|index| spans_of(*index)).max().unwrap_or(0);
+        let needed: usize = singles.iter().map(|index| spans_of(*index)).sum();
+        let kind = if singles.len() <= NEAR_ROWS && deepest <= NEAR_SPANS {
+            Items::Near
+        } else if singles.len() <= ENOUGH_ROWS && deepest > NEAR_SPANS && needed <= self.capacity.partials {
+            Items::Split
+        } else {
+            Items::Whole
+        };
+        self.words[header::ITEMS + 2 * kind as usize + list] = self.words.len() as u32;
+        for (place, index) in singles.into_iter().enumerate() {
+            let (spans, visible) = (spans_of(index), row(index).position as usize + 1);
+            let pages = self.tables[row(index).table as usize].1;
+            let item = |first: usize, end: usize, partial: usize| {
+                [index, visible, pages, first, end, partial].map(|word| word as u32)
             };
-            let room = partials + needed <= self.capacity.partials;
-            if spans == 1 || groups.len() > ENOUGH_ITEMS || !room {
+            match kind {
+                Items::Near => {
+                    let at = header::near(list) + place * ITEM_WORDS;
+                    self.words[at..at + ITEM_WORDS].copy_from_slice(&item(0, spans, 0));
+                    counts.items[kind as usize] += 1;
+                }
+                Items::Split => {
+                    (0..spans).for_each(|span| self.words.extend(item(span, span + 1, partials + span)));
+                    counts.items[kind as usize] += spans;
+                    merges.push((index, partials));
+                    partials += spans;
+                }
+                _ => {
+                    self.words.extend(item(0, spans, 0));
+                    counts.items[kind as usize] += 1;
+                }
+            }
+        }
+
+        // Those with most to do begin first.
+        tiles.sort_by_key(|tile| Reverse(spans_of(tile.end - 1)));
+        let few = tiles.len() <= ENOUGH_TILES;
+        self.words[header::ITEMS + 2 * Items::Tiles as usize + list] = self.words.len() as u32;
+        for tile in tiles {
+            let spans = spans_of(tile.end - 1);
+            let mut item = |first: usize, end: usize, partial: usize, stride: usize| {
+                let words = [tile.start, tile.len(), first, end, partial, stride];
+                self.words.extend(words.map(|word| word as u32));
+                counts.items[Items::Tiles as usize] += 1;
+            };
+            let needed = spans * tile.len();
+            if !few || spans <= SPLIT_SPANS || partials + needed > self.capacity.partials {
                 item(0, spans, 0, 0);
                 continue;
             }
             (0..spans).for_each(|span| item(span, span + 1, partials + span, spans));
-            split.extend(group.clone().enumerate().map(|(i, row)| (row, partials + i * spans)));
+            merges.extend(tile.enumerate().map(|(i, index)| (index, partials + i * spans)));
             partials += needed;
         }
+
         self.words[header::MERGES + list] = self.words.len() as u32;
-        counts.merges = split.len();
-        for (index, partial) in split {
-            self.words.extend([index, partial, spans_of(row(index))].map(|word| word as u32));
+        counts.merges = merges.len();
+        for (index, partial) in merges {
+            self.words.extend([index, partial, spans_of(index)].map(|word| word as u32));
         }
         counts
     }
 }
 
-/// Runs of neighbouring rows of one sequence, at most `most` long, in ascending positions.
-fn groups<'a>(count: usize, most: usize, row: impl Fn(usize) -> &'a Row) -> Vec<Range<usize>> {
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for index in 0..count {
-        let fits = |group: &Range<usize>| {
-            let last = row(group.end - 1);
-            group.len() < most && last.table == row(index).table && last.position < row(index).position
-        };
-        match groups.last_mut() {
-            Some(group) if fits(group) => group.end = index + 1,
-            _ => groups.push(index..index + 1),
+/// The rows that are computed one by one, and the runs of those that go together.
+fn cut<'a>(count: usize, most: usize, row: impl Fn(usize) -> &'a Row) -> (Vec<usize>, Vec<Range<usize>>) {
+    let runs = runs(count, most, &row);
+    let (mut singles, mut tiles): (Vec<usize>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
+    let worth_it = runs.iter().any(|run| run.len() >= TILE_ROWS.min(most.max(2)));
+    for run in runs {
+        // The rest of a long run costs nothing beside it.
+        let rest =
+            |tile: &Range<usize>| tile.end == run.start && row(tile.start).table == row(run.start).table;
+        let rest = tiles.last().is_some_and(rest);
+        if worth_it && (run.len() > 1 || rest) {
+            tiles.push(run);
+        } else {
+            singles.extend(run);
         }
     }
-    groups
+    (singles, tiles)
+}
+
+/// Runs of neighbouring rows of one sequence, at most `most` long, in ascending positions.
+fn runs<'a>(count: usize, most: usize, row: impl Fn(usize) -> &'a Row) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for index in 0..count {
+        let fits = |run: &Range<usize>| {
+            let last = row(run.end - 1);
+            run.len() < most && last.table == row(index).table && last.position < row(index).position
+        };
+        match runs.last_mut() {
+            Some(run) if fits(run) => run.end = index + 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -262,29 +369,81 @@ mod tests {
     fn rows_know_their_pages_and_angles() {
         let rows = [(2, 70), (0, 5), (2, 71)];
         let step = filled(&rows, 4);
-        let all = records::<ROW_WORDS>(&step, header::ROWS, 3);
+        // Three cosines, three sines.
+        let all = records::<{ ROW_WORDS + 6 }>(&step, header::ROWS, 3);
+        assert_eq!(step.words[header::ROWS], header::WORDS as u32);
         for (index, (record, (table, position))) in all.iter().zip(rows).enumerate() {
             assert_eq!(record[..2], [position % 10, position]);
-            let page = step.words[record[2] as usize + position as usize / PAGE];
-            assert_eq!(page, 100 * table + position / PAGE as u32);
-            let cosine = f32::from_bits(step.words[record[3] as usize]);
-            assert_eq!(cosine, (f64::from(position)).cos() as f32);
-            assert_eq!(record[4], index as u32);
+            let page = 100 * table + position / PAGE as u32;
+            assert_eq!(step.words[record[2] as usize + position as usize / PAGE], page);
+            assert_eq!(record[3..5], [page, index as u32]);
+            assert_eq!(f32::from_bits(record[5]), (f64::from(position)).cos() as f32);
+            assert_eq!(f32::from_bits(record[8]), (f64::from(position)).sin() as f32);
         }
-        let wanted = records::<ROW_WORDS>(&step, header::ROWS + 1, 2);
+        let wanted = records::<{ ROW_WORDS + 6 }>(&step, header::ROWS + 1, 2);
         assert_eq!(wanted, [all[1], all[2]]);
     }
 
+    fn counts(rows: usize, kind: Items, items: usize, merges: usize) -> Counts {
+        let mut counts = Counts { rows, merges, ..Counts::default() };
+        counts.items[kind as usize] = items;
+        counts
+    }
+
+    fn items(step: &Step, kind: Items, list: usize) -> Vec<[u32; ITEM_WORDS]> {
+        let count = step.counts[list].items[kind as usize];
+        match kind {
+            Items::Near => {
+                let at = header::near(list);
+                step.words[at..at + ITEM_WORDS * count].as_chunks().0.to_vec()
+            }
+            kind => records(step, header::ITEMS + 2 * kind as usize + list, count),
+        }
+    }
+
     #[test]
-    fn long_sequences_are_split_into_spans() {
-        // Two neighbouring rows on both sides of the end of a span, and a row of another sequence.
-        let step = filled(&[(0, 511), (0, 512), (1, 0)], 4);
-        assert_eq!(step.counts[0], Counts { rows: 3, items: 4, merges: 2, several_rows: true });
-        let items = records::<ITEM_WORDS>(&step, header::ITEMS, 4);
-        assert_eq!(items, [[0, 2, 0, 1, 0, 3], [0, 2, 1, 2, 1, 3], [0, 2, 2, 3, 2, 3], [2, 1, 0, 1, 0, 0]]);
-        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 2], [1, 3, 3]]);
-        // Only the first row is wanted.
-        assert_eq!(step.counts[1], Counts { rows: 1, items: 2, merges: 1, several_rows: false });
+    fn few_rows_that_do_not_look_far_back_are_near() {
+        let step = filled(&[(0, 127), (1, 1023), (0, 128)], 4);
+        assert_eq!(step.counts[0], counts(3, Items::Near, 3, 0));
+        let [first, second, third] = items(&step, Items::Near, 0)[..] else { panic!("{step:?}") };
+        assert_eq!([&first[..2], &first[3..5]].concat(), [0, 128, 0, 2]);
+        assert_eq!([&second[..2], &second[3..5]].concat(), [1, 1024, 0, 16]);
+        assert_eq!([&third[..2], &third[3..5]].concat(), [2, 129, 0, 3]);
+        assert_eq!(step.words[second[2] as usize], 100);
+        // Only the first two are wanted.
+        assert_eq!(step.counts[1], counts(2, Items::Near, 2, 0));
+        assert_eq!(items(&step, Items::Near, 1), [first, second]);
+    }
+
+    #[test]
+    fn rows_that_look_far_back_are_split_into_spans() {
+        let step = filled(&[(0, 1024), (1, 64)], 4);
+        assert_eq!(step.counts[0], counts(2, Items::Split, 19, 2));
+        let all = items(&step, Items::Split, 0);
+        for (span, item) in all.iter().enumerate().take(17) {
+            assert_eq!(item[3..], [span, span + 1, span].map(|word| word as u32));
+        }
+        assert_eq!(all[18][3..], [1, 2, 18]);
+        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 17], [1, 17, 2]]);
+    }
+
+    #[test]
+    fn neighbouring_rows_go_together() {
+        // Nine rows on both sides of the end of a span, the last of them left over from two fours, and two of
+        // other sequences.
+        let mut rows: Vec<(u32, u32)> = (252..261).map(|position| (0, position)).collect();
+        rows.extend([(1, 5), (2, 0)]);
+        let step = filled(&rows, 4);
+        let tiles = items(&step, Items::Tiles, 0);
+        // The rows that see five spans are split, those that see four are not.
+        assert_eq!(step.counts[0].items[Items::Near as usize], 2);
+        assert_eq!(tiles.len(), 5 + 5 + 1);
+        assert_eq!(tiles[0], [4, 4, 0, 1, 0, 5]);
+        assert_eq!(tiles[9], [8, 1, 4, 5, 24, 5]);
+        assert_eq!(tiles[10], [0, 4, 0, 4, 0, 0]);
+        assert_eq!(step.counts[0].merges, 5);
+        let merges = records::<MERGE_WORDS>(&step, header::MERGES, 5);
+        assert_eq!(merges, [[4, 0, 5], [5, 5, 5], [6, 10, 5], [7, 15, 5], [8, 20, 5]]);
     }
 
     #[test]
@@ -294,6 +453,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 8) % end
         };
+        let mut kinds = [0; 4];
         for item_rows in [1, 2, 8] {
             for _ in 0..200 {
                 let count = random(65);
@@ -302,19 +462,37 @@ mod tests {
                 rows.sort_unstable();
                 rows.dedup();
                 let step = filled(&rows, item_rows);
-                let mut seen: Vec<Vec<u32>> = vec![vec![]; rows.len()];
-                let items = records::<ITEM_WORDS>(&step, header::ITEMS, step.counts[0].items);
-                for [first, count, start, end, ..] in items {
-                    assert!(count as usize <= item_rows);
-                    for row in first..first + count {
-                        seen[row as usize].extend(start..end);
+                // Of each row, its spans and where their partial results are.
+                let mut seen: Vec<Vec<(u32, u32)>> = vec![vec![]; rows.len()];
+                for kind in [Items::Near, Items::Whole, Items::Split] {
+                    for [row, visible, _, start, end, partial] in items(&step, kind, 0) {
+                        assert_eq!(visible, rows[row as usize].1 + 1);
+                        seen[row as usize].extend((start..end).zip(partial..));
                     }
                 }
+                for [first, count, start, end, partial, stride] in items(&step, Items::Tiles, 0) {
+                    assert!(count as usize <= item_rows);
+                    for row in 0..count {
+                        seen[(first + row) as usize].extend((start..end).zip(partial + row * stride..));
+                    }
+                }
+                let merges = records::<MERGE_WORDS>(&step, header::MERGES, step.counts[0].merges);
+                let mut partials = 0;
+                for [row, partial, spans] in merges {
+                    let expected: Vec<u32> = (partial..partial + spans).collect();
+                    let found: Vec<u32> = seen[row as usize].iter().map(|span| span.1).collect();
+                    assert_eq!(found[..spans as usize], expected);
+                    partials += spans as usize;
+                }
+                assert!(partials <= step.capacity.partials);
                 for (spans, (_, position)) in seen.iter().zip(&rows) {
                     let needed = position / SPAN as u32 + 1;
+                    let spans: Vec<u32> = spans.iter().map(|span| span.0).collect();
                     assert_eq!(spans[..needed as usize], (0..needed).collect::<Vec<_>>());
                 }
+                kinds.iter_mut().zip(step.counts[0].items).for_each(|(all, items)| *all += items);
             }
         }
+        assert!(kinds.iter().all(|items| *items > 0), "{kinds:?}");
     }
 }

@@ -1,15 +1,52 @@
 //! The weights of a program on the device: norms as f32, matrices and tables packed.
 
-use gleed_gguf::Gguf;
-use gleed_model::program::{Program, Weight, WeightId};
+use gleed_gguf::{Format, Gguf};
+use gleed_model::program::{Op, Part, Program, Weight, WeightId};
 use gleed_model::verify::vectors;
 
-use crate::linear::{PackedWeight, Packing};
+use crate::linear::{Layout, PackedWeight, Packing};
 use crate::{Error, Gpu, Result};
 
 /// All weights of a program.
 pub(crate) struct Weights {
     weights: Vec<Loaded>,
+    stacks: Vec<Vec<Part>>,
+}
+
+/// Tensors of one format that the device keeps in more bits than the file, because no kernel reads the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// The format in the file.
+    pub format: Format,
+    /// How they are kept, in words.
+    pub kept_as: &'static str,
+    /// How many tensors.
+    pub tensors: usize,
+    /// How many bytes they take more than in the file.
+    pub more_bytes: u64,
+}
+
+/// The tensors of a program that are converted, by format.
+pub(crate) fn converted(program: &Program) -> Result<Vec<Converted>> {
+    let mut all: Vec<Converted> = Vec::new();
+    for weight in &program.weights {
+        let packing = packing(weight)?;
+        if !packing.converted() {
+            continue;
+        }
+        let more_bytes = packing.bytes().saturating_sub(weight.bytes() as u64);
+        if let Some(known) = all.iter_mut().find(|known| known.format == weight.format) {
+            known.tensors += 1;
+            known.more_bytes += more_bytes;
+            continue;
+        }
+        let kept_as = match packing.layout() {
+            Layout::Integers(_) => "8-bit integers",
+            Layout::F32 | Layout::F16 | Layout::Bf16 => "f32",
+        };
+        all.push(Converted { format: weight.format, kept_as, tensors: 1, more_bytes });
+    }
+    Ok(all)
 }
 
 /// One weight.
@@ -18,6 +55,8 @@ enum Loaded {
     Vector(wgpu::Buffer),
     /// A matrix of a linear layer or a table of embeddings.
     Matrix(PackedWeight),
+    /// Part of a stack, which is in the place of its first weight.
+    Stacked,
 }
 
 impl Weights {
@@ -40,28 +79,44 @@ impl Weights {
     ) -> Result<Weights> {
         let vectors: Vec<WeightId> = vectors(program).collect();
         let total = Weights::check(file, program)?;
+        let stacks = stacks(program);
         let mut done = 0;
-        let weights = program.weights.iter().enumerate().map(|(id, weight)| {
-            let (bytes, packing) = (find(file, weight)?, packing(weight)?);
-            if vectors.contains(&id) {
-                done += packing.bytes();
-                progress(done, total);
-                return load_vector(gpu, weight, bytes);
+        let weights = program.weights.iter().enumerate().map(|(id, first)| {
+            let stack = stacks.iter().find_map(|stack| stacked_with(stack, id));
+            let ids = stack.unwrap_or(vec![id]);
+            if ids[0] != id {
+                return Ok(Loaded::Stacked);
             }
+            let weights: Vec<&Weight> = ids.iter().map(|id| &program.weights[*id]).collect();
+            let tensors = weights.iter().map(|weight| find(file, weight)).collect::<Result<Vec<_>>>()?;
             let mut more = |bytes| {
                 done += bytes;
                 progress(done, total);
             };
-            PackedWeight::upload(gpu, &weight.name, packing, bytes, &mut more).map(Loaded::Matrix)
+            if vectors.contains(&id) {
+                more(weights.iter().map(|weight| Ok(packing(weight)?.bytes())).sum::<Result<_>>()?);
+                return load_vector(gpu, &weights, &tensors);
+            }
+            let rows = weights.iter().map(|weight| weight.rows).sum();
+            let packing = Packing::new(&first.name, first.format, rows, first.columns)?;
+            PackedWeight::upload(gpu, &first.name, packing, &tensors, &mut more).map(Loaded::Matrix)
         });
-        Ok(Weights { weights: weights.collect::<Result<_>>()? })
+        Ok(Weights { weights: weights.collect::<Result<_>>()?, stacks })
+    }
+
+    /// How many of an op's parts, from the first of these on, are one matrix on the device: that of the first.
+    pub fn stacked(&self, parts: &[Part]) -> usize {
+        let stack = self.stacks.iter().find(|stack| parts.starts_with(stack));
+        stack.map_or(1, Vec::len)
     }
 
     /// A norm or a bias, on the device.
     pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
         match &self.weights[id] {
             Loaded::Vector(buffer) => buffer,
-            Loaded::Matrix(_) => unreachable!("what programs use as vectors is loaded as vectors"),
+            Loaded::Matrix(_) | Loaded::Stacked => {
+                unreachable!("what programs use as vectors is loaded as vectors, or in the first one's place")
+            }
         }
     }
 
@@ -69,7 +124,7 @@ impl Weights {
     pub fn matrix(&self, id: WeightId) -> Option<&PackedWeight> {
         match &self.weights[id] {
             Loaded::Matrix(matrix) => Some(matrix),
-            Loaded::Vector(_) => None,
+            Loaded::Vector(_) | Loaded::Stacked => None,
         }
     }
 }
@@ -78,12 +133,43 @@ fn packing(weight: &Weight) -> Result<Packing> {
     Packing::new(&weight.name, weight.format, weight.rows, weight.columns)
 }
 
-fn load_vector(gpu: &Gpu, weight: &Weight, bytes: &[u8]) -> Result<Loaded> {
-    let mut values = vec![0.0f32; weight.size()];
-    weight.format.decode(bytes, &mut values);
-    let buffer = gpu.storage(&weight.name, 4 * values.len() as u64)?;
+fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Loaded> {
+    let mut values = Vec::new();
+    for (weight, bytes) in weights.iter().zip(tensors) {
+        let start = values.len();
+        values.resize(start + weight.size(), 0.0f32);
+        weight.format.decode(bytes, &mut values[start..]);
+    }
+    let buffer = gpu.storage(&weights[0].name, 4 * values.len() as u64)?;
     gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&values));
     Ok(Loaded::Vector(buffer))
+}
+
+/// Neighbouring parts of linear ops, such as Q and K, that can be one matrix on the device and so one dispatch:
+/// of one format, with or without biases, and used by nothing else.
+fn stacks(program: &Program) -> Vec<Vec<Part>> {
+    let uses =
+        |id: WeightId| program.nodes.iter().flat_map(|node| node.op.weights()).filter(|w| *w == id).count();
+    let parts = program.nodes.iter().filter_map(|node| match &node.op {
+        Op::Linear { parts, .. } => Some(parts),
+        _ => None,
+    });
+    let alike = |a: &Part, b: &Part| {
+        let [first, second] = [a, b].map(|part| &program.weights[part.weight]);
+        let once =
+            [Some(a.weight), Some(b.weight), a.bias, b.bias].into_iter().flatten().all(|id| uses(id) == 1);
+        once && first.format == second.format
+            && first.columns == second.columns
+            && a.bias.is_some() == b.bias.is_some()
+    };
+    parts.flat_map(|parts| parts.chunk_by(alike)).filter(|run| run.len() > 1).map(<[Part]>::to_vec).collect()
+}
+
+/// The weights, or the biases, of a stack that has this one.
+fn stacked_with(stack: &[Part], id: WeightId) -> Option<Vec<WeightId>> {
+    let weights: Vec<WeightId> = stack.iter().map(|part| part.weight).collect();
+    let biases: Vec<WeightId> = stack.iter().filter_map(|part| part.bias).collect();
+    [weights, biases].into_iter().find(|ids| ids.contains(&id))
 }
 
 /// The bytes of a weight in the file.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use gleed_gpu::{Choice, Error, Gpu, adapters};
+use gleed_gpu::{Choice, Error, Gpu, Limits, adapters};
 
 #[test]
 fn adapters_describe_themselves() {
@@ -38,4 +38,12 @@ fn errors_are_given_out() {
     // Without a scope the error waits for whoever asks next.
     let _ = gpu.device.create_buffer(&too_large);
     assert!(matches!(gpu.check(), Err(Error::Device { .. })));
+}
+
+#[test]
+fn limits_are_those_of_a_computer() {
+    let limits = Limits::measure(&common::gpu()).unwrap();
+    assert!(limits.memory > 1e8 && limits.memory < 1e14, "{limits:?}");
+    assert!(limits.f32 > 1e8 && limits.f32 < 1e16, "{limits:?}");
+    assert!(limits.int8 > 1e8 && limits.int8 < 1e17, "{limits:?}");
 }

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use common::{FAMILIES, VOCABULARY, batch, contract, executor, gpu, logits, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
+use gleed_model::chain::{Chain, Link};
+use gleed_model::choice::{Rule, choose};
 use gleed_model::compare::ops_alone;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
-use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, StepError, reference};
 
 const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
     kv: KvType::F16,
     max_rows: contract::MAX_ROWS,
     pages: contract::PAGES,
@@ -26,7 +29,8 @@ const TOLERANCE: f32 = 2e-6;
 
 fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
     let Options { kv, max_rows, pages, .. } = options;
-    let options = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    let rounds_to_groups = (options.arithmetic == Arithmetic::Q8).then_some(0);
+    let options = reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
 
@@ -34,10 +38,20 @@ fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference
 fn every_op_writes_what_the_reference_writes() {
     let gpu = gpu();
     for family in FAMILIES {
-        let (file, plain) = tiny(family, &[Format::Q5_K, Format::BF16, Format::Q8_0], 3);
-        for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
-            for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-                let options = Options { kv, ..OPTIONS };
+        // All matrices of integers, and such that their ops have some with floats.
+        let integers = [Format::Q5_K, Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::Q4_K];
+        let mixed = [Format::Q5_K, Format::BF16, Format::Q8_0];
+        for (arithmetic, formats, fuses, kv) in [
+            (Arithmetic::Q8, &integers[..], true, KvType::F16),
+            (Arithmetic::Q8, &integers, false, KvType::Q8_0),
+            (Arithmetic::F32, &mixed, false, KvType::F32),
+            (Arithmetic::F32, &mixed, true, KvType::F16),
+            (Arithmetic::F32, &integers, true, KvType::Q8_0),
+        ] {
+            let (file, plain) = tiny(family, formats, 3);
+            let program = if fuses { fuse(&plain, Rules::ALL) } else { plain };
+            {
+                let options = Options { arithmetic, kv, ..OPTIONS };
                 let mut truth = reference(&file, &program, options);
                 let mut found = executor(&gpu, &file, &program, options);
                 for wanted in [[true; 6], [false, true, false, false, true, true]] {
@@ -149,15 +163,44 @@ fn memory_is_what_was_asked_for() {
     assert!(many - few > 56 * widths as u64 * 4, "{few} {many}");
 }
 
+#[test]
+fn formats_that_no_kernel_reads_are_told() {
+    let gpu = gpu();
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::Q4_K], 1);
+    assert_eq!(executor(&gpu, &file, &program, OPTIONS).converted(), []);
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::TQ2_0], 1);
+    let ternary: Vec<_> = program.weights.iter().filter(|weight| weight.format == Format::TQ2_0).collect();
+    let [converted] = executor(&gpu, &file, &program, OPTIONS).converted().to_vec().try_into().unwrap();
+    assert_eq!((converted.format, converted.tensors), (Format::TQ2_0, ternary.len()));
+    assert_eq!(converted.kept_as, "8-bit integers");
+    // About two bits became eight.
+    let bytes: usize = ternary.iter().map(|weight| weight.bytes()).sum();
+    let times = 1.0 + converted.more_bytes as f64 / bytes as f64;
+    assert!((3.0..5.0).contains(&times), "{times}");
+}
+
+/// Greedy, and drawn.
+const RULES: [[Rule; 2]; 2] =
+    [[Rule::GREEDY; 2], [Rule { temperature: 0.9, top_k: 40, top_p: 0.95, min_p: 0.01 }, Rule::GREEDY]];
+
+/// The random bits of each choice.
+fn randoms(count: usize) -> Vec<u64> {
+    (1..=count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect()
+}
+
 /// Tokens chosen by the host from the logits of single steps.
-fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps: usize) -> Vec<Vec<u32>> {
-    let mut rows = rows.to_vec();
+fn single_steps(
+    executor: &mut GpuExecutor,
+    rows: &[(usize, usize, u32, bool)],
+    steps: usize,
+    rules: &[Rule],
+) -> Vec<Vec<u32>> {
+    let (mut rows, randoms) = (rows.to_vec(), randoms(rows.len() * steps));
     let mut all = Vec::new();
-    for _ in 0..steps {
+    for randoms in randoms.chunks(rows.len()) {
         executor.step(&batch(&rows, 2, 16), &mut ()).unwrap();
         for (i, (_, position, token, _)) in rows.iter_mut().enumerate() {
-            let logits = executor.logits(i);
-            *token = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u32;
+            *token = choose(executor.logits(i), &rules[i], randoms[i]);
             *position += 1;
         }
         all.push(rows.iter().map(|row| row.2).collect());
@@ -165,10 +208,28 @@ fn greedy(executor: &mut GpuExecutor, rows: &[(usize, usize, u32, bool)], steps:
     all
 }
 
+/// Submits a link of greedy choices.
+fn greedy_link(
+    executor: &mut GpuExecutor,
+    batch: &Batch,
+    steps: usize,
+    continues: bool,
+) -> Result<(), StepError> {
+    let rows = batch.rows().len();
+    let (rules, randoms) = (vec![Rule::GREEDY; rows], vec![0; rows * steps]);
+    executor.submit(Link { batch, continues, steps, rules: &rules, randoms: &randoms })
+}
+
+fn collected(executor: &mut GpuExecutor) -> Vec<u32> {
+    let mut tokens = Vec::new();
+    executor.collect(&mut tokens).unwrap();
+    tokens
+}
+
 #[test]
 fn a_chain_chooses_what_single_steps_choose() {
     let gpu = gpu();
-    for family in ["llama", "gpt2"] {
+    for (family, rules) in ["llama", "gpt2"].into_iter().zip(RULES) {
         let (file, plain) = tiny(family, &[Format::Q8_0, Format::Q4_K], 7);
         let program = fuse(&plain, Rules::ALL);
         let options = Options { pages: 16, max_rows: 256, ..OPTIONS };
@@ -180,13 +241,29 @@ fn a_chain_chooses_what_single_steps_choose() {
         for executor in [&mut single, &mut chained] {
             logits(executor, &batch(&prompt, 2, 16));
         }
-        let expected = greedy(&mut single, &rows, 20);
+        let expected = single_steps(&mut single, &rows, 20, &rules);
         assert!(expected.iter().any(|tokens| tokens != &expected[0]), "all the same: {expected:?}");
-        let first = chained.decode_greedily(&batch(&rows, 2, 16), 12).unwrap();
-        assert_eq!(first, expected[..12]);
-        // The chain goes on with the tokens that it ended with.
-        let last = [(0, 262, first[11][0], true), (1, 12, first[11][1], true)];
-        assert_eq!(chained.decode_greedily(&batch(&last, 2, 16), 8).unwrap(), expected[12..]);
+        let randoms = randoms(40);
+        let submit = |chained: &mut GpuExecutor, rows: &[_], from: usize, to: usize, continues| {
+            let batch = batch(rows, 2, 16);
+            let randoms = &randoms[2 * from..2 * to];
+            chained
+                .submit(Link { batch: &batch, continues, steps: to - from, rules: &rules, randoms })
+                .unwrap();
+        };
+        // Two links are under way before the first is collected; the tokens of the second are not known.
+        submit(&mut chained, &rows, 0, 5, false);
+        submit(&mut chained, &[(0, 255, 0, true), (1, 5, 0, true)], 5, 12, true);
+        assert_eq!(collected(&mut chained), expected[..5].concat());
+        submit(&mut chained, &[(0, 262, 0, true), (1, 12, 0, true)], 12, 15, true);
+        assert_eq!(collected(&mut chained), expected[5..12].concat());
+        assert_eq!(collected(&mut chained), expected[12..15].concat());
+        // A new chain starts from tokens of the host, and forgets links that nobody collected.
+        let again = [(0, 265, expected[14][0], true), (1, 15, expected[14][1], true)];
+        submit(&mut chained, &again, 15, 20, false);
+        submit(&mut chained, &again, 15, 20, false);
+        assert_eq!(collected(&mut chained), expected[15..].concat());
+        assert!(chained.collect(&mut vec![]).is_err());
     }
 }
 
@@ -194,14 +271,25 @@ fn a_chain_chooses_what_single_steps_choose() {
 fn chains_that_cannot_be_are_refused() {
     let (file, program) = tiny("qwen2", &[Format::Q8_0], 7);
     let mut executor = executor(&gpu(), &file, &program, OPTIONS);
-    let mut chain = |rows: &[_], steps| executor.decode_greedily(&batch(rows, 1, 4), steps);
-    assert_eq!(chain(&[], 3), Ok(vec![vec![]; 3]));
+    let mut chain = |rows: &[_], steps| {
+        greedy_link(&mut executor, &batch(rows, 1, 4), steps, false)?;
+        Ok(collected(&mut executor))
+    };
+    assert_eq!(chain(&[], 3), Ok(vec![]));
     assert_eq!(chain(&[(0, 0, 1, true)], 0), Ok(vec![]));
-    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Device(_))));
-    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Device(_))));
+    assert!(matches!(chain(&[(0, 0, 1, true), (0, 1, 1, true)], 1), Err(StepError::Chain(_))));
+    assert!(matches!(chain(&[(0, 0, 1, false)], 1), Err(StepError::Chain(_))));
+    assert!(chain(&[(0, 0, 1, true)], 5000).is_err());
     let past = chain(&[(0, 250, 1, true)], 7);
     assert_eq!(past, Err(StepError::NoPage { row: 0, position: 256 }), "four pages end at 256");
     assert_eq!(chain(&[(0, 250, 1, true)], 6).map(|tokens| tokens.len()), Ok(6));
+    let (one, rows) = (batch(&[(0, 0, 1, true)], 1, 4), [(0, 1, 0, true)]);
+    greedy_link(&mut executor, &one, 1, false).unwrap();
+    greedy_link(&mut executor, &batch(&rows, 1, 4), 1, true).unwrap();
+    let third = greedy_link(&mut executor, &batch(&rows, 1, 4), 1, true);
+    assert!(matches!(third, Err(StepError::Chain(_))), "two links wait already");
+    let without = Link { batch: &one, continues: false, steps: 1, rules: &[], randoms: &[] };
+    assert!(matches!(executor.submit(without), Err(StepError::Chain(_))));
 }
 
 #[test]
@@ -215,6 +303,9 @@ fn nodes_are_timed_where_the_device_has_a_clock() {
             assert_eq!(times.len(), program.nodes.len());
             let total: std::time::Duration = times.iter().sum();
             assert!(total.as_nanos() > 0 && total.as_secs() < 10, "{total:?}");
+            let nodes = program.nodes.len();
+            let together = executor.time_together(&batch(&rows, 1, 4), 1..nodes, 3).unwrap();
+            assert!(together.as_nanos() > 0 && together.as_secs() < 30, "{together:?}");
         }
         Err(error) => assert!(!gpu.info.timestamps, "{error}"),
     }
@@ -230,7 +321,9 @@ fn a_lost_device_is_an_error_of_every_later_step() {
     executor.copy_page(0, 1);
     for _ in 0..2 {
         assert!(matches!(executor.step(&batch, &mut ()), Err(StepError::Device(_))));
-        assert!(matches!(executor.decode_greedily(&batch, 2), Err(StepError::Device(_))));
+        let submitted = greedy_link(&mut executor, &batch, 2, false);
+        let chained = submitted.and_then(|()| executor.collect(&mut vec![]));
+        assert!(matches!(chained, Err(StepError::Device(_))));
         assert!(matches!(executor.time_nodes(&batch), Err(StepError::Device(_))));
     }
 }

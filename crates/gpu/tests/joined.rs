@@ -18,6 +18,7 @@ use gleed_model::{Arithmetic, Executor, Halves, Joined, KvType, Reference, StepE
 /// More than a span, some rows, one row.
 const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: 15 };
 const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
     kv: KvType::F32,
     max_rows: 300,
     pages: SEQUENCES.pages,
@@ -36,20 +37,21 @@ fn joined(
     file: &Arc<Gguf>,
     program: &Program,
     layer: usize,
-    arithmetic: Arithmetic,
     options: Options,
 ) -> Joined<Cpu, GpuExecutor> {
     let Halves { first, second } = split(program, layer).unwrap();
-    let Options { kv, max_rows, pages, .. } = options;
+    let Options { arithmetic, kv, max_rows, pages, .. } = options;
     let settings =
         gleed_cpu::Options { arithmetic, kv, max_rows, pages, threads: 2, isa: None, memory: None };
     let cpu = Cpu::new(Arc::clone(file), first, settings).unwrap();
     Joined::new(program.clone(), cpu, executor(gpu, file, &second, options))
 }
 
-fn truth(file: &Arc<Gguf>, program: &Program, arithmetic: Arithmetic, options: Options) -> Reference {
-    let Options { kv, max_rows, pages, .. } = options;
-    let options = reference::Options { arithmetic, kv, max_rows, pages };
+/// What is computed where a GPU has the nodes from this one on.
+fn truth(file: &Arc<Gguf>, program: &Program, on_gpu: usize, options: Options) -> Reference {
+    let Options { arithmetic, kv, max_rows, pages, .. } = options;
+    let rounds_to_groups = (arithmetic == Arithmetic::Q8).then_some(on_gpu);
+    let options = reference::Options { arithmetic, rounds_to_groups, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
 
@@ -58,12 +60,12 @@ fn check_family(family: &str) {
     let (file, plain) = tiny(family, &formats, 5);
     let fused = fuse(&plain, Rules::ALL);
     let gpu = gpu();
-    let mut reference = truth(&file, &plain, Arithmetic::F32, OPTIONS);
+    let mut reference = truth(&file, &plain, 0, OPTIONS);
     let truth = SEQUENCES.run(&mut reference, &SEQUENCES.whole(), 1);
     for program in [&plain, &fused] {
         for layer in 0..program.layers() {
             let run = |schedule, every| {
-                let mut joined = joined(&gpu, &file, program, layer, Arithmetic::F32, OPTIONS);
+                let mut joined = joined(&gpu, &file, program, layer, OPTIONS);
                 SEQUENCES.run(&mut joined, &schedule, every)
             };
             let whole = run(SEQUENCES.whole(), 1);
@@ -102,17 +104,39 @@ fn gpt2() {
 }
 
 #[test]
-fn every_op_writes_what_the_reference_writes_each_half_in_its_arithmetic() {
+fn the_company_of_a_row_does_not_matter_in_q8() {
+    let gpu = gpu();
+    for family in FAMILIES {
+        let (file, plain) = tiny(family, &[Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_1], 5);
+        let program = fuse(&plain, Rules::ALL);
+        let run = |schedule, every| {
+            let options = Options { arithmetic: Arithmetic::Q8, kv: KvType::Q8_0, ..OPTIONS };
+            SEQUENCES.run(&mut joined(&gpu, &file, &program, 1, options), &schedule, every)
+        };
+        let whole = run(SEQUENCES.whole(), 1);
+        for (schedule, every) in
+            [(SEQUENCES.chunks(&[1, 7, 64, 3]), 2), (SEQUENCES.one_at_a_time(SPAN - 3), 1)]
+        {
+            for (place, logits) in run(schedule, every) {
+                assert_eq!(bits(&logits), bits(&whole[&place]), "{family}, row {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_op_writes_what_the_reference_writes_each_half_with_its_blocks() {
     let gpu = gpu();
     let rows: Vec<_> = (0..6).map(|i| (i / 4, i % 4, 7 * i as u32, i % 3 > 0)).collect();
     let batch = batch(&rows, 2, OPTIONS.pages);
     for family in FAMILIES {
-        let (file, plain) = tiny(family, &[Format::Q5_K, Format::BF16, Format::Q8_0], 3);
+        let formats = [Format::Q5_K, Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::Q4_K];
+        let (file, plain) = tiny(family, &formats, 3);
         let program = fuse(&plain, Rules::ALL);
         for layer in 0..program.layers() {
-            let mut joined = joined(&gpu, &file, &program, layer, Arithmetic::Q8, OPTIONS);
-            let mut truth = truth(&file, &program, Arithmetic::Q8, OPTIONS);
-            truth.change_arithmetic(joined.cut(), Arithmetic::F32);
+            let options = Options { arithmetic: Arithmetic::Q8, ..OPTIONS };
+            let mut joined = joined(&gpu, &file, &program, layer, options);
+            let mut truth = truth(&file, &program, joined.cut(), options);
             let differences = ops_alone(&mut joined, &mut truth, &batch, || {}).unwrap();
             for difference in differences {
                 let labels = &program.nodes[difference.node].labels;
@@ -130,8 +154,7 @@ fn it_is_an_executor_like_others() {
     let (max_rows, pages) = (contract::MAX_ROWS, contract::PAGES);
     for layer in 0..2 {
         let make = |file: &Arc<Gguf>, program: &Program, kv| {
-            let options = Options { kv, max_rows, pages, ..OPTIONS };
-            joined(&gpu, file, program, layer, Arithmetic::Q8, options)
+            joined(&gpu, file, program, layer, Options { kv, max_rows, pages, ..OPTIONS })
         };
         contract::takes_empty_batches(make);
         contract::refuses_bad_batches(make);
@@ -147,10 +170,10 @@ fn the_second_half_alone_needs_inputs_and_decodes_nothing_ahead() {
     let mut executor = executor(&gpu, &file, &second, OPTIONS);
     let mut batch = batch(&[(0, 0, 1, true)], 1, OPTIONS.pages);
     let none = StepError::Inputs { found: 0, expected: 256 };
-    assert_eq!(executor.step(&batch, &mut ()), Err(none.clone()));
+    assert_eq!(executor.step(&batch, &mut ()), Err(none));
     batch.inputs_mut().resize(256, 0.5);
     assert_eq!(executor.step(&batch, &mut ()), Ok(()));
-    assert_eq!(executor.decode_greedily(&batch, 2), Err(none));
+    assert!(executor.chain().is_none());
     // A first half is for the CPU.
     let refused = GpuExecutor::new(gpu, &file, first, OPTIONS).err().unwrap();
     assert!(matches!(refused, Error::Program { .. }), "{refused}");

@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Random, batch, executor, file, gpu};
+use common::{Random, batch, bits, executor, file, gpu};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;
@@ -13,12 +14,18 @@ use gleed_model::program::{
     Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId,
 };
 use gleed_model::rope::{Pairing, Rope, Scaling};
-use gleed_model::{Arithmetic, KvType, Reference, reference};
+use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const TOKENS: usize = 29;
 const CONTEXT: usize = 1024;
-const OPTIONS: Options =
-    Options { kv: KvType::F16, max_rows: 600, pages: 20, logits_rows: None, matrix_units: false };
+const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
+    kv: KvType::F16,
+    max_rows: 600,
+    pages: 20,
+    logits_rows: None,
+    matrix_units: false,
+};
 
 /// What one op may be off, as a share of the largest true value.
 const TOLERANCE: f32 = 3e-6;
@@ -98,7 +105,8 @@ fn compare(gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
     let (file, program) = case.finish();
     let options = Options { kv, ..OPTIONS };
     let Options { max_rows, pages, .. } = options;
-    let made_for = reference::Options { arithmetic: Arithmetic::F32, kv, max_rows, pages };
+    let made_for =
+        reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups: None, kv, max_rows, pages };
     let mut truth = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
     let mut found = executor(gpu, &file, &program, options);
     for places in batches {
@@ -260,4 +268,108 @@ fn rotations_and_attention() {
             compare(&gpu, attention_case(60 + index as u64, heads), kv, &batches);
         }
     }
+}
+
+/// A model whose logits show what attention wrote.
+fn attention_model(seed: u64, heads: Heads, context: usize) -> (Arc<Gguf>, Program) {
+    let mut case = attention_case(seed, heads);
+    case.program.context = context;
+    let input = case.program.nodes.last().unwrap().op.outputs()[0];
+    let out = case.buffer("seen", 3);
+    let weight = case.weight(3, input.width);
+    case.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
+    case.push(Op::Add { x: View { buffer: 0, offset: 0, width: 3 }, y: out });
+    case.finish()
+}
+
+/// The logits of rows `(sequence, position)` in the order of the batches.
+fn logits_of(
+    gpu: &Gpu,
+    (file, program): &(Arc<Gguf>, Program),
+    options: Options,
+    batches: &[Vec<(usize, usize)>],
+) -> Vec<((usize, usize), Vec<u32>)> {
+    let mut executor = executor(gpu, file, program, options);
+    let mut found = Vec::new();
+    for places in batches {
+        let row = |&(sequence, position): &(usize, usize)| {
+            (sequence, position, ((7 * position + position / 29 + sequence) % TOKENS) as u32, true)
+        };
+        executor
+            .step(&batch(&places.iter().map(row).collect::<Vec<_>>(), 6, options.pages), &mut ())
+            .unwrap();
+        let logits = |(index, place): (usize, &(usize, usize))| (*place, bits(executor.logits(index)));
+        found.extend(places.iter().enumerate().map(logits));
+    }
+    found
+}
+
+/// However rows are cut into workgroups, by company and by how far they look back, their bits are the same.
+#[test]
+fn attention_is_the_same_bits_however_it_is_cut() {
+    let gpu = gpu();
+    // More than the spans that one row may have without being split.
+    let end = 64 * 18 + 5;
+    let positions = |range: std::ops::Range<usize>| range.map(|position| (0, position));
+    let others = |position: usize| (1..6).map(move |sequence| (sequence, position));
+    let chunks = |range: std::ops::Range<usize>, most: usize| {
+        let (start, end) = (range.start, range.end);
+        range.step_by(most).map(move |at| positions(at.max(start)..end.min(at + most)).collect::<Vec<_>>())
+    };
+    let many: Vec<Vec<_>> = chunks(0..end, 300).collect();
+    // Some rows at once, a few of them left over, where they look far back.
+    let some: Vec<Vec<_>> = chunks(0..900, 300).chain(chunks(900..end, 37)).collect();
+    // One by one from before the border of splitting; beside others; and so many that none is split.
+    let mut single: Vec<Vec<_>> = chunks(0..960, 320).collect();
+    single.extend(chunks(960..1040, 1));
+    single.extend(
+        (1040..1060)
+            .map(|position| positions(position..position + 1).chain(others(position - 1040)).collect()),
+    );
+    single.extend(chunks(1060..end, 3));
+    let mut beside: Vec<Vec<_>> = (0..20).map(|position| others(position).collect()).collect();
+    beside.extend(chunks(0..end, 311));
+    for (index, (heads, kv_heads, key_dim, value_dim)) in
+        [(4, 1, 128, 128), (1, 1, 20, 260), (5, 1, 64, 40), (1, 1, 260, 70)].into_iter().enumerate()
+    {
+        let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
+        let rope = Some((key_dim, Pairing::SplitHalf));
+        let heads = Heads { heads, cache, rope, norms: true, fused: true };
+        let kv = [KvType::F16, KvType::F32, KvType::Q8_0, KvType::F16][index];
+        let model = attention_model(90 + index as u64, heads, 2048);
+        let options = Options { kv, max_rows: 320, pages: 6 * 19, ..OPTIONS };
+        let truth: HashMap<_, _> = logits_of(&gpu, &model, options, &many).into_iter().collect();
+        assert_eq!(truth.len(), end);
+        let mut strangers = HashMap::new();
+        for batches in [&some, &single, &beside] {
+            for (place, logits) in logits_of(&gpu, &model, options, batches) {
+                let expected = if place.0 == 0 {
+                    &truth[&place]
+                } else {
+                    strangers.entry(place).or_insert(logits.clone())
+                };
+                assert!(logits == *expected, "kv {kv}, {heads:?}: row {place:?}");
+            }
+        }
+        assert_eq!(strangers.len(), 100);
+    }
+}
+
+/// A row that looks back over more spans than are merged at once is the same bits as beside others.
+#[test]
+fn more_spans_are_merged_than_at_once() {
+    let gpu = gpu();
+    let cache = KvLayer { heads: 1, key_dim: 4, value_dim: 3 };
+    let heads = Heads { heads: 1, cache, rope: Some((4, Pairing::SplitHalf)), norms: false, fused: true };
+    let end = 64 * 129 + 3;
+    let model = attention_model(7, heads, end);
+    let options = Options { kv: KvType::F32, max_rows: 3000, pages: 6 * 130, ..OPTIONS };
+    let chunks = |range: std::ops::Range<usize>, most: usize| {
+        let end = range.end;
+        range.step_by(most).map(move |at| (at..end.min(at + most)).map(|position| (0, position)).collect())
+    };
+    let many: Vec<Vec<_>> = chunks(0..end, 3000).collect();
+    let mut single: Vec<Vec<_>> = chunks(0..end - 10, 3000).collect();
+    single.extend(chunks(end - 10..end, 1));
+    assert_eq!(logits_of(&gpu, &model, options, &many), logits_of(&gpu, &model, options, &single));
 }

@@ -19,35 +19,49 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 /// More than a span, some rows, one row.
 const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: PAGES };
 const PAGES: usize = 15;
-const OPTIONS: Options =
-    Options { kv: KvType::F16, max_rows: 300, pages: PAGES, logits_rows: None, matrix_units: false };
+const OPTIONS: Options = Options {
+    arithmetic: Arithmetic::F32,
+    kv: KvType::F16,
+    max_rows: 300,
+    pages: PAGES,
+    logits_rows: None,
+    matrix_units: false,
+};
 
 /// What the logits of a whole model may be off, as a share of the largest true one.
 const TOLERANCE: f32 = 1e-5;
 
-/// The same where keys and values are rounded to 16 or 8 bits: a value near the middle between two of
-/// those can become either.
+/// The same where keys, values or activations are rounded to 16 or 8 bits: a value near the middle between two
+/// of those can become either.
 const ROUNDED_TOLERANCE: f32 = 2e-3;
 
 fn check_family(family: &str) {
-    let formats =
+    let mixed =
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
-    let (file, plain) = tiny(family, &formats, 5);
-    let fused = fuse(&plain, Rules::ALL);
+    let integers = [Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_K, Format::Q4_1, Format::Q5_0];
     let gpu = gpu();
-    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-        let options = Options { kv, ..OPTIONS };
+    for (arithmetic, formats, kv) in [
+        (Arithmetic::F32, &mixed[..], KvType::F32),
+        (Arithmetic::F32, &integers, KvType::F16),
+        (Arithmetic::Q8, &integers, KvType::F32),
+        (Arithmetic::Q8, &integers, KvType::Q8_0),
+    ] {
+        let (file, plain) = tiny(family, formats, 5);
+        let fused = fuse(&plain, Rules::ALL);
+        let options = Options { arithmetic, kv, ..OPTIONS };
         let mut all_at_once = executor(&gpu, &file, &fused, options);
         let same = SEQUENCES.run(&mut all_at_once, &SEQUENCES.whole(), 1);
 
+        let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
         let made_for =
-            reference::Options { arithmetic: Arithmetic::F32, kv, max_rows: options.max_rows, pages: PAGES };
+            reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages: PAGES };
         let mut reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
         let mut difference = LogitsDifference::default();
         for (place, truth) in SEQUENCES.run(&mut reference, &SEQUENCES.whole(), 1) {
             difference.add(&same[&place], &truth);
         }
-        let tolerance = if kv == KvType::F32 { TOLERANCE } else { ROUNDED_TOLERANCE };
+        let exact = kv == KvType::F32 && arithmetic == Arithmetic::F32;
+        let tolerance = if exact { TOLERANCE } else { ROUNDED_TOLERANCE };
         assert!(difference.difference.relative < tolerance, "{family} kv {kv}: {difference:?}");
 
         for (program, schedule, every, logits_rows) in [

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use common::{FAMILIES, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
+use gleed_model::Arithmetic;
 use gleed_model::KvType;
 use gleed_model::fuse::{Rules, fuse};
 use naga::back::{hlsl, msl, spv};
@@ -42,11 +43,26 @@ fn texts() -> HashSet<String> {
         let (file, plain) = tiny(family, &FORMATS, 1);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for program in [&plain, &fuse(&plain, Rules::ALL)] {
-                let options = Options { kv, max_rows: 4, pages: 1, logits_rows: None, matrix_units: false };
+                let options = Options {
+                    arithmetic: Arithmetic::F32,
+                    kv,
+                    max_rows: 4,
+                    pages: 1,
+                    logits_rows: None,
+                    matrix_units: false,
+                };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }
     }
+    // Those that measure a device's limits are no part of a program.
+    let bind = |name: &str, element: &str, binding: u32| {
+        format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<{element}>;\n")
+    };
+    let names = "const EACH = 16u;\nconst STEPS = 256u;\n".to_string() + &bind("out", "u32", 2);
+    texts.insert(names.clone() + include_str!("../src/kernels/limit_f32.wgsl"));
+    texts.insert(names.clone() + include_str!("../src/kernels/limit_int8.wgsl"));
+    texts.insert(names + &bind("data", "vec4<u32>", 3) + include_str!("../src/kernels/limit_memory.wgsl"));
     texts
 }
 

@@ -4,6 +4,7 @@
 //! rows of one sequence, decoding is one row each of many. The result of a row depends on that row (its
 //! token, its position and what its sequence holds before it) and on nothing else in the batch.
 
+use crate::chain::Chain;
 use crate::program::{Program, View};
 
 /// One token to compute.
@@ -132,6 +133,9 @@ pub enum StepError {
         /// Rows times columns of the program's inputs.
         expected: usize,
     },
+    /// A chain of steps that cannot be one.
+    #[error("a chain of steps: {0}")]
+    Chain(&'static str),
     /// The device failed.
     #[error("device: {0}")]
     Device(String),
@@ -187,6 +191,11 @@ pub trait Executor: Send {
 
     /// Copies the keys and values of a page, so that two sequences can part inside it.
     fn copy_page(&mut self, from: u32, to: u32);
+
+    /// Chains of steps, where the device can choose tokens itself.
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        None
+    }
 }
 
 /// Checks a batch against a program's limits; every executor calls this first.

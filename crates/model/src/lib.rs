@@ -7,6 +7,8 @@
 pub mod archs;
 pub mod arithmetic;
 mod build;
+pub mod chain;
+pub mod choice;
 pub mod compare;
 mod config;
 mod error;

@@ -247,6 +247,29 @@ impl Op {
         }
     }
 
+    /// Everything of the file that the op uses: matrices, tables, norms and biases.
+    pub fn weights(&self) -> Vec<WeightId> {
+        let norms = |norms: &[Option<&Norm>]| -> Vec<WeightId> {
+            norms.iter().flatten().flat_map(|norm| [Some(norm.weight), norm.bias]).flatten().collect()
+        };
+        let parts =
+            |parts: &[Part]| parts.iter().flat_map(|part| [Some(part.weight), part.bias]).flatten().collect();
+        match self {
+            Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![*table],
+            Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norms(&[Some(norm)]),
+            Op::RopeKvWrite { query_norm, key_norm, .. } => norms(&[query_norm.as_ref(), key_norm.as_ref()]),
+            Op::Linear { parts: all, .. } => parts(all),
+            Op::GatedLinear { gate, up, .. } => parts(&[*gate, *up]),
+            Op::Input { .. }
+            | Op::Rope { .. }
+            | Op::KvWrite { .. }
+            | Op::Attention { .. }
+            | Op::Activate { .. }
+            | Op::Add { .. }
+            | Op::Gather { .. } => vec![],
+        }
+    }
+
     /// The views that the op writes.
     pub fn outputs(&self) -> Vec<View> {
         match self {

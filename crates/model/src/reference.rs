@@ -18,6 +18,10 @@ use crate::{Error, Result};
 pub struct Options {
     /// The order of operations of linear layers.
     pub arithmetic: Arithmetic,
+    /// The node from which on activations that meet block-quantised weights are rounded to int8 in groups of
+    /// 32, whatever the blocks of the weights, and then multiplied as in `F32`: what a GPU that has these nodes
+    /// computes in `Q8`, but for the order.
+    pub rounds_to_groups: Option<usize>,
     /// The element type of the KV cache.
     pub kv: KvType,
     /// The most rows of a step.
@@ -42,8 +46,6 @@ pub struct Reference {
     tables: Vec<Vec<u32>>,
     /// What the batch brings.
     inputs: Vec<f32>,
-    /// From which node on another order of operations holds.
-    change: Option<(usize, Arithmetic)>,
 }
 
 impl Reference {
@@ -68,14 +70,7 @@ impl Reference {
             rows: vec![],
             tables: vec![],
             inputs: vec![],
-            change: None,
         })
-    }
-
-    /// Computes the nodes from this one on in another order of operations, as a model does that is split over
-    /// two devices.
-    pub fn change_arithmetic(&mut self, node: usize, arithmetic: Arithmetic) {
-        self.change = Some((node, arithmetic));
     }
 
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
@@ -94,11 +89,7 @@ impl Reference {
     /// Runs one node of the program on the batch of [`Reference::begin`].
     pub fn run_node(&mut self, index: usize) {
         let op = self.program.nodes[index].op.clone();
-        let arithmetic = match self.change {
-            Some((node, arithmetic)) if index >= node => arithmetic,
-            _ => self.options.arithmetic,
-        };
-        self.run(&op, arithmetic);
+        self.run(&op, self.options.rounds_to_groups.is_some_and(|first| index >= first));
     }
 
     /// Replaces the values of a view, row by row, so that a node can be run on another executor's inputs.
@@ -139,7 +130,8 @@ impl Reference {
         &mut self.buffers[view.buffer][row * width + view.offset..][..view.width]
     }
 
-    fn run(&mut self, op: &Op, arithmetic: Arithmetic) {
+    /// `rounds` is whether the activations of linear layers are rounded to groups.
+    fn run(&mut self, op: &Op, rounds: bool) {
         match op {
             Op::Input { views } => {
                 let inputs = std::mem::take(&mut self.inputs);
@@ -167,7 +159,7 @@ impl Reference {
                 let mut offset = 0;
                 for part in parts {
                     let outputs = self.program.weights[part.weight].rows;
-                    self.linear(arithmetic, *part, *input, out.part(offset, outputs));
+                    self.linear(rounds, *part, *input, out.part(offset, outputs));
                     offset += outputs;
                 }
             }
@@ -207,9 +199,9 @@ impl Reference {
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
                 // The result has the width of one part: gate first, then up beside it.
-                self.linear(arithmetic, *gate, *input, *out);
+                self.linear(rounds, *gate, *input, *out);
                 let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();
-                self.linear(arithmetic, *up, *input, *out);
+                self.linear(rounds, *up, *input, *out);
                 for (r, gate) in gates.iter().enumerate() {
                     let up = self.get(*out, r).to_vec();
                     activate(*activation, gate, Some(&up), self.set(*out, r));
@@ -233,14 +225,16 @@ impl Reference {
         }
     }
 
-    fn linear(&mut self, arithmetic: Arithmetic, part: Part, input: View, out: View) {
+    fn linear(&mut self, rounds: bool, part: Part, input: View, out: View) {
         let weight = self.program.weights[part.weight].clone();
         let bias = part.bias.map(|b| self.vector(b));
-        let groups = match arithmetic {
-            Arithmetic::Q8 => weight.format.groups(),
-            Arithmetic::F32 => None,
+        let rounds = rounds && weight.format.groups().is_some();
+        let groups = match self.options.arithmetic {
+            Arithmetic::Q8 if !rounds => weight.format.groups(),
+            _ => None,
         };
-        let inputs: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect();
+        let inputs = (0..self.rows.len()).map(|r| self.get(input, r).to_vec());
+        let inputs: Vec<Vec<f32>> = inputs.map(|x| if rounds { rounded(x) } else { x }).collect();
         let quantised: Vec<Quantised> = match groups {
             Some(groups) => inputs.iter().map(|x| Quantised::new(x, groups.block)).collect(),
             None => vec![],
@@ -408,6 +402,16 @@ impl Quantised {
         let result = dot_q8(row, &self.q, &self.scales);
         self.remainder.as_ref().map_or(result, |(q, scales)| result + dot_q8(row, q, scales))
     }
+}
+
+/// Activations after int8 in groups of 32.
+fn rounded(mut x: Vec<f32>) -> Vec<f32> {
+    for group in x.chunks_mut(plain::BLOCK) {
+        let mut q = [0i8; plain::BLOCK];
+        let scale = plain::quantize(group, &mut q[..group.len()]);
+        group.iter_mut().zip(q).for_each(|(x, q)| *x = scale * f32::from(q));
+    }
+    x
 }
 
 impl Buffers for Reference {

@@ -15,8 +15,12 @@ use support::{Capture, FAMILIES, Sequences, VOCABULARY, batch, bits, contract, t
 const FORMATS: [Format; 3] = [Format::Q4_K, Format::F16, Format::Q8_0];
 
 fn whole(file: &Arc<Gguf>, program: &Program, kv: KvType) -> Reference {
-    let (max_rows, pages) = (contract::MAX_ROWS, contract::PAGES);
-    let options = reference::Options { arithmetic: Arithmetic::Q8, kv, max_rows, pages };
+    rounding(file, program, kv, None)
+}
+
+fn rounding(file: &Arc<Gguf>, program: &Program, kv: KvType, rounds_to_groups: Option<usize>) -> Reference {
+    let (arithmetic, max_rows, pages) = (Arithmetic::Q8, contract::MAX_ROWS, contract::PAGES);
+    let options = reference::Options { arithmetic, rounds_to_groups, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
 
@@ -89,34 +93,28 @@ fn a_second_half_needs_what_the_first_has_made() {
 }
 
 #[test]
-fn halves_in_different_arithmetic_are_compared_with_the_same() {
+fn a_half_that_rounds_to_groups_is_compared_with_the_same() {
     let (file, plain) = tiny("qwen3", &FORMATS, 3);
     let program = fuse(&plain, Rules::ALL);
     let Halves { first, second } = split(&program, 1).unwrap();
-    let cut = first.nodes.len();
-    let in_f32 = |program: &Program| {
-        let mut reference = whole(&file, program, KvType::F16);
-        reference.change_arithmetic(0, Arithmetic::F32);
-        reference
-    };
-    let mut joined = Joined::new(program.clone(), whole(&file, &first, KvType::F16), in_f32(&second));
+    let (cut, kv) = (first.nodes.len(), KvType::F16);
+    let second = rounding(&file, &second, kv, Some(0));
+    let mut joined = Joined::new(program.clone(), whole(&file, &first, kv), second);
     let batch = batch(&[(0, 0, 1, true), (0, 1, 2, true)], 1, contract::PAGES);
     // Op by op.
-    let wrong = |mut reference: Reference, joined: &mut Joined<_, _>| -> Vec<usize> {
-        let found = ops_alone(joined, &mut reference, &batch, || {}).unwrap();
+    let mut wrong = |rounds_to_groups| -> Vec<usize> {
+        let mut reference = rounding(&file, &program, kv, rounds_to_groups);
+        let found = ops_alone(&mut joined, &mut reference, &batch, || {}).unwrap();
         found.iter().filter(|f| f.difference.bits > 0).map(|f| f.node).collect()
     };
-    let mut changing = whole(&file, &program, KvType::F16);
-    changing.change_arithmetic(cut, Arithmetic::F32);
-    assert_eq!(wrong(changing, &mut joined), Vec::<usize>::new());
-    let q8 = wrong(whole(&file, &program, KvType::F16), &mut joined);
-    assert!(!q8.is_empty() && q8.iter().all(|node| *node >= cut), "{q8:?}");
-    let f32 = wrong(in_f32(&program), &mut joined);
-    assert!(!f32.is_empty() && f32.iter().all(|node| *node < cut), "{f32:?}");
+    assert_eq!(wrong(Some(cut)), Vec::<usize>::new());
+    let never = wrong(None);
+    assert!(!never.is_empty() && never.iter().all(|node| *node >= cut), "{never:?}");
+    let always = wrong(Some(0));
+    assert!(!always.is_empty() && always.iter().all(|node| *node < cut), "{always:?}");
     // And as a whole, by the names of the plain ops.
-    let mut changing = whole(&file, &plain, KvType::F16);
-    changing.change_arithmetic(split(&plain, 1).unwrap().first.nodes.len(), Arithmetic::F32);
-    let recording = Recording::of(&mut changing, &batch, || {}).unwrap();
+    let mut reference = rounding(&file, &plain, kv, Some(split(&plain, 1).unwrap().first.nodes.len()));
+    let recording = Recording::of(&mut reference, &batch, || {}).unwrap();
     let found = against_recording(&mut joined, &batch, &recording).unwrap();
     assert!(found.len() > 10 && found.iter().all(|f| f.difference.bits == 0), "{found:?}");
 }

@@ -124,7 +124,7 @@ impl Chat {
         let mut answer = String::new();
         let mut closed = Ok(());
         let finish = self.talk.conversation(&self.messages).and_then(|tokens| {
-            self.talk.answer(&tokens, self.sampling.settings(0), &self.cancel, |event| {
+            self.talk.answer(&tokens, self.sampling.settings(None), &self.cancel, |event| {
                 answer.push_str(event.text());
                 closed = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
             })

@@ -83,7 +83,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let messages: Vec<Message> = system.chain([Message::new("user", &prompt)]).collect();
         talk.conversation(&messages)?
     };
-    let settings = arguments.sampling.settings(arguments.logprobs);
+    let settings = arguments.sampling.settings(arguments.json.then_some(arguments.logprobs));
     let cancel = AtomicBool::new(false);
     if arguments.json {
         let mut generated: Vec<Token> = Vec::new();

@@ -63,8 +63,19 @@ pub fn cpu(path: &Path, arithmetic: Arithmetic, kv: KvType, positions: usize) ->
     Cpu::new(file, fuse(&model.program, Rules::ALL), options).unwrap()
 }
 
+/// A model on a GPU: whichever is best, be it software.
+#[cfg(feature = "gpu")]
+pub fn gpu(path: &Path, kv: KvType, positions: usize) -> gleed_gpu::GpuExecutor {
+    let file = Gguf::open(path).unwrap();
+    let model = Model::load(&file).unwrap();
+    let gpu = gleed_gpu::Gpu::open(gleed_gpu::Choice::BestOrSoftware).unwrap();
+    let options =
+        gleed_gpu::Options { kv, max_rows: positions, pages: positions.div_ceil(PAGE), ..Default::default() };
+    gleed_gpu::GpuExecutor::new(gpu, &file, fuse(&model.program, Rules::ALL), options).unwrap()
+}
+
 /// The logits after each of the tokens from `first` on.
-pub fn logits(executor: &mut Cpu, tokens: &[u32], first: usize) -> Vec<Vec<f32>> {
+pub fn logits(executor: &mut dyn Executor, tokens: &[u32], first: usize) -> Vec<Vec<f32>> {
     let mut batch = Batch::default();
     let pages: Vec<u32> = (0..executor.page_count() as u32).collect();
     let table = batch.add_table(&pages);

@@ -1,6 +1,22 @@
-//! The commands on a GPU: whichever comes first, which is Mesa's software one where there is no other.
+//! The commands and the engine on a GPU: whichever comes first, which is Mesa's software one where there is
+//! no other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use gleed_engine::{
+    Engine, Event, FinishReason, GenerationSettings, SamplerSettings, Sequence, TokenizerText,
+};
+use gleed_gguf::Gguf;
+use gleed_gpu::{Choice, Gpu, GpuExecutor};
+use gleed_model::chain::Chain;
+use gleed_model::executor::Observer;
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::{Batch, Executor, Model, Program, StepError};
+use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
+use crate::data::root;
 
 #[test]
 fn a_gpu_continues_as_llama_cpp_does() {
@@ -36,7 +52,7 @@ fn any_number_of_layers_on_the_gpu_tells_the_same_story() {
             "{layers}"
         );
     }
-    // None at all is the CPU, in its own arithmetic, whatever the device.
+    // None at all is the CPU, whatever the device.
     let cpu = story(&["--device", "cpu"]);
     for device in ["0", "cpu", "auto"] {
         assert_eq!(story(&["--device", device, "--gpu-layers", "0"]), cpu, "{device}");
@@ -49,7 +65,7 @@ fn a_split_model_is_measured_and_validated() {
     let measured = json(&[&["bench", "stories15M", "-p", "5", "-n", "2", "-r", "1"], &split[..]].concat());
     let device = measured["device"].as_str().unwrap();
     assert!(device.starts_with("4 of 6 layers on ") && device.contains("2 and the head on "), "{device}");
-    assert_eq!(measured["arithmetic"], "q8, then f32");
+    assert_eq!(measured["arithmetic"], "q8");
     for check in [&[][..], &["--ops"], &["--against-rows"]] {
         let checked =
             json(&[&["validate", "stories15M", "--prompt", "Once upon a time"], check, &split].concat());
@@ -67,8 +83,117 @@ fn devices_are_listed() {
 
 #[test]
 fn wishes_that_no_gpu_fulfils_are_refused() {
-    refused(&["run", "Hi", "--device", "gpu", "--arithmetic", "q8"], "leave out --arithmetic q8");
     refused(&["run", "Hi", "--device", "cpu", "--matrix-units"], "--matrix-units is for GPUs");
     refused(&["run", "Hi", "--device", "cpu", "--gpu-layers", "3"], "--gpu-layers 3 is for a GPU");
     refused(&["run", "Hi", "--device", "a card from 2050"], "a card from 2050");
+}
+
+/// A GPU that counts how often its chains are asked for, or keeps them to itself.
+struct Watched {
+    gpu: GpuExecutor,
+    chains: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Executor for Watched {
+    fn program(&self) -> &Program {
+        self.gpu.program()
+    }
+
+    fn max_rows(&self) -> usize {
+        self.gpu.max_rows()
+    }
+
+    fn page_count(&self) -> usize {
+        self.gpu.page_count()
+    }
+
+    fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
+        self.gpu.step(batch, observer)
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.gpu.logits(index)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) {
+        self.gpu.copy_page(from, to);
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn Chain> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.chains { self.gpu.chain() } else { None }
+    }
+}
+
+/// Three turns of a conversation; what is seen of them, and the logits after a last token.
+fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
+    let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+    let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
+    let gpu = Gpu::open(Choice::BestOrSoftware).unwrap();
+    let options = gleed_gpu::Options { max_rows: 64, pages: 4, ..Default::default() };
+    let (gpu, asked) = (GpuExecutor::new(gpu, &file, program, options).unwrap(), Arc::default());
+    let mut engine = Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) }));
+    let (mut sequence, never) = (Sequence::default(), AtomicBool::new(false));
+    let (mut prompt, mut turns) = (tokenizer.encode_prompt("Once upon a time", true, true), vec![]);
+    for stop in ["day", "no such word", "."] {
+        let settings = GenerationSettings {
+            max_tokens: Some(24),
+            stop: vec![stop.to_string()],
+            sampler: sampler.clone(),
+            ..Default::default()
+        };
+        let (mut events, text) = (vec![], TokenizerText::new(&tokenizer));
+        let finish = engine.generate(&mut sequence, &prompt, settings, text, &never, |e| events.push(e));
+        turns.push((events, finish.unwrap().reason));
+        prompt = [sequence.tokens(), &tokenizer.encode_prompt(" Then", false, false)].concat();
+    }
+    let rest = prompt[sequence.computed()..].to_vec();
+    engine.prefill(&mut sequence, &rest).unwrap();
+    // Twice for every link: to submit and to collect it.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(!chains || asked > 2 * turns.len(), "chains were used {asked} times");
+    (turns, engine.logits(0).iter().map(|x| x.to_bits()).collect())
+}
+
+#[test]
+fn decoding_ahead_changes_nothing() {
+    // The device draws what the host would draw.
+    let drawn = SamplerSettings { seed: Some(5), temperature: 1.2, min_p: 0.01, ..Default::default() };
+    let ahead = conversation(true, &drawn);
+    assert_eq!(ahead, conversation(false, &drawn));
+    let (drawn, greedy) = (ahead, SamplerSettings::greedy());
+    let ahead = conversation(true, &greedy);
+    assert_ne!(ahead.0, drawn.0);
+    assert_eq!(ahead, conversation(false, &greedy));
+    assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
+    assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
+}
+
+#[test]
+fn ops_are_held_against_the_limits_of_the_gpu() {
+    let arguments =
+        ["bench", "stories15M", "--device", "0", "-p", "24", "-n", "3", "-r", "1", "--ops", "--json"];
+    let report = json(&arguments);
+    for limit in ["memory", "f32", "int8"] {
+        assert!(report["limits"][limit].as_f64().is_some_and(|limit| limit > 1e6), "{report}");
+    }
+    let profiles = report["ops"].as_array().unwrap();
+    assert_eq!(profiles.len(), 2);
+    for profile in profiles {
+        for op in profile["ops"].as_array().unwrap() {
+            let number = |name: &str| op[name].as_f64().unwrap_or_else(|| panic!("{name} of {op}"));
+            assert!(number("seconds") > 0.0 && number("activation_bytes") > 0.0, "{op}");
+            let linear = number("weight_bytes") > 0.0;
+            assert_eq!(linear, op["kind"].as_str().unwrap().contains("linear"), "{op}");
+            assert!(!linear || number("f32_operations") > 0.0, "{op}");
+            // A second kernel cannot read or compute faster than those that do nothing else; caches can help
+            // a small model.
+            assert!((0.0..20.0).contains(&number("share_of_limit")), "{op}");
+        }
+    }
+    for result in report["results"].as_array().unwrap() {
+        assert!(result["share_of_limit"].as_f64().is_some_and(|share| share > 0.0), "{result}");
+    }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gleed_engine::{Engine, PerplexitySettings, perplexity};
 use gleed_gguf::Gguf;
-use gleed_model::{Arithmetic, KvType};
+use gleed_model::{Arithmetic, Executor, KvType};
 use gleed_tokenizer::Tokenizer;
 
 use crate::data::{argmax, cpu, golden, logits, root, test_data};
@@ -39,14 +39,28 @@ struct Limit {
 /// best two were closer than 0.3, and a log-probability near its own. llama.cpp rounds activations and
 /// attention in other ways than we do, so near is a few hundredths in the mean and a few tenths at most.
 fn check(name: &str, path: &Path, arithmetic: Arithmetic, limit: Limit) {
+    check_on(name, path, limit, |positions| Box::new(cpu(path, arithmetic, KvType::F16, positions)));
+}
+
+/// The same on a GPU.
+#[cfg(feature = "gpu")]
+fn check_gpu(name: &str, path: &Path, limit: Limit) {
+    check_on(name, path, limit, |positions| Box::new(crate::data::gpu(path, KvType::F16, positions)));
+}
+
+/// The same on an executor for so many positions.
+fn check_on(name: &str, path: &Path, limit: Limit, executor: impl Fn(usize) -> Box<dyn Executor>) {
+    let all = golden(&format!("real/{name}"));
+    let positions = all.iter().map(|golden| golden.prompt_ids.len() + golden.gen_ids.len()).max();
+    // Each prompt starts at the first position again.
+    let mut executor = executor(positions.unwrap());
     let tokenizer = Tokenizer::from_metadata(Gguf::open(path).unwrap().metadata()).unwrap();
     let (mut compared, mut differences) = (0, Vec::new());
-    for (index, golden) in golden(&format!("real/{name}")).iter().enumerate() {
+    for (index, golden) in all.iter().enumerate() {
         let prompt = tokenizer.encode_prompt(&golden.prompt, true, true);
         assert_eq!(prompt, golden.prompt_ids, "{name} prompt {index}: tokens");
         let tokens: Vec<u32> = golden.prompt_ids.iter().chain(&golden.gen_ids).copied().collect();
-        let mut executor = cpu(path, arithmetic, KvType::F16, tokens.len());
-        let ours = logits(&mut executor, &tokens, prompt.len() - 1);
+        let ours = logits(&mut *executor, &tokens, prompt.len() - 1);
         for (i, &token) in golden.gen_ids.iter().enumerate() {
             if golden.margins[i] >= 0.3 {
                 assert_eq!(argmax(&ours[i]), token, "{name} prompt {index}, token {i}");
@@ -102,6 +116,26 @@ fn stories15m_f32() {
 fn stories15m_q8_0() {
     let path = root().join("models/stories15M-q8_0.gguf");
     check("stories15M-f32", &path, Arithmetic::Q8, Limit { mean: 0.04, most: 0.3 });
+}
+
+#[test]
+#[cfg(feature = "gpu")]
+fn smollm2_on_a_gpu() {
+    check_gpu("smollm2-135m", &pulled(SMOLLM2), Limit { mean: 0.05, most: 0.4 });
+}
+
+#[test]
+#[cfg(feature = "gpu")]
+fn stories15m_f32_on_a_gpu() {
+    let path = test_data("stories15M-f32.gguf");
+    check_gpu("stories15M-f32", &path, Limit { mean: 1e-3, most: 0.02 });
+}
+
+#[test]
+#[cfg(feature = "gpu")]
+fn stories15m_q8_0_on_a_gpu() {
+    let path = root().join("models/stories15M-q8_0.gguf");
+    check_gpu("stories15M-f32", &path, Limit { mean: 0.04, most: 0.3 });
 }
 
 fn check_perplexity(name: &str, file: &str) {

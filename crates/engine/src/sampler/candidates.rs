@@ -1,12 +1,12 @@
 //! The tokens still in the race, and the filters that thin them out.
 //!
 //! No filter sorts the vocabulary: each finds its border by selection, in time linear in the candidates.
-//! Probabilities are whole numbers in units of 2^-40 of the best candidate's, so that sums are exact in any
-//! order, and what is kept and drawn depends on the scores alone, not on how the selection moved them.
+//! Probabilities are the whole numbers of [`gleed_model::choice`], so that sums are exact in any order, and
+//! what is kept and drawn depends on the scores alone, not on how the selection moved them.
 
 use std::cmp::Ordering;
 
-use super::exp::exp;
+use gleed_model::choice;
 
 /// One token that can still be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,9 +17,6 @@ struct Candidate {
     /// Its probability, in units of 2^-40 of the best one's.
     weight: u64,
 }
-
-/// The weight of the best candidate. With up to 2^23 candidates a sum stays below 2^63.
-const UNIT: f32 = (1u64 << 40) as f32;
 
 /// The tokens that can still be chosen, in no particular order.
 #[derive(Debug, Clone)]
@@ -70,19 +67,20 @@ impl Candidates {
     /// Keeps the fewest best whose probabilities reach `p` of the sum; at least one.
     pub fn top_p(&mut self, p: f32) {
         let total = self.weigh(1.0);
-        let target = share(total, p);
+        let Some(units) = choice::share_units(p) else { return };
+        let target = choice::share(total, units);
         // All that weigh at most this weigh together no more than what is left out, and come last: dropping
         // them first changes nothing, and usually leaves few.
         let light = total.saturating_sub(target) / self.list.len().max(1) as u64;
         self.list.retain(|c| c.weight > light);
-        // By weight, because rounding may give a slightly worse score a slightly larger weight.
-        self.keep_mass(target, |a, b| b.weight.cmp(&a.weight).then(by_score(a, b)));
+        self.keep_mass(target, by_score);
     }
 
     /// Keeps the fewest whose surprise is nearest the expected surprise and whose probabilities reach `p`
     /// of the sum; at least one.
     pub fn typical(&mut self, p: f32) {
         let total = self.weigh(1.0);
+        let Some(units) = choice::share_units(p) else { return };
         let best = self.best_score();
         // Surprise is -ln p = c - score with the same c for all, so the expected surprise lies at the
         // expected score, and no logarithm is needed. Scores are taken relative to the best.
@@ -93,7 +91,7 @@ impl Candidates {
         let sum: i128 = weighted.map(|c| i128::from(c.weight) * (relative(c.score) * FINE) as i128).sum();
         let expected = sum as f64 / FINE / total as f64;
         let distance = |c: &Candidate| (relative(c.score) - expected).abs();
-        self.keep_mass(share(total, p), |a, b| {
+        self.keep_mass(choice::share(total, units), |a, b| {
             distance(a).partial_cmp(&distance(b)).unwrap_or(Ordering::Equal).then(by_score(a, b))
         });
     }
@@ -132,14 +130,13 @@ impl Candidates {
         self.list.iter().fold(f32::NEG_INFINITY, |m, c| m.max(c.score))
     }
 
-    /// Sets all weights at a temperature and returns their sum. The best candidates weigh 2^40.
+    /// Sets all weights at a temperature and returns their sum: below 2^63 with up to 2^23 candidates.
     fn weigh(&mut self, temperature: f32) -> u64 {
         let best = self.best_score();
-        let scale = 1.0 / temperature;
+        let factor = choice::factor(temperature);
         let mut total = 0;
         for c in &mut self.list {
-            let x = if c.score == best { 0.0 } else { (c.score - best) * scale };
-            c.weight = (exp(x) * UNIT) as u64;
+            c.weight = choice::weight(c.score, best, factor);
             total += c.weight;
         }
         total
@@ -168,9 +165,4 @@ impl Candidates {
 /// Best score first, the lower token first among equals.
 fn by_score(a: &Candidate, b: &Candidate) -> Ordering {
     b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal).then(a.token.cmp(&b.token))
-}
-
-/// A share of a sum of weights, at least one unit.
-fn share(total: u64, p: f32) -> u64 {
-    ((total as f64 * f64::from(p)).ceil() as u64).clamp(1, total.max(1))
 }

@@ -19,6 +19,8 @@ pub use settings::SamplerSettings;
 
 pub(crate) use random::mix;
 
+use gleed_model::choice::{self, Rule};
+
 use crate::{Error, Result};
 use candidates::Candidates;
 use exp::largest;
@@ -65,7 +67,7 @@ impl Sampler {
             seed,
             random: Random::new(seed),
             penalties: Penalties::new(&settings),
-            min_p_log: (settings.min_p > 0.0).then(|| f64::from(settings.min_p).ln() as f32),
+            min_p_log: choice::lowest_difference(settings.min_p),
             scores: Vec::new(),
             candidates: Candidates::new(room),
             top: Vec::new(),
@@ -93,6 +95,23 @@ impl Sampler {
         Ok(Choice { token, logprob })
     }
 
+    /// The rule by which a device can make the same choices from the logits as they are; none when bias,
+    /// penalties or typical sampling change them on the way.
+    pub fn rule(&self) -> Option<Rule> {
+        let SamplerSettings { temperature, top_k, top_p, min_p, typical_p, ref logit_bias, .. } =
+            self.settings;
+        if !logit_bias.is_empty() || !self.penalties.are_off() || (temperature > 0.0 && typical_p < 1.0) {
+            return None;
+        }
+        Some(if temperature == 0.0 { Rule::GREEDY } else { Rule { temperature, top_k, top_p, min_p } })
+    }
+
+    /// The random bits of the next choice by the [`rule`](Self::rule): the same that [`choose`](Self::choose)
+    /// would take, and like it, none of the stream for a greedy choice.
+    pub fn random_bits(&mut self) -> u64 {
+        if self.settings.temperature == 0.0 { 0 } else { self.random.next_u64() }
+    }
+
     /// The `n` most probable tokens of the raw logits, best first; fewer when fewer are not masked.
     pub fn top_logprobs(&mut self, logits: &[f32], n: usize) -> &[LogProb] {
         self.top.clear();
@@ -105,7 +124,8 @@ impl Sampler {
         &self.top
     }
 
-    fn choose(&mut self, logits: &[f32]) -> Result<u32> {
+    /// The same choice without its log-probability, which takes a look at every logit.
+    pub fn choose(&mut self, logits: &[f32]) -> Result<u32> {
         if let Some(certain) = self.narrow(logits)? {
             return Ok(certain);
         }

@@ -35,6 +35,11 @@ impl Penalties {
         }
     }
 
+    /// Whether there never will be anything to penalise.
+    pub fn are_off(&self) -> bool {
+        self.window == 0
+    }
+
     /// Whether there is nothing to penalise.
     pub fn is_empty(&self) -> bool {
         self.recent.is_empty()

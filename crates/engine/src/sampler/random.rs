@@ -1,6 +1,8 @@
 //! A small random number generator: xoshiro256++ seeded through splitmix64. Integer arithmetic only, so a
 //! seed means the same draws on every platform and in every version.
 
+use gleed_model::choice;
+
 /// The state of a stream of random numbers.
 #[derive(Debug, Clone)]
 pub struct Random {
@@ -29,7 +31,7 @@ impl Random {
 
     /// A number below `limit`, which must not be 0. Each is off its fair share by at most 2^-64.
     pub fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
+        choice::scaled(self.next_u64(), limit)
     }
 }
 

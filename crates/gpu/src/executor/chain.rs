@@ -1,91 +1,182 @@
-//! Chain decoding: several greedy tokens of each sequence without waiting for the host in between. The
-//! device chooses a token, and the next step embeds it.
+//! Chains of steps: the device chooses a token and the next step embeds it, without waiting for the host.
+//!
+//! The tokens of a link are copied to one of two buffers, so that the host reads one link's while the device
+//! works on the next.
 
+use std::collections::VecDeque;
+
+use gleed_model::chain::{Chain, IN_FLIGHT, Link};
+use gleed_model::choice::Rule;
 use gleed_model::executor::check;
-use gleed_model::{Batch, Row, StepError};
+use gleed_model::{Batch, StepError};
 
 use super::{GpuExecutor, record_command, record_dispatch, write_count};
-use crate::Result;
+use crate::kernels::{Dispatch, Kernels, Place, choose};
+use crate::{Gpu, Result};
 
-impl GpuExecutor {
-    /// Computes the rows of a batch, chooses each row's likeliest next token (of equals the first), computes
-    /// that token at the next position, and so on: `steps` tokens for each row, in the order
-    /// `[step][row]`. The last tokens are chosen but not computed, as after a step; no logits are kept.
-    ///
-    /// Every row must want logits and be the only one of its sequence, whose pages must reach to the last
-    /// position that is computed.
-    pub fn decode_greedily(
-        &mut self,
-        batch: &Batch,
-        steps: usize,
-    ) -> std::result::Result<Vec<Vec<u32>>, StepError> {
-        self.check_chain(batch, steps)?;
-        let rows = batch.rows().len();
-        if rows == 0 {
-            return Ok(vec![Vec::new(); steps]);
-        }
-        let at_once = self.chosen_room / rows;
-        let mut tokens: Vec<u32> = Vec::with_capacity(rows * steps);
-        let mut later = Batch::default();
-        for first in (0..steps).step_by(at_once) {
-            let count = at_once.min(steps - first);
-            let run = (first..first + count).try_for_each(|step| {
-                advance(batch, step, &mut later);
-                self.submit_link(&later, step - first, step > 0)
-            });
-            run.and_then(|()| self.gpu.read(&self.chosen_readable, rows * count, &mut tokens))
-                .map_err(|error| StepError::Device(error.to_string()))?;
-        }
-        Ok(tokens.chunks(rows).map(<[u32]>::to_vec).collect())
+/// Tokens of a link that there is room for, at least.
+const CHOSEN: usize = 4096;
+
+/// Where links leave their tokens.
+pub(super) struct Links {
+    /// The tokens chosen last, one per row.
+    pub chosen: wgpu::Buffer,
+    /// Where the tokens of links are read from, in turn, and for how many each has room.
+    readable: [wgpu::Buffer; IN_FLIGHT],
+    room: usize,
+    next: usize,
+    waiting: VecDeque<Waiting>,
+    /// The rows of one step.
+    batch: Batch,
+}
+
+/// A link that has not been collected.
+struct Waiting {
+    readable: usize,
+    tokens: usize,
+    /// Its last submission; none when it has no tokens.
+    submission: Option<wgpu::SubmissionIndex>,
+}
+
+impl Links {
+    pub fn new(gpu: &Gpu, max_rows: usize) -> Result<Links> {
+        let room = CHOSEN.max(max_rows);
+        let readable = || gpu.readable("the chosen tokens", 4 * room as u64);
+        Ok(Links {
+            chosen: gpu.storage("the chosen tokens", 4 * max_rows as u64)?,
+            readable: [readable()?, readable()?],
+            room,
+            next: 0,
+            waiting: VecDeque::new(),
+            batch: Batch::default(),
+        })
+    }
+}
+
+/// The kernels that choose tokens from the logits.
+pub(super) struct Choosers {
+    /// The likeliest.
+    greedy: Vec<Dispatch>,
+    /// By the rules.
+    drawn: Vec<Dispatch>,
+    /// The rules of the rows and their random bits.
+    rules: wgpu::Buffer,
+    /// The same in words.
+    words: Vec<u32>,
+}
+
+impl Choosers {
+    /// For so many rows of logits at once.
+    pub fn new(kernels: &mut Kernels, logits: Place, rows: usize, chosen: &wgpu::Buffer) -> Result<Choosers> {
+        let rules = kernels.gpu.storage("rules", 4 * (rows * choose::RULE_WORDS) as u64)?;
+        let greedy = choose::argmax(kernels, logits, rows, chosen)?;
+        let (mut drawn, candidates) = choose::top(kernels, logits, rows)?;
+        drawn.push(choose::draw(kernels, &candidates, &rules, chosen)?);
+        Ok(Choosers { greedy, drawn, rules, words: Vec::new() })
     }
 
-    fn check_chain(&self, batch: &Batch, steps: usize) -> std::result::Result<(), StepError> {
-        let limit = self.logits_rows.min(self.options.max_rows).min(self.chosen_room);
-        check(batch, &self.program, limit, self.options.pages)?;
-        if steps > 0 {
+    /// Uploads the rules of one step where a row needs them, and returns the kernels that follow them.
+    fn ready(&mut self, gpu: &Gpu, rules: &[Rule], randoms: &[u64]) -> &[Dispatch] {
+        if rules.iter().all(Rule::is_greedy) {
+            return &self.greedy;
+        }
+        self.words.clear();
+        let words = rules.iter().zip(randoms).flat_map(|(rule, random)| choose::words(rule, *random));
+        self.words.extend(words);
+        gpu.queue.write_buffer(&self.rules, 0, bytemuck::cast_slice(&self.words));
+        &self.drawn
+    }
+}
+
+impl GpuExecutor {
+    fn check_link(&self, link: Link) -> std::result::Result<(), StepError> {
+        link.check()?;
+        let limit = self.most_rows();
+        check(link.batch, &self.program, limit, self.options.pages)?;
+        if link.steps > 0 {
             let mut last = Batch::default();
-            advance(batch, steps - 1, &mut last);
+            link.step(link.steps - 1, &mut last);
             check(&last, &self.program, limit, self.options.pages)?;
         }
-        let mut tables: Vec<u32> = batch.rows().iter().map(|row| row.table).collect();
-        tables.sort_unstable();
-        tables.dedup();
-        if tables.len() < batch.rows().len() || batch.rows().iter().any(|row| !row.wants_logits) {
-            let what = "decoding ahead needs one row of each sequence, which wants logits";
-            return Err(StepError::Device(what.to_string()));
+        if link.batch.rows().len() * link.steps > self.links.room {
+            return Err(StepError::Chain("it chooses more tokens than there is room for"));
+        }
+        if !link.rules.iter().all(|rule| self.follows(rule)) {
+            return Err(StepError::Chain("the device cannot choose by this rule"));
+        }
+        if link.continues && self.links.waiting.len() == IN_FLIGHT {
+            return Err(StepError::Chain("links that were submitted must be collected first"));
         }
         Ok(())
     }
 
-    /// Submits one step and the choice of its tokens; `chained` when its own tokens are those of the step
-    /// before.
-    fn submit_link(&mut self, batch: &Batch, place: usize, chained: bool) -> Result<()> {
-        self.begin(batch, chained);
+    fn submit_steps(&mut self, link: Link) -> Result<Option<wgpu::SubmissionIndex>> {
+        let mut batch = std::mem::take(&mut self.links.batch);
+        let mut last = None;
+        for step in 0..link.steps {
+            link.step(step, &mut batch);
+            last = Some(self.submit_step(link, &batch, step));
+        }
+        self.links.batch = batch;
+        self.gpu.check().map(|()| last)
+    }
+
+    /// Submits one step of a link and the choice of its tokens.
+    fn submit_step(&mut self, link: Link, batch: &Batch, index: usize) -> wgpu::SubmissionIndex {
+        self.begin(batch, link.continues || index > 0);
         let rows = batch.rows().len();
+        let counts = self.step.counts;
+        let choosing = self.choosers.ready(&self.gpu, link.rules, &link.randoms[index * rows..]);
         write_count(&self.gpu, &self.row_counts.logits, rows);
-        let mut encoder = self.encoder();
+        let mut encoder =
+            self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("link") });
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             for node in &self.nodes {
-                let counts = self.counts(node.list);
+                let counts = counts[node.list as usize];
                 node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
             }
-            record_dispatch(&mut pass, &self.argmax, self.step.counts[0]);
+            choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
         }
         let bytes = 4 * rows as u64;
-        encoder.copy_buffer_to_buffer(&self.chosen, 0, &self.chosen_readable, place as u64 * bytes, bytes);
-        self.gpu.queue.submit([encoder.finish()]);
-        self.gpu.check()
+        let Links { chosen, readable, next, .. } = &self.links;
+        encoder.copy_buffer_to_buffer(chosen, 0, &readable[*next], index as u64 * bytes, bytes);
+        self.gpu.queue.submit([encoder.finish()])
     }
 }
 
-/// The same rows, so many positions later.
-fn advance(batch: &Batch, steps: usize, later: &mut Batch) {
-    later.clear();
-    let tables = batch.rows().iter().map(|row| row.table + 1).max().unwrap_or(0);
-    (0..tables).for_each(|table| _ = later.add_table(batch.pages(table)));
-    for row in batch.rows() {
-        let position = row.position.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
-        later.push(Row { position, ..*row });
+impl Chain for GpuExecutor {
+    fn most_rows(&self) -> usize {
+        self.logits_rows.min(self.options.max_rows)
+    }
+
+    fn follows(&self, rule: &Rule) -> bool {
+        choose::follows(rule)
+    }
+
+    fn submit(&mut self, link: Link<'_>) -> std::result::Result<(), StepError> {
+        self.check_link(link)?;
+        if !link.continues {
+            self.links.waiting.clear();
+        }
+        let rows = link.batch.rows().len();
+        let submission = match rows {
+            0 => Ok(None),
+            _ => self.submit_steps(link),
+        };
+        let submission = submission.map_err(|error| StepError::Device(error.to_string()))?;
+        let Links { waiting, next, .. } = &mut self.links;
+        waiting.push_back(Waiting { readable: *next, tokens: rows * link.steps, submission });
+        *next = (*next + 1) % IN_FLIGHT;
+        Ok(())
+    }
+
+    fn collect(&mut self, tokens: &mut Vec<u32>) -> std::result::Result<(), StepError> {
+        let Waiting { readable, tokens: count, submission } =
+            self.links.waiting.pop_front().ok_or(StepError::Chain("no link was submitted"))?;
+        let Some(submission) = submission else { return Ok(()) };
+        self.gpu
+            .read_after(submission, &self.links.readable[readable], count, tokens)
+            .map_err(|error| StepError::Device(error.to_string()))
     }
 }

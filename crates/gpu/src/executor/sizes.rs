@@ -2,9 +2,11 @@
 
 use gleed_gguf::Gguf;
 use gleed_model::program::Program;
-use gleed_model::split;
+use gleed_model::{Arithmetic, split};
 
 use super::Memory;
+use crate::kernels::choose;
+use crate::linear::Quantized;
 use crate::step::Capacity;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result, buffers, cache, plan};
@@ -25,6 +27,8 @@ pub(super) struct Sizes {
     pub partial_bytes: u64,
     pub page_bytes: u64,
     pub input_bytes: u64,
+    /// The most columns of activations that become integers.
+    pub integer_columns: usize,
     /// All of it, and the weights.
     pub memory: Memory,
 }
@@ -32,7 +36,7 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Of a program whose weights, which are checked, are in a file.
     pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
-        let Options { kv, max_rows, pages, logits_rows, .. } = options;
+        let Options { arithmetic, kv, max_rows, pages, logits_rows, .. } = options;
         let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
         let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
         let logits_stride = buffers::stride(program.vocabulary);
@@ -44,14 +48,28 @@ impl Sizes {
         let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
         let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
+        let integer_columns = match arithmetic {
+            Arithmetic::Q8 => plan::integer_columns(program),
+            Arithmetic::F32 => 0,
+        };
+        let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
+        let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
         let memory = Memory {
             weights: Weights::check(file, program)?,
             kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [step_bytes, partial_bytes, page_bytes, input_bytes, logits_bytes]
-                .into_iter()
-                .fold(activations, u64::saturating_add),
+            buffers: [
+                step_bytes,
+                partial_bytes,
+                page_bytes,
+                input_bytes,
+                integer_bytes,
+                logits_bytes,
+                choice_bytes,
+            ]
+            .into_iter()
+            .fold(activations, u64::saturating_add),
         };
         Ok(Sizes {
             attention_rows,
@@ -63,6 +81,7 @@ impl Sizes {
             partial_bytes,
             page_bytes,
             input_bytes,
+            integer_columns,
             memory,
         })
     }

@@ -1,35 +1,35 @@
-// chosen[row] = the column of the largest logit, of equals the first. A workgroup per row.
+// The largest entry of each chunk of CHUNK of a row, of equals the first; with key 0 and NO_TOKEN where there
+// is none. A workgroup per chunk; `entry_at` and `put` say where entries come from and go to.
 
-var<workgroup> best: array<f32, 256>;
-var<workgroup> best_at: array<u32, 256>;
+var<workgroup> keys: array<u32, 256>;
+var<workgroup> tokens: array<u32, 256>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = group.y * STRIDE + OFFSET;
-    var largest = 0.0;
-    var at = 0u;
-    for (var c = lane; c < WIDTH; c += 256u) {
-        let x = logits[row + c];
-        if x > largest || c == lane {
-            largest = x;
-            at = c;
+    let first = group.x * CHUNK;
+    let end = min(first + CHUNK, WIDTH);
+    var best = vec2<u32>(0u, NO_TOKEN);
+    for (var at = first + lane; at < end; at += 256u) {
+        let entry = entry_at(group.y, at);
+        if entry.x > best.x {
+            best = entry;
         }
     }
-    best[lane] = largest;
-    best_at[lane] = at;
+    keys[lane] = best.x;
+    tokens[lane] = best.y;
     workgroupBarrier();
     for (var half = 128u; half > 0u; half /= 2u) {
-        if lane < half && lane + half < WIDTH {
-            let other = best[lane + half];
-            let other_at = best_at[lane + half];
-            if other > best[lane] || (other == best[lane] && other_at < best_at[lane]) {
-                best[lane] = other;
-                best_at[lane] = other_at;
+        if lane < half {
+            let key = keys[lane + half];
+            let token = tokens[lane + half];
+            if key > keys[lane] || (key == keys[lane] && token < tokens[lane]) {
+                keys[lane] = key;
+                tokens[lane] = token;
             }
         }
         workgroupBarrier();
     }
     if lane == 0u {
-        chosen[group.y] = best_at[0];
+        put(group.y, group.x, vec2<u32>(keys[0], tokens[0]));
     }
 }

@@ -1,37 +1,44 @@
-//! Attention over pages: how queries are cut into workgroups, and the merge of spans.
+//! Attention over pages: how rows and heads are cut into workgroups, and the merge of spans.
 
 use gleed_model::KvType;
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::cache::Layer;
-use crate::step::header;
+use crate::cache::{Layer, unit};
+use crate::linear::template::{Values, expand};
+use crate::step::{Items, SPAN, header};
 use crate::{Gpu, Result};
 
-/// Queries that a workgroup takes at once, where its memory suffices.
-const QUERIES: usize = 8;
+/// Queries of a workgroup for several rows.
+const TILE_QUERIES: usize = 64;
 
-/// How the query heads that share a key head are cut, and how many rows go together.
+/// Values of a head that a workgroup has.
+const VALUE_BLOCK: usize = 128;
+
+/// How the work for several rows is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tiling {
     /// Query heads of a workgroup.
-    pub head_part: usize,
+    head_part: usize,
     /// Workgroups for all heads that share a key head.
-    pub parts: usize,
-    /// Neighbouring rows of one sequence that an item may have.
+    parts: usize,
+    /// Dimensions, or positions, that are staged at once.
+    chunk: usize,
+    /// Neighbouring rows of one sequence that an item may have; one when there is not enough memory for
+    /// several.
     pub rows: usize,
 }
 
 impl Tiling {
     /// The tiling for so many query heads per key head.
-    pub fn new(gpu: &Gpu, group: usize, key_dim: usize) -> Tiling {
+    pub fn new(gpu: &Gpu, group: usize) -> Tiling {
         let memory = gpu.device.limits().max_compute_workgroup_storage_size as usize;
-        // Per query: itself, its weights and eight sums; for all: the peaks and the chains.
-        let bytes =
-            |queries: usize| queries * (key_dim.next_multiple_of(4) * 4 + 256 * 4 + 8 * 4) + 256 * (4 + 16);
-        let most = [QUERIES, 4, 2].into_iter().find(|queries| bytes(*queries) <= memory).unwrap_or(1);
-        let parts = group.div_ceil(most);
+        // What is staged, the weights, and some numbers for each query.
+        let bytes = |chunk: usize| chunk * 32 * 16 + SPAN * TILE_QUERIES * 4 + TILE_QUERIES * 32;
+        let fits = [32, 16].into_iter().find(|chunk| bytes(*chunk) <= memory);
+        let parts = group.div_ceil(TILE_QUERIES);
         let head_part = group.div_ceil(parts);
-        Tiling { head_part, parts, rows: most / head_part }
+        let rows = if fits.is_some() { TILE_QUERIES / head_part } else { 1 };
+        Tiling { head_part, parts, chunk: fits.unwrap_or(16), rows }
     }
 }
 
@@ -54,66 +61,197 @@ pub(crate) fn partial_room(value_dim: usize) -> usize {
     value_dim.next_multiple_of(4) + 2
 }
 
-/// Attention of items of one row, that of items of several rows, and the merge of spans.
+/// Attention of every kind of items, and the merge of spans.
 pub(crate) fn attention(
     kernels: &mut Kernels,
     step: &wgpu::Buffer,
     list: List,
     op: Attention,
 ) -> Result<Vec<Dispatch>> {
-    let mut all = vec![attend(kernels, step, list, op, 1)?];
-    if op.rows > 1 {
-        all.push(attend(kernels, step, list, op, op.rows)?);
+    let mut all = Vec::new();
+    for kind in [Items::Near, Items::Whole, Items::Split] {
+        all.push(row(kernels, step, list, op, kind)?);
     }
-    let source = Source::new("merge", include_str!("merge.wgsl"))
+    if op.rows > 1 {
+        all.push(tile(kernels, step, list, op)?);
+    }
+    let unrolled = Values::default().set("AHEADCOUNT", 64).list("AHEAD", 0..64);
+    let source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
         .snippet(include_str!("exp.wgsl"))
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::MERGES)
         .size("HEADS", op.heads)
         .size("VALUE_DIM", op.cache.shape.value_dim)
+        .size("VALUE_BLOCKS", op.value_blocks())
+        .size("PARTIAL", partial_room(op.cache.shape.value_dim))
         .read("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
-    all.push(kernels.dispatch(source, Grid::Merges(op.heads as u32))?);
+    all.push(kernels.dispatch(source, Grid::Merges((op.heads * op.value_blocks()) as u32))?);
     Ok(all)
 }
 
-fn attend(
+impl Attention<'_> {
+    fn group(&self) -> usize {
+        self.heads / self.cache.shape.heads
+    }
+
+    fn value_blocks(&self) -> usize {
+        self.cache.shape.value_dim.div_ceil(VALUE_BLOCK)
+    }
+
+    /// Units of a stored key.
+    fn units(&self) -> usize {
+        self.cache.shape.key_dim.div_ceil(unit(self.cache.kind))
+    }
+
+    /// What both kernels unroll.
+    fn unrolled(&self) -> Values {
+        let quads = unit(self.cache.kind) / 4;
+        Values::default()
+            .set("UNITQUADS", quads)
+            .list("PARTS", 0..quads)
+            .switch("SCALED", self.cache.kind == KvType::Q8_0)
+    }
+
+    /// What both kernels need.
+    fn source<'s>(&self, name: &'static str, text: &str, step: &'s wgpu::Buffer, list: List) -> Source<'s> {
+        let Layer { shape, kind, .. } = self.cache;
+        let (key_words, key_scales) = self.cache.key_words();
+        let (value_words, value_scales) = self.cache.value_words();
+        Source::new(name, text)
+            .step(step, list)
+            .snippet(include_str!("exp.wgsl"))
+            .snippet(include_str!("softmax.wgsl"))
+            .snippet(match kind {
+                KvType::F32 => include_str!("unit_f32.wgsl"),
+                KvType::F16 => include_str!("unit_f16.wgsl"),
+                KvType::Q8_0 => include_str!("unit_q8_0.wgsl"),
+            })
+            .size("VALUE_BLOCKS", self.value_blocks())
+            .size("GROUP", self.group())
+            .size("HEADS", self.heads)
+            .size("KV_HEADS", shape.heads)
+            .size("KEY_DIM", shape.key_dim)
+            .size("UNITS", self.units())
+            .size("VALUE_DIM", shape.value_dim)
+            .size("KEY_WORDS", key_words)
+            .size("KEY_SCALES", key_scales)
+            .size("VALUE_WORDS", value_words)
+            .size("VALUE_SCALES", value_scales)
+            .size("PARTIAL", partial_room(shape.value_dim))
+            .float("SCALE", self.scale)
+    }
+}
+
+/// Attention of single rows, in one of the three ways.
+fn row(
     kernels: &mut Kernels,
     step: &wgpu::Buffer,
     list: List,
     op: Attention,
-    rows: usize,
+    kind: Items,
 ) -> Result<Dispatch> {
-    let shape = op.cache.shape;
-    let group = op.heads / shape.heads;
-    let Tiling { head_part, parts, .. } = Tiling::new(&kernels.gpu, group, shape.key_dim);
-    let source = Source::new("attention", include_str!("attention.wgsl"))
-        .step(step, list)
-        .snippet(include_str!("exp.wgsl"))
-        .snippet(include_str!("softmax.wgsl"))
-        .snippet(match op.cache.kind {
-            KvType::F32 => include_str!("read_f32.wgsl"),
-            KvType::F16 => include_str!("read_f16.wgsl"),
-            KvType::Q8_0 => include_str!("read_q8_0.wgsl"),
-        })
-        .size("ITEMS", header::ITEMS)
-        .size("ROWS", rows)
-        .size("HEAD_PART", head_part)
-        .size("PEAK_QUERIES", (rows * head_part).next_power_of_two())
-        .size("PARTS", parts)
-        .size("GROUP", group)
-        .size("HEADS", op.heads)
-        .size("KV_HEADS", shape.heads)
-        .size("KEY_DIM", shape.key_dim)
-        .size("VALUE_DIM", shape.value_dim)
-        .size("KEY_WORDS", op.cache.key_words())
-        .size("VALUE_WORDS", op.cache.value_words())
-        .float("SCALE", op.scale)
+    let limits = kernels.gpu.device.limits();
+    let most_teams = limits.max_compute_invocations_per_workgroup as usize / SPAN;
+    // Few rows do not fill the device: a workgroup for each query head, which has many spans at once.
+    let (teams, most_queries) = match kind {
+        Items::Near => (most_teams.min(8), 1),
+        Items::Whole => (most_teams.min(4), most_teams.min(4)),
+        Items::Split | Items::Tiles => (1, 4),
+    };
+    let units = op.units();
+    let dimensions = units * unit(op.cache.kind);
+    // Of each query: itself, and for each team scores, weights and results.
+    let bytes = |queries: usize| 4 * queries * (dimensions + teams * (4 * SPAN + 2));
+    let memory = limits.max_compute_workgroup_storage_size as usize;
+    let most_queries = [4, 2].into_iter().find(|n| *n <= most_queries && bytes(*n) <= memory).unwrap_or(1);
+    let parts = op.group().div_ceil(most_queries);
+    let queries = op.group().div_ceil(parts);
+
+    // A thread keeps 64 registers of its key, and 32 of values before it has its score, where values are
+    // small enough; or as many after that.
+    let ahead = units.min(16);
+    let small = op.cache.kind == KvType::F16;
+    let groups = |range: std::ops::Range<usize>, on: bool| range.filter(move |_| on);
+    let unrolled = op
+        .unrolled()
+        .set("QUERYCOUNT", queries)
+        .list("QUERIES", 0..queries)
+        .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(teams * SPAN))
+        .list("AHEAD", 0..ahead)
+        .switch("MORE", units > ahead)
+        .list("ALL", 0..16)
+        .list("EARLY", groups(0..8, small))
+        .list("MIDDLE", if small { 8..16 } else { 0..8 })
+        .list("LATE", groups(8..16, !small))
+        .list("FIRSTHALF", 0..8)
+        .list("SECONDHALF", 8..16)
+        .list("FOUR", ["x", "y", "z", "w"])
+        .switch("NEAR", kind == Items::Near)
+        .switch("LISTED", kind != Items::Near)
+        .switch("SPLIT", kind == Items::Split)
+        .switch("WHOLE", kind != Items::Split);
+    let items = match kind {
+        Items::Near => header::near(list as usize),
+        kind => header::ITEMS + 2 * kind as usize + list as usize,
+    };
+    let text = expand(include_str!("attention_row.wgsl"), &unrolled);
+    let (pairs, element) = match op.cache.kind {
+        KvType::F32 => (include_str!("pair_f32.wgsl"), "vec2<u32>"),
+        KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
+        KvType::Q8_0 => (include_str!("pair_q8_0.wgsl"), "u32"),
+    };
+    let source = op
+        .source("attention of single rows", &text, step, list)
+        .snippet(pairs)
+        .size("ITEMS", items)
+        .size("TEAMS", teams)
+        .size("AHEAD", ahead)
+        .size("HEAD_PARTS", parts)
+        .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
         .read_place("query", "QUERY_", op.query)
-        .read("keys", "u32", &op.cache.keys)
-        .read("values", "u32", &op.cache.values)
+        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("values", element, &op.cache.values);
+    let source = match kind {
+        Items::Split => source.write("partials", "f32", op.partials),
+        _ => source.write_place("out", "OUT_", op.out),
+    };
+    kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))
+}
+
+/// Attention of several neighbouring rows.
+fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
+    let Tiling { head_part, parts, chunk, .. } = Tiling::new(&kernels.gpu, op.group());
+    let shape = op.cache.shape;
+    let turns = shape.value_dim.min(VALUE_BLOCK).div_ceil(64);
+    let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
+        && op.query.buffer != op.out.buffer;
+    let unrolled = op
+        .unrolled()
+        .list("FOUR", 0..4)
+        .list("EIGHT", 0..8)
+        .list("TURNS", 0..turns)
+        .set("VALUETURNS", turns)
+        .switch("ALIGNED", aligned)
+        .switch("UNALIGNED", !aligned);
+    let source = op
+        .source(
+            "attention of several rows",
+            &expand(include_str!("attention_tile.wgsl"), &unrolled),
+            step,
+            list,
+        )
+        .size("ITEMS", header::ITEMS + 2 * Items::Tiles as usize + list as usize)
+        .size("HEAD_PART", head_part)
+        .size("HEAD_PARTS", parts)
+        .size("CHUNK", chunk)
+        .size("VALUE_UNITS", shape.value_dim.div_ceil(unit(op.cache.kind)))
+        .place("QUERY_", op.query)
+        .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
+        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("values", "vec4<u32>", &op.cache.values)
         .write("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
-    kernels.dispatch(source, Grid::Items { each: (shape.heads * parts) as u32, several_rows: rows > 1 })
+    kernels.dispatch(source, Grid::Items(Items::Tiles, (shape.heads * parts * op.value_blocks()) as u32))
 }

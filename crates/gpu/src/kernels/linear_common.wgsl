@@ -1,11 +1,8 @@
-// What both linear kernels have in common: the shape, the operands and the end of a result.
+// What the linear kernels have in common: the shape, the operands and the end of a result.
 //
 // plain:  out[row][o] = Σ_c a[o][c] · input[row][c] (+ bias_a[o])
 // gated:  the same of two matrices, activation(that of a) · that of b
 // joined: the outputs of a, then those of b
-//
-// The sum is eight chains: chain p takes the groups of 32 columns p, p + 8, p + 16, … in order, each column
-// by column, acc = fma(weight, input, acc); they are folded ((c0+c4)+(c2+c6))+((c1+c5)+(c3+c7)).
 
 struct Shape {
     // Columns of the input, and groups of 32 that they make.
@@ -39,7 +36,11 @@ struct Shape {
 //@if UNALIGNED
 @group(0) @binding(6) var<storage, read> input: array<f32>;
 //@end
-@group(0) @binding(7) var<storage, read_write> output: array<f32>;
+//@if INTEGERS
+// [row][3][group]: the first 16 signed bytes of each group, the last 16, and their scale and sums.
+@group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
+//@end
+@group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;
 @group(0) @binding(8) var<uniform> shape: Shape;
 // The number of rows, in x.
 @group(0) @binding(9) var<uniform> batch: vec4<u32>;
@@ -48,6 +49,7 @@ fn row_count() -> u32 {
     return min(batch.x, shape.most_rows);
 }
 
+//@if FLOATS
 // Four columns of a row of the input; zero beyond its columns and for rows that are not there.
 fn input_quad(row: u32, quad: u32) -> vec4<f32> {
     if (row >= row_count() || quad * 4u >= shape.columns) {
@@ -66,6 +68,7 @@ fn input_quad(row: u32, quad: u32) -> vec4<f32> {
     //@end
 }
 
+//@end
 //@for m in LETTERS
 fn write_$m(row: u32, index: u32, value: f32) {
     output[shape.output_$m + row * shape.output_stride + index] = value;

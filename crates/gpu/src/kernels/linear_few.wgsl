@@ -1,4 +1,7 @@
-// A linear layer for a few rows: bound by reading the weights, which are read once for all rows.
+// A linear layer of floats for a few rows: bound by reading the weights, which are read once for all rows.
+//
+// The sum is eight chains: chain p takes the groups of 32 columns p, p + 8, p + 16, … in order, each column
+// by column, acc = fma(weight, input, acc); they are folded ((c0+c4)+(c2+c6))+((c1+c5)+(c3+c7)).
 //
 // A workgroup of 128 lanes has 16 slots of 8 lanes; a slot computes the outputs slot, slot + 16, … of its
 // workgroup, and lane p of it chain p. A lane loads a whole group at a time, several ahead of

@@ -1,4 +1,4 @@
-// A linear layer for many rows: bound by arithmetic. A workgroup of 128 threads computes a tile of 64 outputs
+// A linear layer of floats for many rows: bound by arithmetic. A workgroup of 128 threads computes a tile of 64 outputs
 // and $TILEROWS rows; a thread 8 outputs (8 apart) and $ROWCOUNT rows (16 apart).
 //
 // The chains are computed one after the other, in the order in which they are folded: bit-reversed numbers,

@@ -5,6 +5,7 @@
 
 pub(crate) mod activate;
 pub(crate) mod attention;
+pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod heads;
 pub(crate) mod norm;
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::linear::{Layout, PackedWeight, Piece, decode};
+use crate::step::{Items, header};
 use crate::{Gpu, Result};
 
 /// The first binding of a kernel's arrays; those below are a packed matrix's.
@@ -43,8 +45,8 @@ pub(crate) enum List {
 pub(crate) enum Grid {
     /// So many for each row.
     Rows(u32),
-    /// So many for each item of attention, when items have one row, or when they may have several.
-    Items { each: u32, several_rows: bool },
+    /// So many for each item of attention of this kind.
+    Items(Items, u32),
     /// So many for each row whose spans of attention are merged.
     Merges(u32),
 }
@@ -129,7 +131,8 @@ impl<'a> Source<'a> {
         self.place(prefix, place).write(name, "f32", place.buffer)
     }
 
-    fn place(self, prefix: &str, place: Place) -> Self {
+    /// Offset and stride of a place as constants.
+    pub fn place(self, prefix: &str, place: Place) -> Self {
         self.size(&format!("{prefix}OFFSET"), place.offset).size(&format!("{prefix}STRIDE"), place.stride)
     }
 
@@ -145,7 +148,10 @@ impl<'a> Source<'a> {
 
     /// The rows of the step, for kernels that look at them.
     pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
-        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("step.wgsl"))
+        self.size("LIST", list as usize)
+            .size("FIRST_ROW", header::WORDS)
+            .read("step", "u32", step)
+            .snippet(include_str!("step.wgsl"))
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
@@ -201,12 +207,14 @@ fn rename(text: &str, from: &str, to: &str) -> String {
 /// Compiles kernels, and remembers their texts.
 pub(crate) struct Kernels {
     pub gpu: Gpu,
+    /// Words of a row of the step.
+    row_words: usize,
     texts: BTreeSet<String>,
 }
 
 impl Kernels {
-    pub fn new(gpu: Gpu) -> Kernels {
-        Kernels { gpu, texts: BTreeSet::new() }
+    pub fn new(gpu: Gpu, row_words: usize) -> Kernels {
+        Kernels { gpu, row_words, texts: BTreeSet::new() }
     }
 
     /// All texts that have been compiled.
@@ -217,7 +225,7 @@ impl Kernels {
     /// Compiles a source unless its text is known already, and binds its buffers.
     pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
         let name = source.name;
-        let (text, entries) = source.finish();
+        let (text, entries) = source.size("ROW_WORDS", self.row_words).finish();
         // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a program
         // is planned, and by the rows of a step, which are checked before it is run; their loops end.
         let pipeline = unsafe { self.gpu.pipeline(name, &text, None)? };

@@ -2,6 +2,8 @@
 
 use super::{Dispatch, Grid, Kernels, Place, Source};
 use crate::Result;
+use crate::linear::Quantized;
+use crate::linear::template::{Values, expand};
 
 /// The vectors of a norm.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +14,8 @@ pub(crate) struct Norm<'a> {
     pub epsilon: f32,
 }
 
-/// out = norm(input) of each head, after input += addend where there is one.
+/// out = norm(input) of each head, after input += addend where there is one; as integers too, where there is
+/// somewhere to write them and the columns are whole groups.
 pub(crate) fn norm(
     kernels: &mut Kernels,
     norm: Norm,
@@ -20,16 +23,50 @@ pub(crate) fn norm(
     input: Place,
     addend: Option<Place>,
     out: Place,
+    integers: Option<&Quantized>,
 ) -> Result<Dispatch> {
-    let source = Source::new("norm", include_str!("norm.wgsl"))
-        .size("WIDTH", out.width / heads)
+    let width = out.width / heads;
+    let places = [Some(input), addend, Some(out)];
+    let aligned = width.is_multiple_of(4)
+        && places.iter().flatten().all(|place| (place.offset | place.stride).is_multiple_of(4));
+    let element = if aligned { "vec4<f32>" } else { "f32" };
+    let values = Values::default()
+        .list("EACH", (0..width.div_ceil(4 * 256)).map(|i| format!("{i}u")))
+        .switch("LAYER", norm.bias.is_some())
+        .switch("RMS", norm.bias.is_none())
+        .switch("ADD", addend.is_some())
+        .switch("INTEGERS", integers.is_some());
+    let quad = |name: &str, writes: bool| {
+        let values = Values::default()
+            .set("NAME", name)
+            .switch("ALIGNED", aligned)
+            .switch("UNALIGNED", !aligned)
+            .switch("WRITES", writes);
+        expand(include_str!("quad.wgsl"), &values)
+    };
+    let mut source = Source::new("norm", &expand(include_str!("norm.wgsl"), &values))
+        .snippet(include_str!("fold.wgsl"))
+        .snippet(&quad("source", addend.is_some()))
+        .snippet(&quad("weight", false))
+        .snippet(&quad("out", true))
+        .size("WIDTH", width)
+        .float("INVERSE_WIDTH", 1.0 / width as f32)
         .float("EPSILON", norm.epsilon)
-        .flag("LAYER", norm.bias.is_some())
-        .flag("ADD", addend.is_some())
-        .read("weight", "f32", norm.weight)
-        .read("bias", "f32", norm.bias.unwrap_or(norm.weight))
-        .write_place("out", "OUT_", out)
-        .write_place("source", "SOURCE_", input)
-        .read_place("addend", "ADDEND_", addend.unwrap_or(input));
+        .read("weight", element, norm.weight)
+        .place("OUT_", out)
+        .write("out", element, out.buffer)
+        .place("SOURCE_", input)
+        .write("source", element, input.buffer)
+        .place("ADDEND_", addend.unwrap_or(input));
+    if let Some(bias) = norm.bias {
+        source = source.snippet(&quad("bias", false)).read("bias", element, bias);
+    }
+    if let Some(addend) = addend {
+        source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
+    }
+    if let Some(integers) = integers {
+        let to_integers = include_str!("integers.wgsl");
+        source = source.snippet(to_integers).write("integers", "u32", integers.buffer());
+    }
     kernels.dispatch(source, Grid::Rows(heads as u32))
 }

@@ -1,83 +1,124 @@
 // out = norm(source) over each head (WIDTH columns) of a row by itself; with ADD first source += addend.
 // RMS norm: x · (1/√(mean(x²) + ε)) · weight. LAYER norm: (x - mean) · (1/√(variance + ε)) · weight + bias.
 //
-// A workgroup per head and row. Sums have 256 lanes: lane l takes columns l, l + 256, …, and the lanes are
-// folded by halves.
+// A workgroup per head and row. Sums have 256 lanes: lane l takes the quads of columns l, l + 256, … one
+// column after the other; 16 neighbouring lanes are folded, then the 16 sums of these. A row is read once,
+// and all that is read is asked for before anything is written. With INTEGERS the result is also written as
+// linear layers of integers read it: eight neighbouring lanes have a group of 32 columns.
 
-var<workgroup> lanes: array<f32, 256>;
+var<workgroup> lanes: array<vec4<f32>, 64>;
+var<workgroup> blocks: array<vec4<f32>, 4>;
 
-fn fold(lane: u32, value: f32) -> f32 {
-    lanes[lane] = value;
+fn fold_lanes(lane: u32, value: f32) -> f32 {
+    lanes[lane / 4u][lane % 4u] = value;
     workgroupBarrier();
-    for (var half = 128u; half > 0u; half /= 2u) {
-        if lane < half {
-            lanes[lane] += lanes[lane + half];
-        }
-        workgroupBarrier();
+    if lane < 16u {
+        let first = 4u * lane;
+        let sum = fold(lanes[first], lanes[first + 1u], lanes[first + 2u], lanes[first + 3u]);
+        blocks[lane / 4u][lane % 4u] = sum;
     }
-    let sum = lanes[0];
     workgroupBarrier();
-    return sum;
+    return fold(blocks[0], blocks[1], blocks[2], blocks[3]);
 }
 
-// Columns of a lane.
-const EACH = (WIDTH + 255u) / 256u;
+//@if INTEGERS
+// The largest value of each quad, and the sum of its bytes.
+var<workgroup> largest: array<vec4<f32>, 64>;
+var<workgroup> sums: array<vec4<i32>, 64>;
+
+fn put_integers(row: u32, lane: u32, quad: u32, x: vec4<f32>) {
+    workgroupBarrier();
+    largest[lane / 4u][lane % 4u] = largest_of(x);
+    workgroupBarrier();
+    let first = lane / 8u * 2u;
+    let most = max(largest[first], largest[first + 1u]);
+    let of_group = max(max(most.x, most.y), max(most.z, most.w));
+    let bytes = bytes_of(x, inverse_of(of_group));
+    sums[lane / 4u][lane % 4u] = dot4I8Packed(bytes, 0x01010101u);
+    workgroupBarrier();
+    let groups = WIDTH / 32u;
+    let to = row * 3u * groups + quad / 8u;
+    let about = (to + 2u * groups) * 4u;
+    if 4u * quad < WIDTH {
+        integers[(to + quad % 8u / 4u * groups) * 4u + quad % 4u] = bytes;
+        if quad % 4u == 0u {
+            let half = sums[lane / 4u];
+            integers[about + 1u + quad % 8u / 4u] = bitcast<u32>(half.x + half.y + half.z + half.w);
+        }
+        if quad % 8u == 1u {
+            integers[about] = bitcast<u32>(scale_of(of_group));
+        }
+    }
+}
+
+//@end
+// What of a quad is columns of the head: in the last one there may be fewer than four.
+fn within(quad: u32) -> vec4<bool> {
+    return 4u * quad + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(WIDTH);
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let source_at = group.y * SOURCE_STRIDE + SOURCE_OFFSET + group.x * WIDTH;
     let out_at = group.y * OUT_STRIDE + OUT_OFFSET + group.x * WIDTH;
     let addend_at = group.y * ADDEND_STRIDE + ADDEND_OFFSET;
-    // All that is read is asked for before anything is written: one after the other they would take most of
-    // the time.
-    var own: array<f32, EACH>;
-    var added: array<f32, EACH>;
-    var weights: array<f32, EACH>;
-    var biases: array<f32, EACH>;
-    for (var i = 0u; i < EACH; i++) {
-        let c = min(lane + 256u * i, WIDTH - 1u);
-        own[i] = source[source_at + c];
-        weights[i] = weight[c];
-        if ADD {
-            added[i] = addend[addend_at + c];
-        }
-        if LAYER {
-            biases[i] = bias[c];
-        }
-    }
+    //@for i in EACH
+    let quad_$i = lane + 256u * $i;
+    var own_$i = source_quad(source_at, quad_$i);
+    //@if ADD
+    let added_$i = addend_quad(addend_at, quad_$i);
+    //@end
+    let weight_$i = weight_quad(0u, quad_$i);
+    //@if LAYER
+    let bias_$i = bias_quad(0u, quad_$i);
+    //@end
+    //@end
     var sum = 0.0;
-    for (var i = 0u; i < EACH; i++) {
-        let c = lane + 256u * i;
-        if c < WIDTH {
-            if ADD {
-                own[i] += added[i];
-                source[source_at + c] = own[i];
-            }
-            sum = select(fma(own[i], own[i], sum), sum + own[i], LAYER);
-        }
-    }
-    sum = fold(lane, sum);
-    var mean = 0.0;
-    if LAYER {
-        mean = sum / f32(WIDTH);
-        sum = 0.0;
-        for (var i = 0u; i < EACH; i++) {
-            if lane + 256u * i < WIDTH {
-                let x = own[i] - mean;
-                sum = fma(x, x, sum);
-            }
-        }
-        sum = fold(lane, sum);
-    }
-    let scale = 1.0 / sqrt(sum / f32(WIDTH) + EPSILON);
-    for (var i = 0u; i < EACH; i++) {
-        let c = lane + 256u * i;
-        if c < WIDTH {
-            if LAYER {
-                out[out_at + c] = fma((own[i] - mean) * scale, weights[i], biases[i]);
-            } else {
-                out[out_at + c] = own[i] * scale * weights[i];
-            }
-        }
-    }
+    //@for i in EACH
+    //@if ADD
+    own_$i += added_$i;
+    put_source(source_at, quad_$i, own_$i);
+    //@end
+    own_$i = select(vec4<f32>(), own_$i, within(quad_$i));
+    //@if LAYER
+    sum += own_$i.x;
+    sum += own_$i.y;
+    sum += own_$i.z;
+    sum += own_$i.w;
+    //@end
+    //@if RMS
+    sum = fma(own_$i.x, own_$i.x, sum);
+    sum = fma(own_$i.y, own_$i.y, sum);
+    sum = fma(own_$i.z, own_$i.z, sum);
+    sum = fma(own_$i.w, own_$i.w, sum);
+    //@end
+    //@end
+    sum = fold_lanes(lane, sum);
+    //@if LAYER
+    let total = sum;
+    sum = 0.0;
+    //@for i in EACH
+    // x - mean
+    own_$i = fma(vec4<f32>(-total), vec4<f32>(INVERSE_WIDTH), own_$i);
+    own_$i = select(vec4<f32>(), own_$i, within(quad_$i));
+    sum = fma(own_$i.x, own_$i.x, sum);
+    sum = fma(own_$i.y, own_$i.y, sum);
+    sum = fma(own_$i.z, own_$i.z, sum);
+    sum = fma(own_$i.w, own_$i.w, sum);
+    //@end
+    sum = fold_lanes(lane, sum);
+    //@end
+    let scale = inverseSqrt(fma(sum, INVERSE_WIDTH, EPSILON));
+    //@for i in EACH
+    //@if LAYER
+    let result_$i = fma(own_$i * scale, weight_$i, bias_$i);
+    //@end
+    //@if RMS
+    let result_$i = own_$i * scale * weight_$i;
+    //@end
+    put_out(out_at, quad_$i, result_$i);
+    //@if INTEGERS
+    put_integers(group.y, lane, quad_$i, result_$i);
+    //@end
+    //@end
 }

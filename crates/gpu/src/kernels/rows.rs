@@ -1,4 +1,4 @@
-//! Ops on whole rows: the residual sum, the gathering of wanted rows, and the choice of the likeliest token.
+//! Ops on whole rows: the residual sum and the gathering of wanted rows.
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
@@ -25,13 +25,4 @@ pub(crate) fn gather(
         .read_place("source", "", from)
         .write("out", "f32", to);
     kernels.dispatch(source, Grid::Rows(from.width.div_ceil(256) as u32))
-}
-
-/// The column of each row's largest value.
-pub(crate) fn argmax(kernels: &mut Kernels, logits: Place, chosen: &wgpu::Buffer) -> Result<Dispatch> {
-    let source = Source::new("argmax", include_str!("argmax.wgsl"))
-        .size("WIDTH", logits.width)
-        .read_place("logits", "", logits)
-        .write("chosen", "u32", chosen);
-    kernels.dispatch(source, Grid::Rows(1))
 }

@@ -1,5 +1,5 @@
-// A stored vector of q8_0: first the integers, word i being values 4i to 4i + 3, then one scale in f16 for
-// every 32 values, two in a word.
+// A stored vector of q8_0: first the integers, word i being values 4i to 4i + 3, then, after all `words` of
+// them, one scale in f16 for every 32 values, two in a word.
 
 fn largest_of(block: u32, dim: u32) -> f32 {
     var largest = 0.0;
@@ -9,10 +9,9 @@ fn largest_of(block: u32, dim: u32) -> f32 {
     return largest;
 }
 
-fn stored_word(word: u32, dim: u32) -> u32 {
-    let integer_words = (dim + 3u) / 4u;
-    if word >= integer_words {
-        let block = 2u * (word - integer_words);
+fn stored_word(word: u32, words: u32, dim: u32) -> u32 {
+    if word >= words {
+        let block = 2u * (word - words);
         let low = half_bits(largest_of(block, dim) / 127.0);
         var high = 0u;
         if (block + 1u) * 32u < dim {

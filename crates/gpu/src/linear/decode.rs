@@ -87,12 +87,7 @@ fn load(wgsl: &mut String, layout: Layout, m: char) {
     );
 }
 
-/// The power of two, as bits to the left, at which column `k` of a quad lies in what [`integer_quad`] masks.
-fn place(integers: Integers, k: u32) -> u32 {
-    if integers.low_bits == 8 { 8 * (k % 2) } else { integers.low_bits * k }
-}
-
-/// Scales (already divided by the powers of two) and mins of the two halves of a group.
+/// Scales and mins of the two halves of a group.
 fn ready(wgsl: &mut String, integers: Integers, m: char) {
     let half_of_group = "unpack2x16float(raw.head >> (group % 2u * 16u)).x";
     let byte = |at: u32| format!("f32(extractBits(bitcast<i32>(factors), {at}u, 8u))");
@@ -116,14 +111,11 @@ fn ready(wgsl: &mut String, integers: Integers, m: char) {
             [0, 8].map(|at| (format!("head.x * {}", nibble(at)), format!("head.y * {}", nibble(at + 4))))
         }
     };
-    let powers: Vec<String> =
-        (0..4).map(|k| format!("{:?}", 1.0 / f64::from(1 << place(integers, k)))).collect();
-    let powers = powers.join(", ");
     line(
         wgsl,
         format!(
-            "struct Ready_{m} {{\n    raw: Raw_{m},\n    scale_0: vec4<f32>,\n    scale_1: vec4<f32>,\n    \
-             min_0: f32,\n    min_1: f32,\n}}"
+            "struct Ready_{m} {{\n    raw: Raw_{m},\n    scale_0: f32,\n    scale_1: f32,\n    min_0: f32,\n    \
+             min_1: f32,\n}}"
         ),
     );
     line(wgsl, format!("fn ready_{m}(raw: Raw_{m}, group: u32) -> Ready_{m} {{"));
@@ -145,7 +137,7 @@ fn ready(wgsl: &mut String, integers: Integers, m: char) {
             line(wgsl, "    ready.scale_1 = ready.scale_0;\n    ready.min_1 = ready.min_0;");
             continue;
         }
-        line(wgsl, format!("    ready.scale_{i} = ({scale}) * vec4<f32>({powers});"));
+        line(wgsl, format!("    ready.scale_{i} = {scale};"));
         if !min.is_empty() {
             line(wgsl, format!("    ready.min_{i} = {min};"));
         }
@@ -153,57 +145,37 @@ fn ready(wgsl: &mut String, integers: Integers, m: char) {
     line(wgsl, "    return ready;\n}");
 }
 
-fn vector(values: impl Iterator<Item = String>) -> String {
-    format!("vec4<u32>({})", values.collect::<Vec<_>>().join(", "))
-}
-
-fn shifted(word: String, by: i32) -> String {
-    match by {
-        0 => word,
-        left if left > 0 => format!("({word} << {left}u)"),
-        right => format!("({word} >> {}u)", -right),
+/// Columns 4·quad to 4·quad + 3 of a group: as unsigned bytes, and decoded.
+fn integer_quad(wgsl: &mut String, integers: Integers, m: char, quad: usize) {
+    let part = |word: String, shift: u32, bits: u32| {
+        let word = if shift > 0 { format!("({word} >> {shift}u)") } else { word };
+        if bits == 8 { word } else { format!("({word} & {:#x}u)", ((1u32 << bits) - 1) * 0x0101_0101) }
+    };
+    let (word, shift) = integers.low_at(quad);
+    let component = ["x", "y", "z", "w"][word % 4];
+    let mut bytes = part(format!("raw.low_{}.{component}", word / 4), shift, integers.low_bits);
+    if integers.extra_bits > 0 {
+        let (word, shift) = integers.extra_at(quad);
+        let extra = part(format!("raw.extra_{word}"), shift, integers.extra_bits);
+        bytes = format!("({bytes} | ({extra} << {}u))", integers.low_bits);
     }
-}
+    line(wgsl, format!("fn bytes_{m}_{quad}(raw: Raw_{m}) -> u32 {{\n    return {bytes};\n}}"));
 
-/// Columns 4·quad to 4·quad + 3 of a group.
-fn integer_quad(wgsl: &mut String, integers: Integers, m: char, quad: u32) {
-    let (bits, extra) = (integers.low_bits, integers.extra_bits);
-    let places: Vec<u32> = (0..4).map(|k| place(integers, k)).collect();
-    // Where the quad begins in the low plane.
-    let (word, shift) = (quad * 4 * bits / 32, quad * 4 * bits % 32);
-    let component = ["x", "y", "z", "w"][word as usize % 4];
-    let word_name = format!("ready.raw.low_{}.{component}", word / 4);
+    let half_of_group = quad * 4 / (GROUP / 2);
+    let scale = format!("(ready.scale_{half_of_group} * vec4<f32>(1.0, 0.00390625, 1.0, 0.00390625))");
+    let bias = |place: u32| f64::from(1 << 23) + f64::from(integers.offset << place);
+    let (even, odd) = (bias(0), bias(8));
     line(wgsl, format!("fn quad_{m}_{quad}(ready: Ready_{m}) -> vec4<f32> {{"));
-    let low = if bits == 8 {
-        line(wgsl, format!("    let word = {word_name};"));
-        "vec4<u32>(word, word, word >> 16u, word >> 16u)".to_string()
-    } else {
-        format!("vec4<u32>({})", shifted(word_name, -(shift as i32)))
-    };
-    let mask = |of: u32, above: u32| {
-        vector(places.iter().map(move |place| format!("{:#x}u", ((1 << of) - 1) << (place + above))))
-    };
-    let mut masked = format!("({low} & {})", mask(bits, 0));
-    if extra > 0 {
-        let (extra_word, at) = integers.extra_at(quad as usize * 4);
-        // The quad's first extra bits come to lie just above its first low bits.
-        let by = bits as i32 - at as i32;
-        let extra_bits = shifted(format!("ready.raw.extra_{extra_word}"), by);
-        masked = format!("({masked} | (vec4<u32>({extra_bits}) & {}))", mask(extra, bits));
-    }
-    let biases: Vec<String> = places
-        .iter()
-        .map(|place| format!("{:?}", f64::from(1 << 23) + f64::from(integers.offset << place)))
-        .collect();
+    line(wgsl, format!("    let word = bytes_{m}_{quad}(ready.raw);"));
+    line(wgsl, "    let spread = vec4<u32>(word, word, word >> 16u, word >> 16u);");
+    line(wgsl, "    let masked = spread & vec4<u32>(0xffu, 0xff00u, 0xffu, 0xff00u);");
     line(
         wgsl,
         format!(
-            "    let value = bitcast<vec4<f32>>({masked} | vec4<u32>({EXPONENT:#x}u)) - vec4<f32>({});",
-            biases.join(", ")
+            "    let value = bitcast<vec4<f32>>(masked | vec4<u32>({EXPONENT:#x}u)) - \
+             vec4<f32>({even:?}, {odd:?}, {even:?}, {odd:?});"
         ),
     );
-    let half_of_group = quad as usize * 4 / (GROUP / 2);
-    let scale = format!("ready.scale_{half_of_group}");
     line(
         wgsl,
         if integers.scales.mins() {
@@ -214,11 +186,11 @@ fn integer_quad(wgsl: &mut String, integers: Integers, m: char, quad: u32) {
     );
 }
 
-fn float_quad(wgsl: &mut String, layout: Layout, m: char, quad: u32) {
+fn float_quad(wgsl: &mut String, layout: Layout, m: char, quad: usize) {
     let value = if layout == Layout::F32 {
         format!("bitcast<vec4<f32>>(ready.low_{quad})")
     } else {
-        let pair = ["xy", "zw"][quad as usize % 2];
+        let pair = ["xy", "zw"][quad % 2];
         let pair = format!("ready.low_{}.{pair}", quad / 2);
         let [first, second] = ["x", "y"].map(|half| format!("{pair}.{half}"));
         match layout {

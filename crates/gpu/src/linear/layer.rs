@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use gleed_model::program::Activation;
 
+use super::layout::GROUP;
 use super::pipelines::LinearKernels;
-use super::shader::{Combination, LinearSpec, Tiling};
+use super::quantize::Quantized;
+use super::shader::{Combination, InputKind, LinearSpec, Tiling};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
 
@@ -23,7 +25,7 @@ pub struct RowsView<'a> {
 
 impl RowsView<'_> {
     /// Rows of so many floats that the buffer has room for.
-    fn room(self, width: u64) -> u64 {
+    pub(super) fn room(self, width: u64) -> u64 {
         let floats = self.buffer.size() / 4;
         let (offset, stride) = (u64::from(self.offset), u64::from(self.stride));
         match floats.checked_sub(offset + width) {
@@ -35,10 +37,17 @@ impl RowsView<'_> {
 
     /// Whether rows can be read four floats at a time: they start at multiples of four, and what is beyond
     /// the last column of the last row is in the buffer.
-    fn is_aligned(self) -> bool {
-        [u64::from(self.offset), u64::from(self.stride), self.buffer.size() / 4]
+    pub(super) fn kind(self) -> InputKind {
+        let aligned = [u64::from(self.offset), u64::from(self.stride), self.buffer.size() / 4]
             .iter()
-            .all(|floats| floats.is_multiple_of(4))
+            .all(|floats| floats.is_multiple_of(4));
+        if aligned { InputKind::Aligned } else { InputKind::Unaligned }
+    }
+
+    /// Where rows start and how far they are apart, in what a kernel reads at a time.
+    pub(super) fn offset_and_stride(self) -> (u32, u32) {
+        let element = if self.kind() == InputKind::Aligned { 4 } else { 1 };
+        (self.offset / element, self.stride / element)
     }
 }
 
@@ -51,13 +60,40 @@ pub struct Matrix<'a> {
     pub bias: Option<&'a wgpu::Buffer>,
 }
 
+/// The activations that a linear layer reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// Floats.
+    Floats(RowsView<'a>),
+    /// Integers with scales, for matrices of integers.
+    Integers(&'a Quantized),
+}
+
+impl Input<'_> {
+    fn kind(self) -> InputKind {
+        match self {
+            Input::Floats(view) => view.kind(),
+            Input::Integers(_) => InputKind::Integers,
+        }
+    }
+
+    fn buffer(&self) -> &wgpu::Buffer {
+        match self {
+            Input::Floats(view) => view.buffer,
+            Input::Integers(quantized) => quantized.buffer(),
+        }
+    }
+}
+
 /// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
     /// The activations.
-    pub input: RowsView<'a>,
+    pub input: Input<'a>,
     /// Where the results go.
     pub output: RowsView<'a>,
+    /// Where the results of a gated layer go as integers too, when there are few rows.
+    pub integers: Option<&'a Quantized>,
     /// A uniform buffer of 16 bytes whose first word is the number of rows of a step.
     pub batch: &'a wgpu::Buffer,
 }
@@ -73,26 +109,33 @@ pub struct Linear {
 struct Dispatch {
     /// Outputs that each matrix has workgroups for.
     outputs: [u32; 2],
-    gated: bool,
+    spec: LinearSpec,
     bind_group: wgpu::BindGroup,
     pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
+}
+
+impl Dispatch {
+    /// The pipeline for so many rows.
+    fn fitting(&self, rows: u32) -> Option<&(Tiling, wgpu::ComputePipeline)> {
+        fitting(&self.pipelines, rows, few_in_turn(self.spec.input))
+    }
 }
 
 /// As in `linear_common.wgsl`.
 #[derive(Debug, Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Shape {
-    columns: u32,
-    groups: u32,
-    outputs: [u32; 2],
-    first: [u32; 2],
-    rest: [u32; 2],
-    bias: [u32; 2],
-    input_offset: u32,
-    input_stride: u32,
-    output: [u32; 2],
-    output_stride: u32,
-    most_rows: u32,
+pub(super) struct Shape {
+    pub(super) columns: u32,
+    pub(super) groups: u32,
+    pub(super) outputs: [u32; 2],
+    pub(super) first: [u32; 2],
+    pub(super) rest: [u32; 2],
+    pub(super) bias: [u32; 2],
+    pub(super) input_offset: u32,
+    pub(super) input_stride: u32,
+    pub(super) output: [u32; 2],
+    pub(super) output_stride: u32,
+    pub(super) most_rows: u32,
 }
 
 /// What is common to the dispatches of a layer.
@@ -168,16 +211,24 @@ impl Linear {
         Ok(Linear { dispatches })
     }
 
+    /// Whether the results of so many rows are written as integers too.
+    pub fn requantizes(&self, rows: u32) -> bool {
+        self.dispatches.iter().all(|dispatch| {
+            dispatch.spec.requantizes
+                && dispatch.fitting(rows).is_some_and(|(tiling, _)| tiling.requantizes())
+        })
+    }
+
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
     pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
         if rows == 0 {
             return;
         }
         for dispatch in &self.dispatches {
-            let Some((tiling, pipeline)) = fitting(&dispatch.pipelines, rows) else { continue };
+            let Some((tiling, pipeline)) = dispatch.fitting(rows) else { continue };
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            let blocks = dispatch.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(dispatch.gated)));
+            let blocks = dispatch.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(dispatch.spec)));
             pass.dispatch_workgroups(blocks[0] + blocks[1], rows.div_ceil(tiling.rows()), 1);
         }
     }
@@ -185,12 +236,14 @@ impl Linear {
 
 /// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
 /// many, of which there are too few to fill a large GPU.
-const FEW_IN_TURN: u32 = 24;
+fn few_in_turn(input: InputKind) -> u32 {
+    if input == InputKind::Integers { 96 } else { 24 }
+}
 
-/// The pipeline for so many rows.
-fn fitting<T>(pipelines: &[(Tiling, T)], rows: u32) -> Option<&(Tiling, T)> {
+/// The pipeline for so many rows; those for few rows are used several times for up to `in_turn` of them.
+fn fitting<T>(pipelines: &[(Tiling, T)], rows: u32, in_turn: u32) -> Option<&(Tiling, T)> {
     let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
-    let most_of_few = pipelines.iter().rfind(is_few).filter(|_| rows <= FEW_IN_TURN);
+    let most_of_few = pipelines.iter().rfind(is_few).filter(|_| rows <= in_turn);
     let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
     match (most_of_few, enough) {
         (Some(few), Some((tiling, _))) if few.0.rows() < tiling.rows() => Some(few),
@@ -211,7 +264,17 @@ impl Builder<'_> {
                 format!("a second of {} x {}", second.rows(), second.columns()),
             );
         }
+        let quantized = match self.operands.input {
+            Input::Integers(quantized) => Some(quantized),
+            Input::Floats(_) => None,
+        };
         for (matrix, packing) in matrices.iter().zip([first, second]) {
+            if let Some(quantized) = quantized
+                && (packing.layout().integers().is_none() || packing.columns() > quantized.columns())
+            {
+                let (columns, room) = (packing.columns(), quantized.columns());
+                return wrong(format!("integers of up to {room} columns"), format!("{columns} columns"));
+            }
             if let Some(bias) = matrix.bias
                 && bias.size() < 4 * packing.rows() as u64
             {
@@ -226,16 +289,22 @@ impl Builder<'_> {
 
     /// What the shapes of all dispatches of these matrices have in common; `width` is their number of outputs.
     fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
-        let Operands { input, output, .. } = self.operands;
+        let Operands { input, output, integers, .. } = self.operands;
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
-        let element = if input.is_aligned() { 4 } else { 1 };
-        let room = input.room(first.columns() as u64).min(output.room(width as u64));
+        let (input_offset, input_stride, room) = match input {
+            Input::Floats(view) => {
+                let (offset, stride) = view.offset_and_stride();
+                (offset, stride, view.room(first.columns() as u64))
+            }
+            Input::Integers(quantized) => (0, quantized.stride(first.columns()), quantized.rows()),
+        };
+        let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
         Shape {
             columns: first.columns() as u32,
             groups: first.groups() as u32,
             rest: [first, second].map(|packing| packing.rest_row() as u32),
-            input_offset: input.offset / element,
-            input_stride: input.stride / element,
+            input_offset,
+            input_stride,
             output_stride: output.stride,
             most_rows: u32::try_from(room).unwrap_or(u32::MAX),
             ..Shape::default()
@@ -262,11 +331,18 @@ impl Builder<'_> {
         combination: Option<Combination>,
         shape: Shape,
     ) -> Result<Dispatch> {
-        let Operands { input, output, batch } = self.operands;
+        let Operands { input, output, integers, batch } = self.operands;
         let [first, second] =
             matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
         let second = combination.map(|combination| (second, combination));
-        let spec = LinearSpec { first, second, aligned: input.is_aligned() };
+        let spec = LinearSpec { first, second, input: input.kind(), requantizes: false };
+        let whole =
+            rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
+        let can =
+            whole && spec.is_gated() && spec.input == InputKind::Integers && self.kernels.can_requantize();
+        let room = |quantized: &&Quantized| can && quantized.columns() >= rows[0].len();
+        let integers = integers.filter(room);
+        let spec = LinearSpec { requantizes: integers.is_some(), ..spec };
         let outputs = [0, 1].map(|i: usize| rows[i].len() as u32);
         let shape = Shape {
             outputs,
@@ -277,38 +353,21 @@ impl Builder<'_> {
         // Only joined matrices have workgroups of their own.
         let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
         let pipelines = self.kernels.pipelines(self.gpu, spec)?;
-        let bind_group = self.gpu.scoped(self.name, || {
-            let device = &self.gpu.device;
-            let uniform = device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("linear shape"),
-                size: size_of::<Shape>() as u64,
-                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
-            self.gpu.queue.write_buffer(&uniform, 0, bytemuck::bytes_of(&shape));
-            // Bindings that the kernel does not have are given something that is there.
-            let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
-            let resources = [
-                pieces[0].low(),
-                pieces[0].rest(),
-                pieces[1].low(),
-                pieces[1].rest(),
-                bias(0),
-                bias(1),
-                input.buffer.as_entire_binding(),
-                output.buffer.as_entire_binding(),
-                uniform.as_entire_binding(),
-                batch.as_entire_binding(),
-            ];
-            let entries = resources.into_iter().zip(0..);
-            let entries = entries.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
-            device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(self.name),
-                layout: &self.kernels.bindings,
-                entries: &entries.collect::<Vec<_>>(),
-            })
-        })?;
-        Ok(Dispatch { outputs, gated: spec.is_gated(), bind_group, pipelines })
+        // Bindings that the kernel does not have are given something that is there.
+        let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
+        let weights =
+            [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), bias(1)];
+        let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
+        let bind_group = self.kernels.bind(
+            self.gpu,
+            self.name,
+            weights,
+            operands,
+            integers.map(Quantized::buffer),
+            shape,
+            batch,
+        )?;
+        Ok(Dispatch { outputs, spec, bind_group, pipelines })
     }
 }
 
@@ -331,7 +390,7 @@ mod tests {
     fn rows_choose_their_tiling() {
         let all = Tiling::ALL.map(|tiling| (tiling, ()));
         let rows_of =
-            |pipelines: &[(Tiling, ())], rows| fitting(pipelines, rows).map(|(tiling, ())| tiling.rows());
+            |pipelines: &[(Tiling, ())], rows| fitting(pipelines, rows, 24).map(|(tiling, ())| tiling.rows());
         for (rows, chosen) in [(1, 1), (2, 2), (3, 4), (8, 8), (9, 8), (24, 8), (25, 32), (33, 64), (500, 64)]
         {
             assert_eq!(rows_of(&all, rows), Some(chosen), "{rows} rows");

@@ -1,8 +1,12 @@
 //! How weights lie in device memory: which numbers there are for every 32 columns, and how large rows are.
 //!
 //! A row is cut in *groups* of 32 columns. The *low* plane has every row's numbers: floats, or the low bits
-//! of unsigned integers, in the order of the columns. The *rest* plane has, row by row, the integers' extra
-//! bits and then what their scales are made of. Both are little-endian words of 32 bits.
+//! of unsigned integers. The *rest* plane has, row by row, the integers' extra bits and then what their scales
+//! are made of. Both are little-endian words of 32 bits.
+//!
+//! Floats are in the order of the columns. Integers are in *quads* of four columns, one in each byte of a word
+//! after one shift and one mask, which is what products of four bytes want: quads follow each other from the
+//! low bits of the bytes to their high bits, then from word to word.
 
 use gleed_gguf::Format;
 
@@ -104,6 +108,14 @@ impl Layout {
         (native, false)
     }
 
+    /// The integers, unless it has floats.
+    pub(crate) fn integers(self) -> Option<Integers> {
+        match self {
+            Layout::Integers(integers) => Some(integers),
+            _ => None,
+        }
+    }
+
     /// Words of a group in the low plane.
     pub(crate) fn low_words(self) -> usize {
         match self {
@@ -126,17 +138,29 @@ impl Layout {
 }
 
 impl Integers {
-    /// Where the extra bits of a column of a group are: the word, and the lowest bit. They are spread so that
-    /// one shift of their word puts those of all columns of a low word just above their low bits.
-    pub(crate) fn extra_at(self, column: usize) -> (usize, u32) {
-        let columns_per_word = 32 / self.low_bits as usize;
-        let (word, place) = (column / columns_per_word, (column % columns_per_word) as u32);
-        let sharing = (self.low_bits / self.extra_bits) as usize;
-        (word / sharing, self.low_bits * place + self.extra_bits * (word % sharing) as u32)
+    /// Where the low bits of a quad of a group are: the word, and how far up in each of its bytes.
+    pub(crate) fn low_at(self, quad: usize) -> (usize, u32) {
+        place(self.low_bits, quad)
+    }
+
+    /// Where its extra bits are, among the group's words of them.
+    pub(crate) fn extra_at(self, quad: usize) -> (usize, u32) {
+        place(self.extra_bits, quad)
     }
 }
 
+/// The word of a quad and the shift in it, when each column has so many bits.
+fn place(bits: u32, quad: usize) -> (usize, u32) {
+    let quads = 8 / bits as usize;
+    (quad / quads, bits * (quad % quads) as u32)
+}
+
 impl Scales {
+    /// Whether both halves of a group have their own.
+    pub(crate) fn halves(self) -> bool {
+        matches!(self, Scales::Super(Factors::Halves | Factors::WideHalves | Factors::HalvesMin))
+    }
+
     /// Whether there are mins.
     pub(crate) fn mins(self) -> bool {
         matches!(self, Scales::HalfMin | Scales::Super(Factors::WholeMin | Factors::HalvesMin))

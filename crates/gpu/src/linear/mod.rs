@@ -1,21 +1,25 @@
 //! Linear layers: packed weights in device memory and the kernels that multiply activations with them.
 //!
 //! A matrix is packed ([`Packing`]) and uploaded ([`PackedWeight`]); a [`Linear`] binds it to its operands once
-//! and records its dispatches in every step. Whatever the number of rows, each result is the same bits.
+//! and records its dispatches in every step. Its input are floats, or integers that [`Quantize`] made of floats.
+//! Whatever the number of rows, each result is the same bits.
 
 pub(crate) mod decode;
+mod integers;
 mod layer;
 mod layout;
 mod pack;
 mod pipelines;
+mod quantize;
 mod shader;
-mod template;
+pub(crate) mod template;
 mod weight;
 
-pub use layer::{Linear, Matrix, Operands, RowsView};
+pub use layer::{Input, Linear, Matrix, Operands, RowsView};
 pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
-pub use shader::{Combination, LinearSpec, Tiling, cooperative, source};
+pub use quantize::{Quantize, Quantized};
+pub use shader::{Combination, InputKind, LinearSpec, Tiling, cooperative, quantize_source, source};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

@@ -54,6 +54,11 @@ impl Packing {
         self.converted
     }
 
+    /// Bytes of a row in the file.
+    pub(crate) fn file_row(&self) -> usize {
+        self.file_row
+    }
+
     /// Rows: outputs of the linear layer.
     pub fn rows(&self) -> usize {
         self.rows
@@ -84,12 +89,11 @@ impl Packing {
         (self.rows * (self.low_row() + self.rest_row()) * 4) as u64
     }
 
-    /// Packs some rows. `file` is the whole tensor as the file has it; several threads share the rows.
+    /// Packs some rows of a tensor as the file has it; several threads share the rows.
     ///
     /// # Panics
-    /// Unless `file` has all rows and `rows` are among them.
+    /// Unless `rows` are among those of the tensor.
     pub fn pack_rows(&self, file: &[u8], rows: Range<usize>) -> Packed {
-        assert_eq!(file.len(), self.rows * self.file_row, "the bytes of the tensor");
         let count = rows.len();
         let mut packed =
             Packed { low: vec![0; count * self.low_row()], rest: vec![0; count * self.rest_row()] };
@@ -185,11 +189,12 @@ impl Room {
             let low = &mut low[g * low_bits as usize..][..low_bits as usize];
             for (column, integer) in integers.iter().enumerate() {
                 let stored = (i32::from(*integer) + layout.offset as i32) as u32;
-                let bit = column as u32 * low_bits;
-                low[bit as usize / 32] |= (stored & ((1 << low_bits) - 1)) << (bit % 32);
+                let (quad, byte) = (column / 4, column as u32 % 4);
+                let (word, bit) = layout.low_at(quad);
+                low[word] |= (stored & ((1 << low_bits) - 1)) << (8 * byte + bit);
                 if extra_bits > 0 {
-                    let (word, bit) = layout.extra_at(column);
-                    extra[g * extra_bits + word] |= stored >> low_bits << bit;
+                    let (word, bit) = layout.extra_at(quad);
+                    extra[g * extra_bits + word] |= stored >> low_bits << (8 * byte + bit);
                 }
             }
         }

@@ -1,19 +1,24 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
-use super::shader::{LinearSpec, Tiling, cooperative, source};
+use super::layer::Shape;
+use super::shader::{InputKind, LinearSpec, Tiling, cooperative, quantize_source, source};
 use crate::{Error, Gpu, Result};
 
 /// The tilings that a device's linear layers come in, and what all of them bind.
 #[derive(Debug)]
 pub struct LinearKernels {
     tilings: Vec<Tiling>,
-    pub(crate) bindings: wgpu::BindGroupLayout,
+    integer_tilings: Vec<Tiling>,
+    bindings: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
+    /// Bound where layers do not write integers; none on devices where none can.
+    unused: Option<wgpu::Buffer>,
 }
 
 impl LinearKernels {
-    /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`].
-    pub fn new(gpu: &Gpu, tilings: &[Tiling]) -> Result<LinearKernels> {
+    /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`]; those for inputs of integers such
+    /// as [`Tiling::INTEGERS`].
+    pub fn new(gpu: &Gpu, tilings: &[Tiling], integer_tilings: &[Tiling]) -> Result<LinearKernels> {
         let needs_matrices = tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. }));
         if needs_matrices && !cooperative(&gpu.info) {
             return Err(Error::Device {
@@ -28,7 +33,7 @@ impl LinearKernels {
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
                 ty: match binding {
-                    7 => storage(false),
+                    7 | 10 => storage(false),
                     8.. => wgpu::BufferBindingType::Uniform,
                     _ => storage(true),
                 },
@@ -37,7 +42,11 @@ impl LinearKernels {
             },
             count: None,
         };
-        let entries: Vec<_> = (0..10).map(entry).collect();
+        let limits = gpu.device.limits();
+        let requantizes = limits.max_storage_buffers_per_shader_stage >= 9
+            && limits.max_compute_invocations_per_workgroup >= Tiling::REQUANTIZING_THREADS;
+        let entries: Vec<_> = (0..if requantizes { 11 } else { 10 }).map(entry).collect();
+        let unused = requantizes.then(|| gpu.storage("no integers", 4)).transpose()?;
         gpu.scoped("the bindings of linear layers", || {
             let bindings = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label: Some("linear"),
@@ -48,8 +57,14 @@ impl LinearKernels {
                 bind_group_layouts: &[Some(&bindings)],
                 immediate_size: 0,
             });
-            LinearKernels { tilings: tilings.to_vec(), bindings, pipeline_layout }
+            let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
+            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, unused }
         })
+    }
+
+    /// Whether gated layers can write their results as integers.
+    pub(super) fn can_requantize(&self) -> bool {
+        self.unused.is_some()
     }
 
     /// The pipelines of a layer, one for each tiling.
@@ -58,12 +73,53 @@ impl LinearKernels {
         gpu: &Gpu,
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
-        self.tilings.iter().map(|tiling| Ok((*tiling, self.pipeline(gpu, spec, *tiling)?))).collect()
+        let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
+        tilings.iter().map(|tiling| Ok((*tiling, self.pipeline(gpu, spec, *tiling)?))).collect()
     }
 
     fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
         // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
         // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
         unsafe { gpu.pipeline("a linear layer", &source(spec, tiling), Some(&self.pipeline_layout)) }
+    }
+
+    /// The pipeline that makes integers of floats.
+    pub(super) fn quantize(&self, gpu: &Gpu, input: InputKind) -> Result<wgpu::ComputePipeline> {
+        // SAFETY: as above.
+        unsafe { gpu.pipeline("quantize", &quantize_source(input), Some(&self.pipeline_layout)) }
+    }
+
+    /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too,
+    /// and the shape.
+    #[allow(clippy::too_many_arguments, reason = "they are the bindings")]
+    pub(super) fn bind(
+        &self,
+        gpu: &Gpu,
+        name: &str,
+        weights: [wgpu::BindingResource; 6],
+        operands: [wgpu::BindingResource; 2],
+        integers: Option<&wgpu::Buffer>,
+        shape: Shape,
+        batch: &wgpu::Buffer,
+    ) -> Result<wgpu::BindGroup> {
+        gpu.scoped(name, || {
+            let uniform = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("linear shape"),
+                size: size_of::<Shape>() as u64,
+                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            gpu.queue.write_buffer(&uniform, 0, bytemuck::bytes_of(&shape));
+            let sizes = [uniform.as_entire_binding(), batch.as_entire_binding()];
+            let integers = self.unused.as_ref().map(|unused| integers.unwrap_or(unused).as_entire_binding());
+            let resources = weights.into_iter().chain(operands).chain(sizes).chain(integers);
+            let entries = resources.zip(0..);
+            let entries = entries.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
+            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(name),
+                layout: &self.bindings,
+                entries: &entries.collect::<Vec<_>>(),
+            })
+        })
     }
 }

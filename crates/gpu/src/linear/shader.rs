@@ -2,15 +2,19 @@
 
 use gleed_model::program::Activation;
 
-use super::decode;
 use super::layout::Layout;
 use super::template::{Values, expand};
+use super::{decode, integers};
 use crate::AdapterInfo;
 use crate::kernels::activate;
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const FEW: &str = include_str!("../kernels/linear_few.wgsl");
 const MANY: &str = include_str!("../kernels/linear_many.wgsl");
+const INTEGERS_FEW: &str = include_str!("../kernels/linear_integers_few.wgsl");
+const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl");
+const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
+const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -20,8 +24,22 @@ pub struct LinearSpec {
     pub first: (Layout, bool),
     /// The second matrix, where there is one.
     pub second: Option<((Layout, bool), Combination)>,
-    /// Whether the input's rows start at multiples of four floats.
-    pub aligned: bool,
+    /// What the input is.
+    pub input: InputKind,
+    /// Whether few rows of results are also written as integers, of a gated layer whose input are integers and
+    /// whose outputs are whole groups.
+    pub requantizes: bool,
+}
+
+/// What the rows of an input are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputKind {
+    /// Floats; rows start at multiples of four.
+    Aligned,
+    /// Floats; rows start anywhere.
+    Unaligned,
+    /// What [`super::Quantize`] makes of floats. All matrices are integers then.
+    Integers,
 }
 
 /// What a second matrix is for.
@@ -38,6 +56,11 @@ impl LinearSpec {
     pub(crate) fn is_gated(self) -> bool {
         matches!(self.second, Some((_, Combination::Gated(_))))
     }
+
+    /// The kernel for few rows has 32 outputs in a workgroup then, and threads for them.
+    fn requantizes_in(self, tiling: Tiling) -> bool {
+        self.requantizes && tiling.requantizes()
+    }
 }
 
 /// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
@@ -47,7 +70,7 @@ pub enum Tiling {
     Few {
         /// Rows of a workgroup.
         rows: u32,
-        /// Outputs of a slot of eight lanes: 1 or 2; 1 for gated layers, which have two sums already.
+        /// Outputs of a slot of lanes: 1 or 2, or up to 4 for inputs of integers.
         outputs: u32,
     },
     /// Tiles of 64 outputs and 16, 32 or 64 rows.
@@ -85,12 +108,46 @@ impl Tiling {
         Tiling::Many { rows: 64 },
     ];
 
-    /// Outputs of a workgroup of a plain or gated layer.
-    pub(crate) fn outputs(self, gated: bool) -> u32 {
+    /// The same for inputs of integers.
+    pub const INTEGERS: [Tiling; 7] = [
+        Tiling::Few { rows: 1, outputs: 2 },
+        Tiling::Few { rows: 2, outputs: 2 },
+        Tiling::Few { rows: 4, outputs: 4 },
+        Tiling::Few { rows: 8, outputs: 4 },
+        Tiling::Many { rows: 16 },
+        Tiling::Many { rows: 32 },
+        Tiling::Many { rows: 64 },
+    ];
+
+    /// Threads of a workgroup that writes its results as integers too.
+    pub(crate) const REQUANTIZING_THREADS: u32 = 512;
+
+    /// Whether a layer that can write its results as integers does in this tiling.
+    pub(crate) fn requantizes(self) -> bool {
+        matches!(self, Tiling::Few { rows: ..=4, .. })
+    }
+
+    /// Outputs of a workgroup of a layer.
+    pub(crate) fn outputs(self, spec: LinearSpec) -> u32 {
         match self {
+            Tiling::Few { .. } if spec.requantizes_in(self) => 32,
+            Tiling::Few { .. } if spec.input == InputKind::Integers => 4 * self.slot_outputs(spec),
             Tiling::Few { outputs, .. } => 16 * outputs,
             Tiling::Many { .. } => 64,
-            Tiling::Cooperative { sums, .. } => sums / if gated { 2 } else { 1 },
+            Tiling::Cooperative { sums, .. } => sums / if spec.is_gated() { 2 } else { 1 },
+        }
+    }
+
+    /// Outputs of a slot of the kernels for few rows; gated layers of integers have half as many, as each has
+    /// two sums.
+    fn slot_outputs(self, spec: LinearSpec) -> u32 {
+        match self {
+            Tiling::Few { .. } if spec.requantizes_in(self) => 32 * 32 / Tiling::REQUANTIZING_THREADS,
+            Tiling::Few { outputs, .. } if spec.input == InputKind::Integers && spec.is_gated() => {
+                outputs.div_ceil(2)
+            }
+            Tiling::Few { outputs, .. } => outputs,
+            Tiling::Many { .. } | Tiling::Cooperative { .. } => 1,
         }
     }
 
@@ -102,6 +159,28 @@ impl Tiling {
     }
 }
 
+/// The WGSL that makes integers of floats.
+pub fn quantize_source(input: InputKind) -> String {
+    let values = common(input)
+        .list("LETTERS", [""; 0])
+        .list("FIRSTHALF", 0..4)
+        .list("LASTHALF", 4..8)
+        .set("OUTPUT", "vec4<u32>");
+    expand(COMMON, &values) + TO_INTEGERS + &expand(QUANTIZE, &values)
+}
+
+/// What all kernels are told: that there is nothing but an input and an output.
+fn common(input: InputKind) -> Values {
+    let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "SINGLE", "TERMSDIFFER"];
+    let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
+    values
+        .list("EIGHT", 0..8)
+        .switch("ALIGNED", input == InputKind::Aligned)
+        .switch("UNALIGNED", input == InputKind::Unaligned)
+        .switch("FLOATS", input != InputKind::Integers)
+        .switch("INTEGERS", input == InputKind::Integers)
+}
+
 /// The WGSL of a linear layer in one tiling.
 pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     let gated = spec.is_gated();
@@ -111,11 +190,12 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         _ => None,
     };
     let (first_bias, second_bias) = (spec.first.1, spec.second.map(|((_, bias), _)| bias));
-    let values = Values::default()
+    let kinds = [Some(spec.first), spec.second.map(|(second, _)| second)].map(|matrix| {
+        matrix.and_then(|(layout, _)| layout.integers()).map(|i| (i.scales.halves(), i.scales.mins()))
+    });
+    let values = common(spec.input)
         .list("LETTERS", if joined { "ab" } else { "a" }.chars())
-        .list("EIGHT", 0..8)
-        .switch("ALIGNED", spec.aligned)
-        .switch("UNALIGNED", !spec.aligned)
+        .set("OUTPUT", "f32")
         .switch("BIASA", first_bias)
         .switch("NOBIASA", !first_bias)
         .switch("BIASB", second_bias == Some(true))
@@ -123,18 +203,33 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         .switch("GATED", gated)
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
-        .switch("SINGLE", !joined);
+        .switch("SINGLE", !joined)
+        .switch("TERMSDIFFER", gated && kinds[0] != kinds[1]);
     let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
+        Tiling::Few { .. } if spec.input == InputKind::Integers => ("", INTEGERS_FEW),
+        Tiling::Many { .. } if spec.input == InputKind::Integers => ("", INTEGERS_MANY),
         Tiling::Few { .. } => ("", FEW),
         Tiling::Many { .. } => ("", MANY),
         Tiling::Cooperative { .. } => ("enable f16;\nenable wgpu_cooperative_matrix;\n", COOPERATIVE),
     };
     let mut text = enable.to_string() + &expand(COMMON, &values);
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
-    text.push_str(&decode::snippet(spec.first.0, 'a', 0));
+    let mut matrix = |layout: Layout, m, binding| {
+        text.push_str(&decode::snippet(layout, m, binding));
+        if let (InputKind::Integers, Some(integers)) = (spec.input, layout.integers()) {
+            text.push_str(&integers::snippet(integers, m));
+        }
+    };
+    matrix(spec.first.0, 'a', 0);
     if let Some(((layout, _), _)) = spec.second {
-        text.push_str(&decode::snippet(layout, 'b', 2));
+        matrix(layout, 'b', 2);
+    }
+    if spec.input == InputKind::Integers {
+        text.push_str(integers::COMMON);
+    }
+    if spec.requantizes_in(tiling) {
+        text.push_str(TO_INTEGERS);
     }
     // Joined layers have a body for each matrix, others one for all.
     let bodies: &[(char, &str)] = match (gated, joined) {
@@ -162,14 +257,19 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let gated = spec.is_gated();
-    let values = values.set("OUTPUTS", format!("{}u", tiling.outputs(gated)));
+    let values = values.set("OUTPUTS", format!("{}u", tiling.outputs(spec)));
+    let matrices = if spec.is_gated() { 2 } else { 1 };
+    let integers = spec.input == InputKind::Integers;
     match tiling {
-        Tiling::Few { rows, outputs } => {
-            let (steps, matrices) = (steps(spec, rows, outputs), if gated { 2 } else { 1 });
+        Tiling::Few { rows, .. } => {
+            let (outputs, requantizes) = (tiling.slot_outputs(spec), spec.requantizes_in(tiling));
+            let steps = if integers { integer_steps(spec, outputs) } else { steps(spec, rows, outputs) };
             let quads = steps * 64;
+            let chains = if integers { 33 * tiling.outputs(spec) } else { outputs * 128 };
             values
                 .list("ROWS", 0..rows)
+                .list("CHAINLIST", 0..32)
+                .list("LATERCHAINS", 1..32)
                 .list("SLOTS", 0..outputs)
                 .list("STEPLIST", 0..steps)
                 .list("STAGELOADS", 0..(rows * quads).div_ceil(128))
@@ -179,13 +279,17 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("STEPS", steps)
                 .set("QUADS", quads)
                 .set("STAGE", rows * steps * 8 * 9)
-                .set("CHAINS", rows * outputs * matrices * 128)
+                .set("CHAINS", rows * matrices * chains)
+                .set("THREADS", if requantizes { Tiling::REQUANTIZING_THREADS } else { 128 })
+                .set("RESULTS", rows * 8)
+                .switch("REQUANTIZE", requantizes)
         }
         Tiling::Many { rows } => values
             .list("ROWS", 0..rows / 16)
+            .list("FETCHES", 0..(3 * rows).div_ceil(64))
             .set("ROWCOUNT", rows / 16)
-            .set("TILEROWS", rows)
-            .set("INPUTS", rows * 8),
+            .set("TILEROWS", format!("{rows}u"))
+            .set("INPUTS", if integers { 3 * rows } else { 8 * rows }),
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)
             .list("FETCHES", 0..rows / 32)
@@ -210,6 +314,15 @@ fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
         None => first,
     };
     (16 / (words as u32 * outputs)).min(8 / rows).clamp(1, 4)
+}
+
+/// The same of the kernel for inputs of integers, which has no room to think of.
+fn integer_steps(spec: LinearSpec, outputs: u32) -> u32 {
+    let words = match spec.second {
+        Some(((second, _), Combination::Gated(_))) => spec.first.0.low_words() + second.low_words(),
+        _ => spec.first.0.low_words(),
+    };
+    (16 / (words as u32 * outputs)).clamp(1, 4)
 }
 
 /// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.

@@ -51,18 +51,21 @@ impl Piece {
 }
 
 impl PackedWeight {
-    /// Packs a matrix and copies it to the device. `file` is the tensor as the file has it; `progress` is
-    /// called with the number of bytes copied since it was last called.
+    /// Packs a matrix and copies it to the device. `tensors` are those whose rows it has, one after the other,
+    /// as the file has them; `progress` is called with the number of bytes copied since it was last called.
+    ///
+    /// # Panics
+    /// Unless the tensors have as many rows as the packing.
     pub fn upload(
         gpu: &Gpu,
         name: &str,
         packing: Packing,
-        file: &[u8],
+        tensors: &[&[u8]],
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedWeight> {
         let limits = gpu.device.limits();
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size / 2);
-        PackedWeight::upload_in_pieces(gpu, name, packing, file, largest, progress)
+        PackedWeight::upload_in_pieces(gpu, name, packing, tensors, largest, progress)
     }
 
     /// The same with planes of at most `largest` bytes.
@@ -70,7 +73,7 @@ impl PackedWeight {
         gpu: &Gpu,
         name: &str,
         packing: Packing,
-        file: &[u8],
+        tensors: &[&[u8]],
         largest: u64,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedWeight> {
@@ -86,6 +89,8 @@ impl PackedWeight {
                 adapter: gpu.info.name.clone(),
             });
         }
+        let starts = row_starts(&packing, tensors);
+        assert_eq!(starts.last(), Some(&packing.rows()), "the rows of the tensors");
         let chunk = usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1);
         let mut pieces = Vec::new();
         let mut chunks = 0;
@@ -101,9 +106,12 @@ impl PackedWeight {
                     mapped_at_creation: false,
                 })
             })?;
-            for start in rows.clone().step_by(chunk) {
-                let part = start..rows.end.min(start + chunk);
-                let packed = packing.pack_rows(file, part.clone());
+            let mut start = first;
+            while start < rows.end {
+                // A chunk ends where its tensor does.
+                let tensor = starts.partition_point(|end| *end <= start) - 1;
+                let end = rows.end.min(start + chunk).min(starts[tensor + 1]);
+                let packed = packing.pack_rows(tensors[tensor], start - starts[tensor]..end - starts[tensor]);
                 let done = (start - first) as u64;
                 gpu.queue.write_buffer(&buffer, done * low_row, bytemuck::cast_slice(&packed.low));
                 if rest_row > 0 {
@@ -115,7 +123,8 @@ impl PackedWeight {
                 if chunks % CHUNKS_IN_FLIGHT == 0 {
                     gpu.wait()?;
                 }
-                progress(part.len() as u64 * (low_row + rest_row));
+                progress((end - start) as u64 * (low_row + rest_row));
+                start = end;
             }
             pieces.push(Piece { rows, buffer, low_bytes, rest_at });
         }
@@ -131,4 +140,14 @@ impl PackedWeight {
     pub(crate) fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
+}
+
+/// Where the rows of each tensor start, and where the last one's end.
+fn row_starts(packing: &Packing, tensors: &[&[u8]]) -> Vec<usize> {
+    let mut starts = vec![0];
+    starts.extend(tensors.iter().scan(0, |rows, tensor| {
+        *rows += tensor.len() / packing.file_row();
+        Some(*rows)
+    }));
+    starts
 }

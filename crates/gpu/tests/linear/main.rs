@@ -3,12 +3,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod integers;
 mod support;
 mod translation;
 
 use gleed_gguf::Format;
 use gleed_gpu::linear::{
-    Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling, cooperative,
+    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling, cooperative,
 };
 use gleed_model::arithmetic::{gelu, silu};
 use gleed_model::program::Activation;
@@ -35,7 +36,7 @@ fn formats(groups: impl Fn(Format) -> bool) -> Vec<Format> {
 #[test]
 fn native_formats_multiply_as_defined() {
     let (gpu, mut random) = (&setup().0, Random(1));
-    let kernels = LinearKernels::new(gpu, &SOME).unwrap();
+    let kernels = LinearKernels::new(gpu, &SOME, &[]).unwrap();
     for format in formats(|f| f.block_len() > 1 && !Layout::of(f).1) {
         let columns = if format.block_len() == 32 { 32 * 11 } else { 256 * 3 };
         check(&kernels, &mut random, format, 33, columns);
@@ -45,7 +46,7 @@ fn native_formats_multiply_as_defined() {
 #[test]
 fn converted_formats_multiply_as_defined() {
     let (gpu, mut random) = (&setup().0, Random(2));
-    let kernels = LinearKernels::new(gpu, &SOME).unwrap();
+    let kernels = LinearKernels::new(gpu, &SOME, &[]).unwrap();
     for format in formats(|f| f.block_len() > 1 && Layout::of(f).1) {
         check(&kernels, &mut random, format, 17, 512);
     }
@@ -95,7 +96,7 @@ fn two_outputs_of_a_slot_give_the_same_bits() {
     let (gpu, _, fused) = setup();
     let mut random = Random(6);
     for rows in [1, 2, 4] {
-        let kernels = LinearKernels::new(gpu, &[Tiling::Few { rows, outputs: 2 }]).unwrap();
+        let kernels = LinearKernels::new(gpu, &[Tiling::Few { rows, outputs: 2 }], &[]).unwrap();
         for format in [Format::Q4_K, Format::Q6_K, Format::Q8_0] {
             let weight = Weight::random(&mut random, format, 50, 768);
             let input = random.floats(9 * 768);
@@ -178,7 +179,7 @@ fn joined_matrices_give_their_outputs_one_after_the_other() {
     // In one piece each, and the second in several.
     for largest in [1 << 20, 384 * 9] {
         let upload = |weight: &Weight, largest| {
-            PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &weight.file, largest, &mut |_| {})
+            PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &[&weight.file], largest, &mut |_| {})
         };
         let packed = [upload(&first, 1 << 20).unwrap(), upload(&second, largest).unwrap()];
         let run = Run::new(gpu, [768, 58, 66], &input, |operands| {
@@ -204,7 +205,7 @@ fn matrices_larger_than_a_binding_are_cut_by_rows() {
     let upload = |weight: &Weight, largest: u64| {
         let mut bytes = 0;
         let packed =
-            PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &weight.file, largest, &mut |n| {
+            PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &[&weight.file], largest, &mut |n| {
                 bytes += n;
             });
         assert!(packed.is_err() || bytes == weight.packing().bytes());
@@ -240,8 +241,9 @@ fn operands_that_do_not_fit_are_refused() {
     let out = buffer(gpu, &[0.0; 64], wgpu::BufferUsages::STORAGE);
     let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
     let operands = Operands {
-        input: RowsView { buffer: &floats, offset: 0, stride: 32 },
+        input: Input::Floats(RowsView { buffer: &floats, offset: 0, stride: 32 }),
         output: RowsView { buffer: &out, offset: 0, stride: 8 },
+        integers: None,
         batch: &batch,
     };
     let plain = |weight| Matrix { weight, bias: None };
@@ -260,7 +262,7 @@ fn matrix_units_are_used_where_there_are_any() {
     let (gpu, _, _) = setup();
     let tilings = [(32, 64), (64, 64), (128, 128)].map(|(sums, rows)| Tiling::Cooperative { sums, rows });
     if !cooperative(&gpu.info) {
-        let error = LinearKernels::new(gpu, &tilings).unwrap_err().to_string();
+        let error = LinearKernels::new(gpu, &tilings, &[]).unwrap_err().to_string();
         assert!(error.contains("matrix"), "{error}");
         return;
     }
@@ -273,7 +275,7 @@ fn matrix_units_are_used_where_there_are_any() {
         let values = weight.values(true);
         let mut whole: Option<Vec<f32>> = None;
         for tiling in tilings {
-            let kernels = LinearKernels::new(gpu, &[tiling]).unwrap();
+            let kernels = LinearKernels::new(gpu, &[tiling], &[]).unwrap();
             let run = Run::plain(gpu, &kernels, &weight, None, &input, capacity);
             let all = run.rows(capacity);
             for rows in [1, 65] {

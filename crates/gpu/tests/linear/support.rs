@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use gleed_gguf::{Format, Unpacked};
 use gleed_gpu::Gpu;
 use gleed_gpu::linear::{
-    Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
+    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
 };
 
 use crate::common;
@@ -21,7 +21,7 @@ pub fn setup() -> &'static (Gpu, LinearKernels, bool) {
     static SETUP: OnceLock<(Gpu, LinearKernels, bool)> = OnceLock::new();
     SETUP.get_or_init(|| {
         let gpu = common::gpu();
-        let kernels = LinearKernels::new(&gpu, &Tiling::ALL).unwrap();
+        let kernels = LinearKernels::new(&gpu, &Tiling::ALL, &Tiling::INTEGERS).unwrap();
         let fused = is_fused(&gpu, &kernels);
         (gpu, kernels, fused)
     })
@@ -108,7 +108,7 @@ impl Weight {
     }
 
     pub fn upload(&self, gpu: &Gpu) -> PackedWeight {
-        PackedWeight::upload(gpu, "w", self.packing(), &self.file, &mut |_| {}).unwrap()
+        PackedWeight::upload(gpu, "w", self.packing(), &[&self.file], &mut |_| {}).unwrap()
     }
 
     /// The values: as the format decodes them, but with one rounding for scale and min where multiply-adds
@@ -218,8 +218,9 @@ impl<'a> Run<'a> {
         let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
         let offset = OFFSET as u32;
         let linear = make(Operands {
-            input: RowsView { buffer: &input, offset, stride: stride as u32 },
+            input: Input::Floats(RowsView { buffer: &input, offset, stride: stride as u32 }),
             output: RowsView { buffer: &output, offset, stride: (outputs + GAP) as u32 },
+            integers: None,
             batch: &batch,
         })
         .unwrap();

@@ -1,7 +1,7 @@
 //! Every kernel through naga to the languages of all backends.
 
 use gleed_gguf::Format;
-use gleed_gpu::linear::{Combination, Layout, LinearSpec, Tiling, source};
+use gleed_gpu::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, quantize_source, source};
 use gleed_model::program::Activation;
 
 /// Parses and validates a kernel and writes it as SPIR-V; returns what the other writers need.
@@ -39,16 +39,28 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
     }
     for layout in &layouts {
         let specs = |second: Layout| {
-            let plain = LinearSpec { first: (*layout, false), second: None, aligned: true };
+            let plain = LinearSpec {
+                first: (*layout, false),
+                second: None,
+                input: InputKind::Aligned,
+                requantizes: false,
+            };
             let with = |bias, combination| Some(((second, bias), combination));
             [
                 plain,
-                LinearSpec { first: (*layout, true), aligned: false, ..plain },
+                LinearSpec { first: (*layout, true), input: InputKind::Unaligned, ..plain },
                 LinearSpec { second: with(false, Combination::Gated(Activation::Silu)), ..plain },
                 LinearSpec { second: with(true, Combination::Gated(Activation::Gelu)), ..plain },
                 LinearSpec { second: with(true, Combination::Joined), ..plain },
             ]
         };
+        if let Layout::Integers(_) = layout {
+            for spec in specs(layouts[3]) {
+                let gated = matches!(spec.second, Some((_, Combination::Gated(_))));
+                let spec = LinearSpec { input: InputKind::Integers, requantizes: gated, ..spec };
+                Tiling::INTEGERS.iter().for_each(|tiling| translate(&source(spec, *tiling)));
+            }
+        }
         for spec in specs(layouts[3]) {
             Tiling::ALL.iter().for_each(|tiling| translate(&source(spec, *tiling)));
             // Matrix units are used through Vulkan only.
@@ -57,5 +69,8 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
             }
         }
         translate(&source(specs(layouts[3])[0], Tiling::Few { rows: 1, outputs: 2 }));
+    }
+    for kind in [InputKind::Aligned, InputKind::Unaligned] {
+        translate(&quantize_source(kind));
     }
 }

@@ -1,5 +1,5 @@
-//! What the machine itself can do, measured with as many threads as the model gets: bytes read from
-//! memory, and operations of each unit of the instruction set in use.
+//! What the machine itself can do. Of a CPU, measured with as many threads as the model gets: bytes read from
+//! memory, and operations of each unit of the instruction set in use; of a GPU the same, by kernels of its own.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use gleed_cpu::kernels::packed::Line;
 use serde::Serialize;
 
 use super::measure::Spread;
+use crate::device::Placed;
 
 /// Bytes that all threads together read in a pass: much more than the caches hold.
 const BYTES: usize = 256 << 20;
@@ -47,25 +48,83 @@ impl Limits {
 /// Measures the limits again and again, so that they belong to the same minutes as what is compared
 /// with them.
 pub struct Meter {
+    machine: Machine,
+    samples: Vec<Limits>,
+}
+
+/// What is measured.
+enum Machine {
+    Cpu(Cores),
+    #[cfg(feature = "gpu")]
+    Gpu(gleed_gpu::Gpu),
+}
+
+impl Meter {
+    /// Of the device that an executor runs on; none where there is no single one.
+    pub fn new(executor: &Placed) -> Result<Option<Meter>> {
+        let meter = |machine| Meter { machine, samples: Vec::new() };
+        if let Some((isa, threads)) = executor.cpu() {
+            return Ok(Some(meter(Machine::Cpu(Cores::new(isa, threads)?))));
+        }
+        #[cfg(feature = "gpu")]
+        if let Some(gpu) = executor.gpu() {
+            return Ok(Some(meter(Machine::Gpu(gpu.clone()))));
+        }
+        Ok(None)
+    }
+
+    /// Measures every limit once.
+    pub fn measure(&mut self) -> Result<()> {
+        self.samples.push(match &self.machine {
+            Machine::Cpu(cores) => cores.measure(),
+            #[cfg(feature = "gpu")]
+            Machine::Gpu(gpu) => {
+                let gleed_gpu::Limits { memory, f32, int8 } = gleed_gpu::Limits::measure(gpu)?;
+                Limits { memory, f32, int8, int8_tiles: None }
+            }
+        });
+        Ok(())
+    }
+
+    /// The median of every limit over all measurements, of which there must be one.
+    pub fn limits(&self) -> Limits {
+        let median =
+            |of: &dyn Fn(&Limits) -> f64| Spread::of(&self.samples.iter().map(of).collect::<Vec<_>>()).median;
+        let tiles: Vec<f64> = self.samples.iter().filter_map(|l| l.int8_tiles).collect();
+        Limits {
+            memory: median(&|l| l.memory),
+            f32: median(&|l| l.f32),
+            int8: median(&|l| l.int8),
+            int8_tiles: (!tiles.is_empty()).then(|| Spread::of(&tiles).median),
+        }
+    }
+
+    /// All measurements.
+    pub fn samples(&self) -> &[Limits] {
+        &self.samples
+    }
+}
+
+/// The cores of a CPU.
+struct Cores {
     kernels: Kernels,
     threads: usize,
     /// What each thread reads.
     buffers: Vec<Vec<Line>>,
-    samples: Vec<Limits>,
 }
 
-impl Meter {
+impl Cores {
     /// Takes its memory here.
-    pub fn new(isa: Isa, threads: usize) -> Result<Meter> {
+    fn new(isa: Isa, threads: usize) -> Result<Cores> {
         let kernels = Kernels::new(isa).context("the instruction set is not there")?;
         let lines = BYTES / size_of::<Line>() / threads;
         // Not zeros: those would be the same page of memory again and again.
         let buffers = (0..threads).map(|_| vec![Line([1; 16]); lines]).collect();
-        Ok(Meter { kernels, threads, buffers, samples: Vec::new() })
+        Ok(Cores { kernels, threads, buffers })
     }
 
     /// Measures every limit once.
-    pub fn measure(&mut self) {
+    fn measure(&self) -> Limits {
         let best = |pass: &dyn Fn() -> Option<f64>| (0..PASSES).filter_map(|_| pass()).reduce(f64::max);
         let compute = |unit: Arithmetic| best(&|| self.together(|_| self.compute(unit)));
         let memory = best(&|| {
@@ -75,13 +134,12 @@ impl Meter {
                 Some(size_of_val(&lines[..]) as u64)
             })
         });
-        let limits = Limits {
+        Limits {
             memory: memory.unwrap_or(f64::NAN),
             f32: compute(Arithmetic::F32).unwrap_or(f64::NAN),
             int8: compute(Arithmetic::Int8).unwrap_or(f64::NAN),
             int8_tiles: compute(Arithmetic::Int8Tiles),
-        };
-        self.samples.push(limits);
+        }
     }
 
     /// Computes for a while and returns how many operations it were.
@@ -113,24 +171,6 @@ impl Meter {
         let end = runs.iter().map(|run| run.1).max()?;
         Some(amount as f64 / (end - start).as_secs_f64())
     }
-
-    /// The median of every limit over all measurements, of which there must be one.
-    pub fn limits(&self) -> Limits {
-        let median =
-            |of: &dyn Fn(&Limits) -> f64| Spread::of(&self.samples.iter().map(of).collect::<Vec<_>>()).median;
-        let tiles: Vec<f64> = self.samples.iter().filter_map(|l| l.int8_tiles).collect();
-        Limits {
-            memory: median(&|l| l.memory),
-            f32: median(&|l| l.f32),
-            int8: median(&|l| l.int8),
-            int8_tiles: (!tiles.is_empty()).then(|| Spread::of(&tiles).median),
-        }
-    }
-
-    /// All measurements.
-    pub fn samples(&self) -> &[Limits] {
-        &self.samples
-    }
 }
 
 /// The most memory that this process has had resident, where the system tells.
@@ -149,9 +189,7 @@ mod tests {
     fn limits_are_found_for_every_instruction_set_and_grow_with_it() {
         let mut before = 0.0;
         for isa in Isa::available() {
-            let mut meter = Meter::new(isa, 1).unwrap();
-            meter.measure();
-            let limits = meter.limits();
+            let limits = Cores::new(isa, 1).unwrap().measure();
             assert!(limits.memory > 1e8 && limits.memory < 1e13, "{limits:?}");
             assert!(limits.f32 > 1e8 && limits.int8 > 1e8, "{limits:?}");
             assert_eq!(limits.int8_tiles.is_some(), isa == Isa::Amx);

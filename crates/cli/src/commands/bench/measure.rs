@@ -1,9 +1,13 @@
 //! The tests themselves: what is measured, and how long do these rows take?
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use gleed_engine::Pace;
 use gleed_model::arithmetic::PAGE;
+use gleed_model::chain::{Chain, IN_FLIGHT, Link};
+use gleed_model::choice::Rule;
 use gleed_model::{Batch, Executor, Row};
 
 use crate::device::Placed;
@@ -77,7 +81,8 @@ impl Test {
 /// An executor whose KV pages are shared out to sequences, and what each sequence holds.
 ///
 /// Position `p` gets the same token in every test, so what one test has left behind is what the next
-/// would compute: a depth is filled once.
+/// would compute: a depth is filled once. Only where the device chooses tokens itself, as it does for users,
+/// the generated ones are its own, and do not count as filled.
 pub struct Runner {
     /// The executor.
     pub executor: Placed,
@@ -150,15 +155,16 @@ impl Runner {
     /// Computes positions from the test's depth up to `end` of all its sequences, and adds up the seconds of
     /// each node where they are wanted.
     fn compute(&mut self, test: &Test, end: usize, mut nodes: Option<&mut [f64]>) -> Result<()> {
+        if nodes.is_none() && !test.is_prompt() && self.generate_ahead(test, end)? {
+            return Ok(());
+        }
         let vocabulary = self.executor.program().vocabulary;
         let chunk = test.chunk(self.executor.max_rows());
         for from in (test.depth..end).step_by(chunk) {
             self.batch.clear();
             let to = end.min(from + chunk);
             for sequence in 0..test.sequences {
-                let first = (sequence * self.pages) as u32;
-                let pages: Vec<u32> = (first..first + to.div_ceil(PAGE) as u32).collect();
-                let table = self.batch.add_table(&pages);
+                let table = self.add_table(sequence, to);
                 for position in from..to {
                     // Any tokens will do; a fixed scatter over the vocabulary keeps runs alike.
                     let token = (position * 7919 % vocabulary) as u32;
@@ -175,6 +181,52 @@ impl Runner {
             *filled = end.max(*filled);
         }
         Ok(())
+    }
+
+    /// The same for tokens that are generated, each chosen by the device, in links of a chain as the engine
+    /// makes them. Returns whether the device does that.
+    fn generate_ahead(&mut self, test: &Test, end: usize) -> Result<bool> {
+        let can = |chain: &mut dyn Chain| chain.most_rows() >= test.sequences && chain.follows(&Rule::GREEDY);
+        if !self.executor.chain().is_some_and(can) {
+            return Ok(false);
+        }
+        let (mut pace, mut clock) = (Pace::default(), Instant::now());
+        let (rules, randoms) = (vec![Rule::GREEDY; test.sequences], vec![0; test.sequences * Pace::MOST]);
+        let (mut links, mut tokens) = (VecDeque::new(), Vec::new());
+        let mut next = test.depth;
+        while next < end || !links.is_empty() {
+            while next < end && links.len() < IN_FLIGHT {
+                let steps = pace.steps().min(end - next);
+                self.batch.clear();
+                for sequence in 0..test.sequences {
+                    let table = self.add_table(sequence, next + steps);
+                    self.batch.push(Row { table, position: next as u32, token: 0, wants_logits: true });
+                }
+                let link = Link {
+                    batch: &self.batch,
+                    continues: next > test.depth,
+                    steps,
+                    rules: &rules,
+                    randoms: &randoms[..test.sequences * steps],
+                };
+                self.executor.chain().context("no chain")?.submit(link)?;
+                links.push_back(steps);
+                next += steps;
+            }
+            tokens.clear();
+            self.executor.chain().context("no chain")?.collect(&mut tokens)?;
+            let steps = links.pop_front().unwrap_or(1);
+            pace.collected(steps, std::mem::replace(&mut clock, Instant::now()).elapsed());
+        }
+        self.filled[..test.sequences].fill(test.depth);
+        Ok(true)
+    }
+
+    /// Adds the pages of a sequence up to a position to the batch.
+    fn add_table(&mut self, sequence: usize, end: usize) -> u32 {
+        let first = (sequence * self.pages) as u32;
+        let pages: Vec<u32> = (first..first + end.div_ceil(PAGE) as u32).collect();
+        self.batch.add_table(&pages)
     }
 }
 

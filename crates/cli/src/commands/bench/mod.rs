@@ -137,7 +137,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         None => Vec::new(),
     };
     if let Some(path) = &arguments.plot {
-        let Some(limits) = &limits else { bail!("--plot needs the limits of a CPU: use --device cpu") };
+        let Some(limits) = &limits else { bail!("--plot needs the limits of one device: use --device cpu") };
         let run = format!("{}, {} keys and values", runner.executor, arguments.options.kv);
         let picture = plot::picture(&loaded.name, &run, limits, &rounds.results);
         std::fs::write(path, picture).with_context(|| path.display().to_string())?;
@@ -146,7 +146,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return output::print_json(&json!({
             "model": loaded.name,
             "device": runner.executor.to_string(),
-            "arithmetic": runner.executor.arithmetic_name(),
+            "arithmetic": runner.executor.arithmetic().to_string(),
             "kv": arguments.options.kv.to_string(),
             "isa": cpu.map(|(isa, _)| isa.to_string()),
             "threads": cpu.map(|(_, threads)| threads),
@@ -195,18 +195,22 @@ fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: Opt
     output::note(format!(
         "{}: {} arithmetic, {} KV, {}{}",
         arguments.model,
-        runner.executor.arithmetic_name(),
+        runner.executor.arithmetic(),
         arguments.options.kv,
         runner.executor,
         peak.unwrap_or_default(),
     ));
     let Some(limits) = limits else { return };
-    let tiles = limits.int8_tiles.map(|t| format!(", int8 tiles {:.0} GOP/s", t / 1e9)).unwrap_or_default();
+    let rate = |amount: f64, unit: &str| match amount < 1e13 {
+        true => format!("{:.0} G{unit}/s", amount / 1e9),
+        false => format!("{:.1} T{unit}/s", amount / 1e12),
+    };
+    let tiles = limits.int8_tiles.map(|t| format!(", int8 tiles {}", rate(t, "OP"))).unwrap_or_default();
     output::note(format!(
-        "limits: memory {:.1} GB/s, f32 {:.0} GFLOP/s, int8 {:.0} GOP/s{tiles}",
+        "limits: memory {:.1} GB/s, f32 {}, int8 {}{tiles}",
         limits.memory / 1e9,
-        limits.f32 / 1e9,
-        limits.int8 / 1e9,
+        rate(limits.f32, "FLOP"),
+        rate(limits.int8, "OP"),
     ));
 }
 

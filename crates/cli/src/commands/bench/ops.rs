@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
+use gleed_model::KvType;
 use gleed_model::program::Program;
-use gleed_model::{Executor, KvType};
 use serde_json::{Value, json};
 
 use super::limits::Limits;
@@ -36,26 +36,22 @@ impl Entry {
 }
 
 /// The profiles of all tests.
-pub struct Profiles(Vec<Profile>);
+pub struct Profiles {
+    all: Vec<Profile>,
+    /// Whether they are a GPU's.
+    of_gpu: bool,
+}
 
 /// Measures each test once more, with a clock between the nodes.
 pub fn run(runner: &mut Runner, kv: KvType, tests: &[Test]) -> Result<Profiles> {
     let mut profiles = Vec::new();
     for test in tests {
-        let program = runner.executor.program().clone();
         let seconds = runner.time_nodes(test)?;
-        let max_rows = runner.executor.max_rows();
-        let counter = Counter {
-            program: &program,
-            arithmetic: runner.executor.arithmetic(),
-            second_arithmetic: runner.executor.second_arithmetic(),
-            kv,
-            max_rows,
-        };
-        let entries = entries(&program, &seconds, &counter.nodes(test));
+        let counter = Counter::new(&runner.executor, kv);
+        let entries = entries(counter.program, &seconds, &counter.nodes(test));
         profiles.push(Profile { test: test.name(), entries });
     }
-    Ok(Profiles(profiles))
+    Ok(Profiles { all: profiles, of_gpu: runner.executor.cpu().is_none() })
 }
 
 /// Nodes by the names of their ops without the layer, the slowest first.
@@ -83,12 +79,12 @@ impl Profiles {
             let share = e.share(limits);
             json!({
                 "ops": e.name, "kind": e.kind, "seconds": e.seconds,
-                "weight_bytes": e.work.weights, "kv_bytes": e.work.kv,
+                "weight_bytes": e.work.weights, "kv_bytes": e.work.kv, "activation_bytes": e.work.activations,
                 "int8_operations": e.work.integer, "f32_operations": e.work.float,
                 "limit": share.map(|s| s.1), "share_of_limit": share.map(|s| s.0),
             })
         };
-        self.0
+        self.all
             .iter()
             .map(|p| json!({ "test": p.test, "ops": p.entries.iter().map(entry).collect::<Vec<_>>() }))
             .collect()
@@ -96,7 +92,10 @@ impl Profiles {
 
     /// For people.
     pub fn print(&self, limits: Option<&Limits>) -> Result<()> {
-        for profile in &self.0 {
+        // A real GPU does so many operations that thousands of millions are hard to read.
+        let many = self.of_gpu && limits.is_some_and(|limits| limits.f32 >= 1e12);
+        let (unit, operations, digits) = if many { ("TFLOP/s", 1e12, 3) } else { ("GOP/s", 1e9, 1) };
+        for profile in &self.all {
             let total: f64 = profile.entries.iter().map(|e| e.seconds).sum();
             output::print_line(format!("\n{}: {:.1} ms by op", profile.test, total * 1e3))?;
             let mut table = Table::new(&[
@@ -104,14 +103,14 @@ impl Profiles {
                 ("ms", Align::Right),
                 ("share", Align::Right),
                 ("GB/s", Align::Right),
-                ("GOP/s", Align::Right),
+                (unit, Align::Right),
                 ("of limit", Align::Right),
                 ("limit", Align::Left),
                 ("what", Align::Left),
             ]);
             for e in &profile.entries {
-                let rate = |amount: f64| match amount > 0.0 {
-                    true => format!("{:.1}", amount / e.seconds / 1e9),
+                let rate = |amount: f64, unit: f64, digits: usize| match amount > 0.0 && e.seconds > 0.0 {
+                    true => format!("{:.digits$}", amount / e.seconds / unit),
                     false => String::new(),
                 };
                 let share = e.share(limits);
@@ -119,8 +118,8 @@ impl Profiles {
                     e.kind.to_string(),
                     format!("{:.2}", e.seconds * 1e3),
                     format!("{:.1} %", e.seconds / total * 100.0),
-                    rate(e.work.bytes()),
-                    rate(e.work.operations()),
+                    rate(e.work.bytes() + e.work.activations, 1e9, 1),
+                    rate(e.work.operations(), operations, digits),
                     share.map(|s| format!("{:.0} %", s.0 * 100.0)).unwrap_or_default(),
                     share.map(|s| s.1.to_string()).unwrap_or_default(),
                     e.name.clone(),

@@ -270,6 +270,7 @@ mod tests {
             let work = Work {
                 weights: 4e8 * tokens.min(1.0),
                 kv: 0.0,
+                activations: 0.0,
                 integer: 1.2e9 * tokens,
                 float: 1e7 * tokens,
             };

@@ -2,7 +2,7 @@
 //! right after the other, and the machine's limits are measured; so all of it shares the same minutes.
 
 use anyhow::Result;
-use gleed_model::{Executor, KvType};
+use gleed_model::KvType;
 
 use super::limits::{self, Meter};
 use super::measure::{Runner, Test};
@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// What the rounds have brought.
 pub struct Rounds {
     pub results: Vec<Measured>,
-    /// What the CPU can do, if that is what computes.
+    /// What the device can do.
     pub meter: Option<Meter>,
     /// The most memory that this process had resident with the model in it, before the limits were
     /// measured, which takes memory of its own.
@@ -59,11 +59,10 @@ pub fn run(
         }
         if measuring.is_none() {
             let peak = limits::peak_memory();
-            let meter = runner.executor.cpu().map(|(isa, threads)| Meter::new(isa, threads)).transpose()?;
-            measuring = Some((peak, meter));
+            measuring = Some((peak, Meter::new(&runner.executor)?));
         }
         if let Some((_, Some(meter))) = &mut measuring {
-            meter.measure();
+            meter.measure()?;
         }
     }
     progress.finish();
@@ -72,14 +71,7 @@ pub fn run(
     let medians: Vec<f64> = ours.iter().map(|runs| Rates::new(runs.clone()).median).collect();
     let mut results = Vec::new();
     for ((test, ours), theirs) in tests.iter().zip(ours).zip(theirs) {
-        let work = Counter {
-            program: runner.executor.program(),
-            arithmetic: runner.executor.arithmetic(),
-            second_arithmetic: runner.executor.second_arithmetic(),
-            kv,
-            max_rows: runner.executor.max_rows(),
-        }
-        .test(test);
+        let work = Counter::new(&runner.executor, kv).test(test);
         let alone = test.alone();
         let one = tests.iter().position(|t| test.sequences > 1 && *t == alone).map(|index| medians[index]);
         let single = match per_token && test.is_prompt() {

@@ -4,10 +4,11 @@
 use std::ops::AddAssign;
 
 use gleed_model::program::{Node, Op, Program};
-use gleed_model::{Arithmetic, KvType};
+use gleed_model::{Arithmetic, Executor, KvType};
 
 use super::limits::Limits;
 use super::measure::Test;
+use crate::device::Placed;
 
 /// Bytes and operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,6 +17,9 @@ pub struct Work {
     pub weights: f64,
     /// Bytes of keys and values, read once a step for each sequence.
     pub kv: f64,
+    /// Bytes of activations, read and written; of a GPU alone, whose small ops do nothing else. Those of a CPU
+    /// stay in its caches.
+    pub activations: f64,
     /// Operations on bytes; a multiply-add is two.
     pub integer: f64,
     /// Operations on f32, likewise.
@@ -26,13 +30,14 @@ impl AddAssign for Work {
     fn add_assign(&mut self, other: Work) {
         self.weights += other.weights;
         self.kv += other.kv;
+        self.activations += other.activations;
         self.integer += other.integer;
         self.float += other.float;
     }
 }
 
 impl Work {
-    /// All bytes.
+    /// All bytes that must come from memory.
     pub fn bytes(&self) -> f64 {
         self.weights + self.kv
     }
@@ -49,6 +54,8 @@ impl Work {
         let memory = self.bytes() / limits.memory;
         let compute = if integer >= float { unit } else { "f32" };
         let least = if memory >= integer + float { (memory, "memory") } else { (integer + float, compute) };
+        // What has no work but to pass activations on is held against memory.
+        let least = if least.0 > 0.0 { least } else { (self.activations / limits.memory, "memory") };
         (least.0 > 0.0).then_some(least)
     }
 }
@@ -85,25 +92,31 @@ fn rows_of(test: &Test, max_rows: usize) -> (Rows, Rows) {
 pub struct Counter<'a> {
     pub program: &'a Program,
     pub arithmetic: Arithmetic,
-    /// From which node on another arithmetic holds.
-    pub second_arithmetic: Option<(usize, Arithmetic)>,
     pub kv: KvType,
     /// The most rows of a step.
     pub max_rows: usize,
+    /// Whether activations are counted.
+    pub activations: bool,
 }
 
-impl Counter<'_> {
+impl<'a> Counter<'a> {
+    /// For what an executor runs, on keys and values of this type.
+    pub fn new(executor: &'a Placed, kv: KvType) -> Counter<'a> {
+        let (arithmetic, max_rows) = (executor.arithmetic(), executor.max_rows());
+        let activations = executor.cpu().is_none();
+        Counter { program: executor.program(), arithmetic, kv, max_rows, activations }
+    }
+
     /// The work of each node over a whole test.
     pub fn nodes(&self, test: &Test) -> Vec<Work> {
         let (mut rows, wanted) = rows_of(test, self.max_rows);
-        let work = |(index, node): (usize, &Node)| {
+        let work = |node: &Node| {
             if matches!(node.op, Op::Gather { .. }) {
                 rows = wanted;
             }
-            let second = self.second_arithmetic.filter(|(first, _)| index >= *first);
-            self.op(&node.op, second.map_or(self.arithmetic, |(_, arithmetic)| arithmetic), rows)
+            self.op(&node.op, rows)
         };
-        self.program.nodes.iter().enumerate().map(work).collect()
+        self.program.nodes.iter().map(work).collect()
     }
 
     /// The work of a whole test.
@@ -114,11 +127,11 @@ impl Counter<'_> {
     }
 
     /// What is counted of an op: the products of linear ops and of attention. All else is small beside them.
-    fn op(&self, op: &Op, arithmetic: Arithmetic, rows: Rows) -> Work {
+    fn op(&self, op: &Op, rows: Rows) -> Work {
         let mut work = Work::default();
         for weight in op.matrices().into_iter().map(|w| &self.program.weights[w]) {
             work.weights += (weight.bytes() * rows.steps) as f64;
-            let is_integer = arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
+            let is_integer = self.arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
             let operations = 2.0 * weight.size() as f64 * rows.rows as f64;
             *if is_integer { &mut work.integer } else { &mut work.float } += operations;
         }
@@ -127,6 +140,10 @@ impl Counter<'_> {
             let per_position = layer.heads * (self.kv.bytes(layer.key_dim) + self.kv.bytes(layer.value_dim));
             work.kv += (per_position * rows.held) as f64;
             work.float += 2.0 * (heads * (layer.key_dim + layer.value_dim)) as f64 * rows.seen as f64;
+        }
+        if self.activations {
+            let views = op.inputs().into_iter().chain(op.outputs());
+            work.activations = 4.0 * views.map(|view| view.width * rows.rows).sum::<usize>() as f64;
         }
         work
     }
@@ -166,13 +183,8 @@ mod tests {
     #[test]
     fn a_prompt_in_two_steps() {
         let program = program();
-        let counter = Counter {
-            program: &program,
-            arithmetic: Arithmetic::Q8,
-            second_arithmetic: None,
-            kv: KvType::F16,
-            max_rows: 4,
-        };
+        let (arithmetic, kv) = (Arithmetic::Q8, KvType::F16);
+        let counter = Counter { program: &program, arithmetic, kv, max_rows: 4, activations: false };
         let [matrix, attention, gather, head] = counter.nodes(&Test::prompt(6, 2))[..] else { panic!() };
         // 32 rows of two blocks of 34 bytes, read in two steps; six rows of 2 · 32 · 64 operations.
         assert_eq!(matrix, Work { weights: 2.0 * 2176.0, integer: 6.0 * 4096.0, ..Work::default() });
@@ -188,29 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn the_second_half_of_a_split_model_has_its_own_arithmetic() {
-        let mut program = program();
-        program.weights[1].format = Format::Q8_0;
-        let integers = |second_arithmetic| {
-            let (arithmetic, kv) = (Arithmetic::Q8, KvType::F16);
-            let counter = Counter { program: &program, arithmetic, second_arithmetic, kv, max_rows: 4 };
-            let works = counter.nodes(&Test::generate(1, 1, 0));
-            works.iter().map(|work| work.integer > 0.0).collect::<Vec<_>>()
-        };
-        assert_eq!(integers(None), [true, false, false, true]);
-        assert_eq!(integers(Some((1, Arithmetic::F32))), [true, false, false, false]);
-    }
-
-    #[test]
     fn sequences_share_the_weights_and_not_the_keys() {
         let program = program();
-        let counter = Counter {
-            program: &program,
-            arithmetic: Arithmetic::F32,
-            second_arithmetic: None,
-            kv: KvType::Q8_0,
-            max_rows: 512,
-        };
+        let (arithmetic, kv) = (Arithmetic::F32, KvType::Q8_0);
+        let counter = Counter { program: &program, arithmetic, kv, max_rows: 512, activations: false };
         let one = counter.test(&Test::generate(5, 1, 7));
         let eight = counter.test(&Test::generate(5, 8, 7));
         assert_eq!(one.integer, 0.0);
@@ -224,12 +217,15 @@ mod tests {
     #[test]
     fn the_slower_of_memory_and_arithmetic_is_the_limit() {
         let limits = Limits { memory: 10.0, f32: 100.0, int8: 200.0, int8_tiles: Some(1000.0) };
-        let work = Work { weights: 30.0, kv: 10.0, integer: 1000.0, float: 100.0 };
+        let work = Work { weights: 30.0, kv: 10.0, activations: 5.0, integer: 1000.0, float: 100.0 };
         assert_eq!(work.least_seconds(&limits), Some((4.0, "memory")));
         assert_eq!(Work { kv: 0.0, weights: 0.0, ..work }.least_seconds(&limits), Some((2.0, "int8 tiles")));
         let vector = Limits { int8_tiles: None, ..limits };
         assert_eq!(work.least_seconds(&vector), Some((6.0, "int8")));
         assert_eq!(Work { float: 4000.0, ..work }.least_seconds(&limits), Some((41.0, "f32")));
+        // Activations count where there is nothing else.
+        let small = Work { activations: 5.0, ..Work::default() };
+        assert_eq!(small.least_seconds(&limits), Some((0.5, "memory")));
         assert_eq!(Work::default().least_seconds(&limits), None);
     }
 }

@@ -55,11 +55,14 @@ fn unpack(layout: Layout, columns: usize, low: &[u32], rest: &[u32]) -> Vec<f32>
         Layout::Bf16 => f32::from_bits(low[column / 2] >> (column % 2 * 16) << 16),
         Layout::Integers(integers) => {
             let (bits, extra_bits) = (integers.low_bits as usize, integers.extra_bits as usize);
-            let mut stored = low[column * bits / 32] >> (column * bits % 32) & ((1 << bits) - 1);
+            // Quad q of the row has byte `column % 4` of its word, and 8 / bits quads share a word.
+            let (quad, byte) = (column / 4, 8 * (column % 4));
+            let of = |bits: usize, words: &[u32]| {
+                words[quad * bits / 8] >> (byte + quad * bits % 8) & ((1 << bits) - 1)
+            };
+            let mut stored = of(bits, low);
             if extra_bits > 0 {
-                let (word, bit) = integers.extra_at(column % 32);
-                let extra = rest[column / 32 * extra_bits + word] >> bit & ((1 << extra_bits) - 1);
-                stored |= extra << bits;
+                stored |= of(extra_bits, rest) << bits;
             }
             let integer = (stored as i32 - integers.offset as i32) as f32;
             let scales = &rest[columns / 32 * extra_bits..];

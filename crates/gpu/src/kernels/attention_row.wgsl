@@ -1,0 +1,346 @@
+// Attention of single rows: out = for each query head, the softmax-weighted values of all positions that
+// the row sees.
+//
+// A workgroup takes one item: a row, $QUERYCOUNT of the query heads that share one key head, up to 128 values
+// of a head, and some spans of 64 positions. It has TEAMS teams of 64 threads, each for one span at a time:
+//   score = one chain of fma over the dimensions of query · SCALE and key; one thread per position;
+//   weight = e^(score - the span's largest score);
+//   sum of weights: a chain over the first 32 positions plus one over the last 32;
+//   result: one chain of fma over the positions; one thread per two values.
+//@if WHOLE
+// An item has all spans of the row, and they are merged in ascending order.
+//@end
+//@if SPLIT
+// An item has one span; merge.wgsl merges them.
+//@end
+// Everything is asked for as early as registers allow: for a single row nothing but waiting takes time.
+
+const SPAN = 64u;
+const THREADS = TEAMS * SPAN;
+const UNIT_QUADS = $UNITQUADS;
+const QUADS = UNITS * UNIT_QUADS;
+const NOTHING = -3.0e38;
+const PLACE_x = 0u;
+const PLACE_y = 1u;
+const PLACE_z = 2u;
+const PLACE_w = 3u;
+
+// [query][quad], times SCALE.
+var<workgroup> queries: array<vec4<f32>, $QUERYCOUNT * QUADS>;
+// [team][query][four positions].
+var<workgroup> scores: array<vec4<f32>, TEAMS * $QUERYCOUNT * 16u>;
+var<workgroup> weights: array<vec4<f32>, TEAMS * $QUERYCOUNT * 16u>;
+//@if WHOLE
+// [team][query][pair of values], and the largest score and sum of weights of each.
+var<workgroup> results: array<vec2<f32>, TEAMS * $QUERYCOUNT * SPAN>;
+var<workgroup> softmaxes: array<Softmax, TEAMS * $QUERYCOUNT>;
+//@end
+
+//@if SCALED
+// The scale of a unit of a key, whose page and head begin at `at`, in units.
+fn key_scale(at: u32, unit: u32, slot: u32) -> f32 {
+    let word = (KEY_WORDS + unit / 4u) * PAGE + slot;
+    let scales = unpack2x16float(keys[at + word / 4u][word % 4u]);
+    return select(scales.x, scales.y, unit / 2u % 2u == 1u);
+}
+//@end
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    //@if NEAR
+    let item = ITEMS + group.y * 6u;
+    //@end
+    //@if LISTED
+    let item = step[ITEMS] + group.y * 6u;
+    //@end
+    let row = step[item];
+    let visible = step[item + 1u];
+    let pages = step[item + 2u];
+    let first_span = step[item + 3u];
+    let kv_head = group.x / (HEAD_PARTS * VALUE_BLOCKS);
+    let first_head = group.x / VALUE_BLOCKS % HEAD_PARTS * $QUERYCOUNT;
+    let team = thread / SPAN;
+    let lane = thread % SPAN;
+    let pair = group.x % VALUE_BLOCKS * 64u + lane;
+    let read_pair = min(pair, VALUE_PAIRS - 1u);
+
+    let query_at = row * QUERY_STRIDE + QUERY_OFFSET + (kv_head * GROUP + first_head) * KEY_DIM;
+    //@for t in QUERYTURNS
+    var query_$t = 0.0;
+    {
+        let i = thread + THREADS * $t;
+        let q = i / (4u * QUADS);
+        let c = i % (4u * QUADS);
+        if q < $QUERYCOUNT && first_head + q < GROUP && c < KEY_DIM {
+            query_$t = query[query_at + q * KEY_DIM + c];
+        }
+    }
+    //@end
+
+    //@if WHOLE
+    let end_span = step[item + 4u];
+    var result = vec2<f32>();
+    var whole = Softmax();
+    for (var start = first_span; start < end_span; start += TEAMS) {
+        let span = start + team;
+        let has_span = span < end_span;
+    //@end
+    //@if SPLIT
+        let span = first_span;
+        let has_span = true;
+    //@end
+        let position = span * SPAN + lane;
+        //@for u in AHEAD
+        var unit_$u = vec4<u32>();
+        var scale_$u = 1.0;
+        //@end
+        //@for g in ALL
+        //@for c in FOUR
+        var stored_$g_$c = StoredPair();
+        //@end
+        //@end
+        var block = 0u;
+        if has_span {
+            block = step[pages + span] * KV_HEADS + kv_head;
+            let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
+            //@for u in AHEAD
+            unit_$u = keys[key_at + $u * PAGE + lane];
+            //@if SCALED
+            scale_$u = key_scale(key_at, $u, lane);
+            //@end
+            //@end
+            let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
+            //@for g in EARLY
+            //@for c in FOUR
+            stored_$g_$c = load_pair(value_at, 4u * $g + PLACE_$c, read_pair);
+            //@end
+            //@end
+        }
+        //@if WHOLE
+        if start == first_span {
+        //@end
+            //@for t in QUERYTURNS
+            {
+                let i = thread + THREADS * $t;
+                if i < $QUERYCOUNT * QUADS * 4u {
+                    queries[i / 4u][i % 4u] = query_$t * SCALE;
+                }
+            }
+            //@end
+        //@if WHOLE
+        }
+        //@end
+        workgroupBarrier();
+
+        //@for q in QUERIES
+        var score_$q = NOTHING;
+        //@end
+        if has_span {
+            //@for q in QUERIES
+            score_$q = 0.0;
+            //@end
+            //@for u in AHEAD
+            //@for p in PARTS
+            {
+                let key = unit_quad_$p(unit_$u, scale_$u);
+                //@for q in QUERIES
+                let x_$q = queries[$q * QUADS + $u * UNIT_QUADS + $p];
+                score_$q = fma(x_$q.x, key.x, score_$q);
+                score_$q = fma(x_$q.y, key.y, score_$q);
+                score_$q = fma(x_$q.z, key.z, score_$q);
+                score_$q = fma(x_$q.w, key.w, score_$q);
+                //@end
+            }
+            //@end
+            //@end
+            //@if MORE
+            // Dimensions that are too many to be asked for at once.
+            let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
+            for (var first = AHEAD; first < UNITS; first += AHEAD) {
+                //@for u in AHEAD
+                let more_$u = keys[key_at + min(first + $u, UNITS - 1u) * PAGE + lane];
+                var more_scale_$u = 1.0;
+                //@if SCALED
+                more_scale_$u = key_scale(key_at, min(first + $u, UNITS - 1u), lane);
+                //@end
+                //@end
+                //@for u in AHEAD
+                if first + $u < UNITS {
+                    //@for p in PARTS
+                    {
+                        let key = unit_quad_$p(more_$u, more_scale_$u);
+                        //@for q in QUERIES
+                        let x_$q = queries[$q * QUADS + (first + $u) * UNIT_QUADS + $p];
+                        score_$q = fma(x_$q.x, key.x, score_$q);
+                        score_$q = fma(x_$q.y, key.y, score_$q);
+                        score_$q = fma(x_$q.z, key.z, score_$q);
+                        score_$q = fma(x_$q.w, key.w, score_$q);
+                        //@end
+                    }
+                    //@end
+                }
+                //@end
+            }
+            //@end
+            //@for q in QUERIES
+            score_$q = select(NOTHING, score_$q, position < visible);
+            scores[(team * $QUERYCOUNT + $q) * 16u + lane / 4u][lane % 4u] = score_$q;
+            //@end
+            let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
+            //@for g in MIDDLE
+            //@for c in FOUR
+            stored_$g_$c = load_pair(value_at, 4u * $g + PLACE_$c, read_pair);
+            //@end
+            //@end
+        }
+        workgroupBarrier();
+
+        //@for q in QUERIES
+        var peak_$q = NOTHING;
+        //@end
+        if has_span {
+            //@for q in QUERIES
+            {
+                let at = (team * $QUERYCOUNT + $q) * 16u;
+                var peaks = scores[at];
+                //@for g in ALL
+                peaks = max(peaks, scores[at + $g]);
+                //@end
+                peak_$q = max(max(peaks.x, peaks.y), max(peaks.z, peaks.w));
+                let weight = select(0.0, exponential(score_$q - peak_$q), position < visible);
+                weights[at + lane / 4u][lane % 4u] = weight;
+            }
+            //@end
+        }
+        workgroupBarrier();
+
+        //@for q in QUERIES
+        var result_$q = vec2<f32>();
+        //@end
+        if has_span {
+            // Positions past these were never written, or by others.
+            let seen = min(visible - span * SPAN, SPAN);
+            //@for g in FIRSTHALF
+            {
+                //@for q in QUERIES
+                let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
+                //@end
+                if 4u * $g + 4u <= seen {
+                    //@for c in FOUR
+                    let value_$c = value_pair(stored_$g_$c, read_pair);
+                    //@for q in QUERIES
+                    result_$q = fma(vec2<f32>(weight_$q.$c), value_$c, result_$q);
+                    //@end
+                    //@end
+                } else {
+                    //@for c in FOUR
+                    if 4u * $g + PLACE_$c < seen {
+                        let value = value_pair(stored_$g_$c, read_pair);
+                        //@for q in QUERIES
+                        result_$q = fma(vec2<f32>(weight_$q.$c), value, result_$q);
+                        //@end
+                    }
+                    //@end
+                }
+            }
+            //@end
+            //@for g in LATE
+            //@for c in FOUR
+            stored_$g_$c = load_pair(block * (VALUE_WORDS + VALUE_SCALES) * PAGE, 4u * $g + PLACE_$c, read_pair);
+            //@end
+            //@end
+            //@for g in SECONDHALF
+            {
+                //@for q in QUERIES
+                let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
+                //@end
+                if 4u * $g + 4u <= seen {
+                    //@for c in FOUR
+                    let value_$c = value_pair(stored_$g_$c, read_pair);
+                    //@for q in QUERIES
+                    result_$q = fma(vec2<f32>(weight_$q.$c), value_$c, result_$q);
+                    //@end
+                    //@end
+                } else {
+                    //@for c in FOUR
+                    if 4u * $g + PLACE_$c < seen {
+                        let value = value_pair(stored_$g_$c, read_pair);
+                        //@for q in QUERIES
+                        result_$q = fma(vec2<f32>(weight_$q.$c), value, result_$q);
+                        //@end
+                    }
+                    //@end
+                }
+            }
+            //@end
+            if lane < $QUERYCOUNT {
+                let at = (team * $QUERYCOUNT + lane) * 16u;
+                var low = 0.0;
+                var high = 0.0;
+                for (var g = 0u; g < 8u; g++) {
+                    let first = weights[at + g];
+                    let second = weights[at + 8u + g];
+                    low += first.x;
+                    high += second.x;
+                    low += first.y;
+                    high += second.y;
+                    low += first.z;
+                    high += second.z;
+                    low += first.w;
+                    high += second.w;
+                }
+                var own = Softmax(peak_0, low + high);
+                //@for q in QUERIES
+                own.largest = select(own.largest, peak_$q, lane == $q);
+                //@end
+                //@if WHOLE
+                softmaxes[team * $QUERYCOUNT + lane] = own;
+                //@end
+                //@if SPLIT
+                if first_head + lane < GROUP && group.x % VALUE_BLOCKS == 0u {
+                    let head = kv_head * GROUP + first_head + lane;
+                    let at = (step[item + 5u] * HEADS + head) * PARTIAL + PARTIAL - 2u;
+                    partials[at] = own.largest;
+                    partials[at + 1u] = own.sum;
+                }
+                //@end
+            }
+            //@if WHOLE
+            //@for q in QUERIES
+            results[(team * $QUERYCOUNT + $q) * SPAN + lane] = result_$q;
+            //@end
+            //@end
+            //@if SPLIT
+            //@for q in QUERIES
+            if first_head + $q < GROUP && pair < VALUE_PAIRS {
+                let head = kv_head * GROUP + first_head + $q;
+                let at = (step[item + 5u] * HEADS + head) * PARTIAL + 2u * pair;
+                partials[at] = result_$q.x;
+                partials[at + 1u] = result_$q.y;
+            }
+            //@end
+            //@end
+        }
+    //@if WHOLE
+        workgroupBarrier();
+        // One team for each query.
+        if team < $QUERYCOUNT {
+            for (var t = 0u; t < min(TEAMS, end_span - start); t++) {
+                let at = t * $QUERYCOUNT + team;
+                let merged = merge(whole, softmaxes[at], start + t == first_span);
+                result = fma(result, vec2<f32>(merged.before), results[at * SPAN + lane] * merged.after);
+                whole = merged.softmax;
+            }
+        }
+    }
+    if team < $QUERYCOUNT && first_head + team < GROUP && pair < VALUE_PAIRS {
+        let head = kv_head * GROUP + first_head + team;
+        let at = row * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM + 2u * pair;
+        let inverse = 1.0 / whole.sum;
+        out[at] = result.x * inverse;
+        if 2u * pair + 1u < VALUE_DIM {
+            out[at + 1u] = result.y * inverse;
+        }
+    }
+    //@end
+}

@@ -1,0 +1,168 @@
+// A linear layer of integers for a few rows: bound by reading the weights, which are read once for all rows.
+//
+// The sum is 32 chains: chain p takes the groups of 32 columns p, p + 32, p + 64, … in order; a group is an
+// exact sum of integers, scaled and added (term_a, term_b). The chains are added in ascending order.
+//
+// A workgroup of $THREADS lanes has slots of 32 lanes; a slot computes $SLOTCOUNT neighbouring outputs, lane p of
+// it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
+// integers again, a workgroup has 32 of them, a group.
+
+//@if FIRST
+// [row][matrix][output of the workgroup][chain and one of padding]
+var<workgroup> chains: array<f32, $CHAINS>;
+
+//@if REQUANTIZE
+@group(0) @binding(10) var<storage, read_write> integers: array<u32>;
+
+// [row][output of the workgroup]
+var<workgroup> results: array<vec4<f32>, $RESULTS>;
+//@end
+
+fn fold(at: u32) -> f32 {
+    // All are asked for before any is added.
+    //@for c in CHAINLIST
+    let chain_$c = chains[at * 33u + $c];
+    //@end
+    var sum = chain_0;
+    //@for c in LATERCHAINS
+    sum += chain_$c;
+    //@end
+    return sum;
+}
+
+//@end
+fn body_$BODY(block: u32, block_row: u32, thread: u32) {
+    let lane = thread % 32u;
+    let slot = thread / 32u;
+    let first_output = block * $OUTPUTS;
+    let first_row = block_row * $ROWCOUNT;
+    let last_row = max(row_count(), 1u) - 1u;
+    let last_group = shape.groups - 1u;
+    //@for r in ROWS
+    let input_$r = min(first_row + $r, last_row) * shape.input_stride;
+    //@end
+    //@for o in SLOTS
+    let output_$o = min(first_output + slot * $SLOTCOUNT + $o, shape.outputs_$BODY - 1u);
+    //@end
+    //@for m in MATRICES
+    //@for o in SLOTS
+    //@for s in STEPLIST
+    var raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(32u * $s + lane, last_group));
+    //@end
+    //@for r in ROWS
+    var acc_$m_$o_$r = 0.0;
+    //@end
+    //@end
+    //@end
+
+    for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
+        //@for s in STEPLIST
+        {
+            let group = first + 32u * $s;
+            //@for m in MATRICES
+            //@for o in SLOTS
+            let now_$m_$o = raw_$m_$o_$s;
+            raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(group + 32u * $STEPS, last_group));
+            //@end
+            //@end
+            if (group < shape.groups) {
+                //@for m in MATRICES
+                //@for o in SLOTS
+                let words_$m_$o = words_$m(now_$m_$o, group);
+                //@end
+                //@end
+                //@for r in ROWS
+                {
+                    let x_0 = input[input_$r + group];
+                    let x_1 = input[input_$r + shape.groups + group];
+                    let about = input[input_$r + 2u * shape.groups + group];
+                    //@for m in MATRICES
+                    //@for o in SLOTS
+                    acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
+                    //@end
+                    //@end
+                }
+                //@end
+            }
+        }
+        //@end
+    }
+
+    //@for r in ROWS
+    //@for o in SLOTS
+    chains[($r * $MATRIXCOUNT * $OUTPUTS + slot * $SLOTCOUNT + $o) * 33u + lane] = acc_$BODY_$o_$r;
+    //@if GATED
+    chains[(($r * $MATRIXCOUNT + 1u) * $OUTPUTS + slot * $SLOTCOUNT + $o) * 33u + lane] = acc_b_$o_$r;
+    //@end
+    //@end
+    //@end
+    workgroupBarrier();
+    for (var i = thread; i < $OUTPUTS * $ROWCOUNT; i += $THREADS) {
+        let index = first_output + i % $OUTPUTS;
+        let row = first_row + i / $OUTPUTS;
+        if (index < shape.outputs_$BODY && row < row_count()) {
+            let at = i / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + i % $OUTPUTS;
+            let result = biased_$BODY(index, fold(at));
+            //@if GATED
+            let value = gated(result, biased_b(index, fold(at + $OUTPUTS)));
+            write_a(row, index, value);
+            //@if REQUANTIZE
+            results[i / 4u][i % 4u] = value;
+            //@end
+            //@end
+            //@if UNGATED
+            write_$BODY(row, index, result);
+            //@end
+        }
+    }
+    //@if REQUANTIZE
+    workgroupBarrier();
+    let groups = shape.outputs_a / 32u;
+    for (var i = thread; i < 8u * $ROWCOUNT; i += $THREADS) {
+        let row = first_row + i / 8u;
+        if (row < row_count()) {
+            let at = i / 8u * 8u;
+            var largest = 0.0;
+            for (var quad = 0u; quad < 8u; quad++) {
+                largest = max(largest, largest_of(results[at + quad]));
+            }
+            let inverse = inverse_of(largest);
+            let quad = i % 8u;
+            let to = row * 3u * groups + block;
+            integers[(to + quad / 4u * groups) * 4u + quad % 4u] = bytes_of(results[i], inverse);
+            let about = (to + 2u * groups) * 4u;
+            if (quad < 2u) {
+                // This half's sum.
+                var sum = 0;
+                for (var i = 0u; i < 4u; i++) {
+                    sum += dot4I8Packed(bytes_of(results[at + quad * 4u + i], inverse), 0x01010101u);
+                }
+                integers[about + 1u + quad] = bitcast<u32>(sum);
+            }
+            if (quad == 2u) {
+                integers[about] = bitcast<u32>(scale_of(largest));
+            }
+        }
+    }
+    //@end
+}
+
+//@if LAST
+@compute @workgroup_size($THREADS)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    //@if JOINED
+    let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
+    if (workgroup.x < blocks) {
+        body_a(workgroup.x, workgroup.y, thread);
+    } else {
+        body_b(workgroup.x - blocks, workgroup.y, thread);
+    }
+    //@end
+    //@if SINGLE
+    body_a(workgroup.x, workgroup.y, thread);
+    //@end
+}
+//@end
