@@ -338,7 +338,7 @@ fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
 fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
     match command {
         Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
-        Command::Linear(layers) => layers.record(pass, counts.rows as u32),
+        Command::Linear(layers) => layers.record(pass, counts),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::kernels::{Dispatch, Kernels, List, Place, activate};
 use crate::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Quantize, Quantized, RowsView,
 };
+use crate::step::{Counts, Items};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
 
@@ -53,13 +54,16 @@ enum Producer {
     Layer(Linear),
     /// Always.
     Norm,
+    /// When all rows are single ones that look not far back, or have merged spans.
+    Attention,
 }
 
 impl Producer {
-    fn quantizes(&self, rows: u32) -> bool {
+    fn quantizes(&self, counts: Counts) -> bool {
         match self {
-            Producer::Layer(layer) => layer.requantizes(rows),
+            Producer::Layer(layer) => layer.requantizes(counts.rows as u32),
             Producer::Norm => true,
+            Producer::Attention => counts.items[Items::Near as usize] + counts.merges == counts.rows,
         }
     }
 }
@@ -68,13 +72,14 @@ impl Producer {
 const MATRIX_UNIT_ROWS: u32 = 25;
 
 impl Layers {
-    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
+    pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts) {
+        let rows = counts.rows as u32;
         match &self.on_matrix_units {
             Some(layers) if rows >= MATRIX_UNIT_ROWS => {
                 layers.iter().for_each(|layer| layer.record(pass, rows));
             }
             _ => {
-                if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(rows)) {
+                if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
                     self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
                 }
                 self.layers.iter().for_each(|layer| layer.record(pass, rows));
@@ -192,6 +197,9 @@ pub(crate) fn plan(
                 if planner.integers_of(*out).is_some() =>
             {
                 Some((*out, Producer::Norm))
+            }
+            (Op::Attention { cache, out, .. }, _) if planner.attention_integers(*cache, *out).is_some() => {
+                Some((*out, Producer::Attention))
             }
             _ => None,
         };
@@ -356,9 +364,10 @@ impl<'a> Planner<'a> {
                 heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
             }
             Op::Attention { cache, heads, scale, query, out } => {
+                let integers = self.attention_integers(*cache, *out);
                 let (cache, query, out) = (&caches[*cache], place(query), place(out));
                 let (heads, scale, rows) = (*heads, *scale, self.attention_rows);
-                let op = Attention { cache, heads, scale, query, out, partials, rows };
+                let op = Attention { cache, heads, scale, query, out, partials, rows, integers };
                 attention::attention(kernels, step, list, op)
             }
             Op::Activate { activation, gate, up, out } => {
@@ -428,7 +437,13 @@ impl<'a> Planner<'a> {
         self.next.filter(reads).is_some_and(|op| of_integers(self.program, op))
     }
 
-    /// Where a norm writes a view as integers, because the next op reads it so. The logits make their own, as
+    /// Where attention writes its output as integers.
+    fn attention_integers(&self, cache: usize, out: View) -> Option<&'a Quantized> {
+        let whole = self.program.caches[cache].value_dim.is_multiple_of(32);
+        self.integers_of(out).filter(|_| whole)
+    }
+
+    /// Where a norm or attention writes a view as integers, because the next op reads it so. The logits make their own, as
     /// they are computed some rows at a time.
     fn integers_of(&self, view: View) -> Option<&'a Quantized> {
         let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);

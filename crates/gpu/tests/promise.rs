@@ -31,9 +31,13 @@ const OPTIONS: Options = Options {
 /// What the logits of a whole model may be off, as a share of the largest true one.
 const TOLERANCE: f32 = 1e-5;
 
-/// The same where keys, values or activations are rounded to 16 or 8 bits: a value near the middle between two
-/// of those can become either.
+/// The same where keys and values are rounded to 16 or 8 bits: a value near the middle between two of those can
+/// become either.
 const ROUNDED_TOLERANCE: f32 = 2e-3;
+
+/// How far logits may be apart, in nats, where activations are rounded to 8 bits too: one that becomes the other
+/// of two integers moves everything after it. Ops by themselves are held to far less.
+const ROUNDED_DIVERGENCE: f64 = 2e-4;
 
 fn check_family(family: &str) {
     let mixed =
@@ -60,9 +64,12 @@ fn check_family(family: &str) {
         for (place, truth) in SEQUENCES.run(&mut reference, &SEQUENCES.whole(), 1) {
             difference.add(&same[&place], &truth);
         }
-        let exact = kv == KvType::F32 && arithmetic == Arithmetic::F32;
-        let tolerance = if exact { TOLERANCE } else { ROUNDED_TOLERANCE };
-        assert!(difference.difference.relative < tolerance, "{family} kv {kv}: {difference:?}");
+        if arithmetic == Arithmetic::Q8 {
+            assert!(difference.kl_divergence < ROUNDED_DIVERGENCE, "{family} kv {kv}: {difference:?}");
+        } else {
+            let tolerance = if kv == KvType::F32 { TOLERANCE } else { ROUNDED_TOLERANCE };
+            assert!(difference.difference.relative < tolerance, "{family} kv {kv}: {difference:?}");
+        }
 
         for (program, schedule, every, logits_rows) in [
             (&fused, SEQUENCES.chunks(&[1, 7, 64, 3]), 2, None),

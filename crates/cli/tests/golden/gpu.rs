@@ -187,7 +187,7 @@ fn ops_are_held_against_the_limits_of_the_gpu() {
             assert!(number("seconds") > 0.0 && number("activation_bytes") > 0.0, "{op}");
             let linear = number("weight_bytes") > 0.0;
             assert_eq!(linear, op["kind"].as_str().unwrap().contains("linear"), "{op}");
-            assert!(!linear || number("f32_operations") > 0.0, "{op}");
+            assert!(!linear || number("int8_operations") > 0.0, "{op}");
             // A second kernel cannot read or compute faster than those that do nothing else; caches can help
             // a small model.
             assert!((0.0..20.0).contains(&number("share_of_limit")), "{op}");

@@ -4,6 +4,7 @@ use gleed_model::KvType;
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{Layer, unit};
+use crate::linear::Quantized;
 use crate::linear::template::{Values, expand};
 use crate::step::{Items, SPAN, header};
 use crate::{Gpu, Result};
@@ -54,6 +55,9 @@ pub(crate) struct Attention<'a> {
     pub partials: &'a wgpu::Buffer,
     /// Neighbouring rows of one sequence that an item may have, at most.
     pub rows: usize,
+    /// Where single rows that look not far back, and merged ones, are written as integers too: the output is
+    /// all columns of what the next op reads, and heads are whole groups.
+    pub integers: Option<&'a Quantized>,
 }
 
 /// Values that the partial result of one head takes.
@@ -75,8 +79,11 @@ pub(crate) fn attention(
     if op.rows > 1 {
         all.push(tile(kernels, step, list, op)?);
     }
-    let unrolled = Values::default().set("AHEADCOUNT", 64).list("AHEAD", 0..64);
-    let source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
+    let unrolled = Values::default()
+        .set("AHEADCOUNT", 64)
+        .list("AHEAD", 0..64)
+        .switch("INTEGERS", op.integers.is_some());
+    let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
         .snippet(include_str!("exp.wgsl"))
         .snippet(include_str!("softmax.wgsl"))
@@ -87,6 +94,9 @@ pub(crate) fn attention(
         .size("PARTIAL", partial_room(op.cache.shape.value_dim))
         .read("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
+    if let Some(integers) = op.integers {
+        source = source.put_integers(integers);
+    }
     all.push(kernels.dispatch(source, Grid::Merges((op.heads * op.value_blocks()) as u32))?);
     Ok(all)
 }
@@ -160,6 +170,7 @@ fn row(
         Items::Whole => (most_teams.min(4), most_teams.min(4)),
         Items::Split | Items::Tiles => (1, 4),
     };
+    let integers = op.integers.filter(|_| kind == Items::Near);
     let units = op.units();
     let dimensions = units * unit(op.cache.kind);
     // Of each query: itself, and for each team scores, weights and results.
@@ -189,6 +200,7 @@ fn row(
         .list("SECONDHALF", 8..16)
         .list("FOUR", ["x", "y", "z", "w"])
         .switch("NEAR", kind == Items::Near)
+        .switch("INTEGERS", integers.is_some())
         .switch("LISTED", kind != Items::Near)
         .switch("SPLIT", kind == Items::Split)
         .switch("WHOLE", kind != Items::Split);
@@ -216,6 +228,10 @@ fn row(
     let source = match kind {
         Items::Split => source.write("partials", "f32", op.partials),
         _ => source.write_place("out", "OUT_", op.out),
+    };
+    let source = match integers {
+        Some(integers) => source.put_integers(integers),
+        None => source,
     };
     kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))
 }

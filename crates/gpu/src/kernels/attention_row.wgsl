@@ -36,6 +36,11 @@ var<workgroup> results: array<vec2<f32>, TEAMS * $QUERYCOUNT * SPAN>;
 var<workgroup> softmaxes: array<Softmax, TEAMS * $QUERYCOUNT>;
 //@end
 
+//@if INTEGERS
+// The head's values, in quads.
+var<workgroup> block: array<vec4<f32>, 32>;
+//@end
+
 //@if SCALED
 // The scale of a unit of a key, whose page and head begin at `at`, in units.
 fn key_scale(at: u32, unit: u32, slot: u32) -> f32 {
@@ -341,6 +346,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if 2u * pair + 1u < VALUE_DIM {
             out[at + 1u] = result.y * inverse;
         }
+        //@if INTEGERS
+        block[lane / 2u][lane % 2u * 2u] = result.x * inverse;
+        block[lane / 2u][lane % 2u * 2u + 1u] = result.y * inverse;
+        //@end
+    }
+    //@end
+    //@if INTEGERS
+    workgroupBarrier();
+    let quad = group.x % VALUE_BLOCKS * 32u + thread;
+    if thread < 32u && 4u * quad < VALUE_DIM {
+        let head = kv_head * GROUP + first_head;
+        put_quad(row, HEADS * VALUE_DIM / 32u, head * (VALUE_DIM / 4u) + quad, thread);
     }
     //@end
 }

@@ -15,7 +15,7 @@ var<workgroup> chains: array<f32, $CHAINS>;
 @group(0) @binding(10) var<storage, read_write> integers: array<u32>;
 
 // [row][output of the workgroup]
-var<workgroup> results: array<vec4<f32>, $RESULTS>;
+var<workgroup> block: array<vec4<f32>, $RESULTS>;
 //@end
 
 fn fold(at: u32) -> f32 {
@@ -31,10 +31,10 @@ fn fold(at: u32) -> f32 {
 }
 
 //@end
-fn body_$BODY(block: u32, block_row: u32, thread: u32) {
+fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     let lane = thread % 32u;
     let slot = thread / 32u;
-    let first_output = block * $OUTPUTS;
+    let first_output = group * $OUTPUTS;
     let first_row = block_row * $ROWCOUNT;
     let last_row = max(row_count(), 1u) - 1u;
     let last_group = shape.groups - 1u;
@@ -58,24 +58,24 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
         //@for s in STEPLIST
         {
-            let group = first + 32u * $s;
+            let step = first + 32u * $s;
             //@for m in MATRICES
             //@for o in SLOTS
             let now_$m_$o = raw_$m_$o_$s;
-            raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(group + 32u * $STEPS, last_group));
+            raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(step + 32u * $STEPS, last_group));
             //@end
             //@end
-            if (group < shape.groups) {
+            if (step < shape.groups) {
                 //@for m in MATRICES
                 //@for o in SLOTS
-                let words_$m_$o = words_$m(now_$m_$o, group);
+                let words_$m_$o = words_$m(now_$m_$o, step);
                 //@end
                 //@end
                 //@for r in ROWS
                 {
-                    let x_0 = input[input_$r + group];
-                    let x_1 = input[input_$r + shape.groups + group];
-                    let about = input[input_$r + 2u * shape.groups + group];
+                    let x_0 = input[input_$r + step];
+                    let x_1 = input[input_$r + shape.groups + step];
+                    let about = input[input_$r + 2u * shape.groups + step];
                     //@for m in MATRICES
                     //@for o in SLOTS
                     acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
@@ -107,7 +107,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
             let value = gated(result, biased_b(index, fold(at + $OUTPUTS)));
             write_a(row, index, value);
             //@if REQUANTIZE
-            results[i / 4u][i % 4u] = value;
+            block[i / 4u][i % 4u] = value;
             //@end
             //@end
             //@if UNGATED
@@ -117,31 +117,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     }
     //@if REQUANTIZE
     workgroupBarrier();
-    let groups = shape.outputs_a / 32u;
     for (var i = thread; i < 8u * $ROWCOUNT; i += $THREADS) {
-        let row = first_row + i / 8u;
-        if (row < row_count()) {
-            let at = i / 8u * 8u;
-            var largest = 0.0;
-            for (var quad = 0u; quad < 8u; quad++) {
-                largest = max(largest, largest_of(results[at + quad]));
-            }
-            let inverse = inverse_of(largest);
-            let quad = i % 8u;
-            let to = row * 3u * groups + block;
-            integers[(to + quad / 4u * groups) * 4u + quad % 4u] = bytes_of(results[i], inverse);
-            let about = (to + 2u * groups) * 4u;
-            if (quad < 2u) {
-                // This half's sum.
-                var sum = 0;
-                for (var i = 0u; i < 4u; i++) {
-                    sum += dot4I8Packed(bytes_of(results[at + quad * 4u + i], inverse), 0x01010101u);
-                }
-                integers[about + 1u + quad] = bitcast<u32>(sum);
-            }
-            if (quad == 2u) {
-                integers[about] = bitcast<u32>(scale_of(largest));
-            }
+        if (first_row + i / 8u < row_count()) {
+            put_quad(first_row + i / 8u, shape.outputs_a / 32u, group * 8u + i % 8u, i);
         }
     }
     //@end

@@ -14,6 +14,11 @@ var<workgroup> peaks: array<vec4<f32>, THREADS / 4u>;
 // Of each span: the factor of everything before it, its own, its sum times that, the largest score so far.
 var<workgroup> factors: array<vec4<f32>, THREADS>;
 
+//@if INTEGERS
+// The head's values, in quads.
+var<workgroup> block: array<vec4<f32>, 32>;
+//@end
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let record = step[MERGES + LIST] + group.y * 3u;
@@ -64,5 +69,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if c < VALUE_DIM {
         let inverse = 1.0 / sum;
         out[row * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM + c] = result * inverse;
+        //@if INTEGERS
+        block[lane / 4u][lane % 4u] = result * inverse;
+        //@end
     }
+    //@if INTEGERS
+    workgroupBarrier();
+    let quad = group.x % VALUE_BLOCKS * 32u + lane;
+    if lane < 32u && 4u * quad < VALUE_DIM {
+        put_quad(row, HEADS * VALUE_DIM / 32u, head * (VALUE_DIM / 4u) + quad, lane);
+    }
+    //@end
 }

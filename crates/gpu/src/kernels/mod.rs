@@ -14,7 +14,7 @@ pub(crate) mod rows;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::linear::{Layout, PackedWeight, Piece, decode};
+use crate::linear::{Layout, PackedWeight, Piece, Quantized, decode};
 use crate::step::{Items, header};
 use crate::{Gpu, Result};
 
@@ -144,6 +144,15 @@ impl<'a> Source<'a> {
     pub fn write(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
         self.bindings.push(Binding { name, element, writes: true, buffer });
         self
+    }
+
+    /// A buffer of integers, and what writes quads of a `block` there.
+    pub fn put_integers(self, integers: &'a Quantized) -> Self {
+        self.snippet(include_str!("integers.wgsl")).snippet(include_str!("put_integers.wgsl")).write(
+            "integers",
+            "u32",
+            integers.buffer(),
+        )
     }
 
     /// The rows of the step, for kernels that look at them.

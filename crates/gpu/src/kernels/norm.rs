@@ -65,8 +65,7 @@ pub(crate) fn norm(
         source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
     }
     if let Some(integers) = integers {
-        let to_integers = include_str!("integers.wgsl");
-        source = source.snippet(to_integers).write("integers", "u32", integers.buffer());
+        source = source.put_integers(integers);
     }
     kernels.dispatch(source, Grid::Rows(heads as u32))
 }

@@ -22,34 +22,7 @@ fn fold_lanes(lane: u32, value: f32) -> f32 {
 }
 
 //@if INTEGERS
-// The largest value of each quad, and the sum of its bytes.
-var<workgroup> largest: array<vec4<f32>, 64>;
-var<workgroup> sums: array<vec4<i32>, 64>;
-
-fn put_integers(row: u32, lane: u32, quad: u32, x: vec4<f32>) {
-    workgroupBarrier();
-    largest[lane / 4u][lane % 4u] = largest_of(x);
-    workgroupBarrier();
-    let first = lane / 8u * 2u;
-    let most = max(largest[first], largest[first + 1u]);
-    let of_group = max(max(most.x, most.y), max(most.z, most.w));
-    let bytes = bytes_of(x, inverse_of(of_group));
-    sums[lane / 4u][lane % 4u] = dot4I8Packed(bytes, 0x01010101u);
-    workgroupBarrier();
-    let groups = WIDTH / 32u;
-    let to = row * 3u * groups + quad / 8u;
-    let about = (to + 2u * groups) * 4u;
-    if 4u * quad < WIDTH {
-        integers[(to + quad % 8u / 4u * groups) * 4u + quad % 4u] = bytes;
-        if quad % 4u == 0u {
-            let half = sums[lane / 4u];
-            integers[about + 1u + quad % 8u / 4u] = bitcast<u32>(half.x + half.y + half.z + half.w);
-        }
-        if quad % 8u == 1u {
-            integers[about] = bitcast<u32>(scale_of(of_group));
-        }
-    }
-}
+var<workgroup> block: array<vec4<f32>, 256>;
 
 //@end
 // What of a quad is columns of the head: in the last one there may be fewer than four.
@@ -118,7 +91,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@end
     put_out(out_at, quad_$i, result_$i);
     //@if INTEGERS
-    put_integers(group.y, lane, quad_$i, result_$i);
+    workgroupBarrier();
+    block[lane] = result_$i;
+    workgroupBarrier();
+    if 4u * quad_$i < WIDTH {
+        put_quad(group.y, WIDTH / 32u, quad_$i, lane);
+    }
     //@end
     //@end
 }

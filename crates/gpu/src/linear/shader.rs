@@ -14,6 +14,7 @@ const MANY: &str = include_str!("../kernels/linear_many.wgsl");
 const INTEGERS_FEW: &str = include_str!("../kernels/linear_integers_few.wgsl");
 const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl");
 const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
+const PUT_INTEGERS: &str = include_str!("../kernels/put_integers.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
@@ -230,6 +231,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     }
     if spec.requantizes_in(tiling) {
         text.push_str(TO_INTEGERS);
+        text.push_str(PUT_INTEGERS);
     }
     // Joined layers have a body for each matrix, others one for all.
     let bodies: &[(char, &str)] = match (gated, joined) {
