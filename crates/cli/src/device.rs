@@ -8,6 +8,8 @@ use std::time::Instant;
 use gleed_cpu::{Cpu, Isa};
 #[cfg(feature = "gpu")]
 use gleed_gpu::GpuExecutor;
+#[cfg(feature = "gpu")]
+use gleed_model::Joined;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
@@ -58,6 +60,9 @@ pub enum Placed {
     /// On a GPU.
     #[cfg(feature = "gpu")]
     Gpu(Box<GpuExecutor>),
+    /// The first layers on the CPU and the last ones on a GPU, in the same arithmetic.
+    #[cfg(feature = "gpu")]
+    Split(Box<Joined<Cpu, GpuExecutor>>),
 }
 
 impl Placed {
@@ -66,6 +71,8 @@ impl Placed {
             Placed::Cpu(cpu, _) => &**cpu,
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &**gpu,
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => &**both,
         }
     }
 
@@ -74,6 +81,8 @@ impl Placed {
             Placed::Cpu(cpu, _) => &mut **cpu,
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => &mut **gpu,
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => &mut **both,
         }
     }
 
@@ -83,29 +92,38 @@ impl Placed {
             Placed::Cpu(_, arithmetic) => *arithmetic,
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => gpu.arithmetic(),
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => both.second().arithmetic(),
         }
     }
 
-    /// Whether results are the reference's in every bit.
-    pub fn is_exact(&self) -> bool {
-        matches!(self, Placed::Cpu(..))
+    /// The node from which on a GPU computes, in an order of its own; what is before it, or all where there is
+    /// none, has the reference's bits.
+    pub fn other_order_from(&self) -> Option<usize> {
+        match self {
+            Placed::Cpu(..) => None,
+            #[cfg(feature = "gpu")]
+            Placed::Gpu(_) => Some(0),
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => Some(both.cut()),
+        }
     }
 
-    /// The instruction set and the number of threads, on a CPU.
+    /// The instruction set and the number of threads, where all is on a CPU.
     pub fn cpu(&self) -> Option<(Isa, usize)> {
         match self {
             Placed::Cpu(cpu, _) => Some((cpu.isa(), cpu.threads())),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) => None,
+            Placed::Gpu(_) | Placed::Split(_) => None,
         }
     }
 
-    /// The GPU that computes.
+    /// The GPU, where all is on one.
     #[cfg(feature = "gpu")]
     pub fn gpu(&self) -> Option<&gleed_gpu::Gpu> {
         match self {
-            Placed::Cpu(..) => None,
             Placed::Gpu(gpu) => Some(gpu.gpu()),
+            Placed::Cpu(..) | Placed::Split(_) => None,
         }
     }
 
@@ -119,6 +137,16 @@ impl Placed {
                 nodes.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64());
                 Ok(())
             }
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => {
+                let (first, second) = nodes.split_at_mut(both.cut());
+                let mut clock = Clock { last: Instant::now(), nodes: first };
+                let (gpu, handed) = both.run_first(batch, &mut clock)?;
+                let times = gpu.time_nodes(handed)?;
+                // The first one only brings what the CPU has computed.
+                second.iter_mut().zip(&times[1..]).for_each(|(sum, time)| *sum += time.as_secs_f64());
+                Ok(())
+            }
         }
     }
 }
@@ -129,6 +157,14 @@ impl fmt::Display for Placed {
             Placed::Cpu(cpu, _) => write!(f, "{}, {} threads", cpu.isa(), cpu.threads()),
             #[cfg(feature = "gpu")]
             Placed::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
+            #[cfg(feature = "gpu")]
+            Placed::Split(both) => {
+                let (cpu, gpu, layers) = (both.first(), both.second(), both.program().layers());
+                let on_cpu = cpu.program().layers();
+                let threads = cpu.threads();
+                write!(f, "{on_cpu} of {layers} layers on the CPU ({}, {threads} threads), ", cpu.isa())?;
+                write!(f, "{} and the head on {}", layers - on_cpu, gpu.gpu().info)
+            }
         }
     }
 }

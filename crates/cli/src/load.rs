@@ -10,7 +10,10 @@ use gleed_gguf::Gguf;
 use gleed_gpu::{Choice, Gpu, GpuExecutor};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
+use gleed_model::program::Program;
 use gleed_model::{Arithmetic, KvType, Model};
+#[cfg(feature = "gpu")]
+use gleed_model::{Halves, Joined, split};
 use gleed_tokenizer::Tokenizer;
 
 use crate::device::{Device, Placed};
@@ -26,7 +29,11 @@ pub struct Options {
     #[arg(long, default_value_t, value_name = "DEVICE")]
     pub device: Device,
 
-    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8 on a CPU, f32 on a GPU]
+    /// Put only the last N layers and the head on the GPU, the others on the CPU: for a model that does not fit
+    #[arg(long, value_name = "N")]
+    pub gpu_layers: Option<usize>,
+
+    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8]
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
@@ -93,6 +100,17 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 impl Loaded {
     /// An executor for sequences of up to `positions` positions in all, `max_rows` rows a step.
     pub fn executor(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+        match (options.gpu_layers, &options.device) {
+            (Some(0), _) => return self.on_cpu(options, positions, max_rows),
+            (Some(layers), Device::Cpu) => {
+                bail!("--gpu-layers {layers} is for a GPU: leave out --device cpu, or use --gpu-layers 0")
+            }
+            #[cfg(not(feature = "gpu"))]
+            (Some(layers), _) => {
+                bail!("--gpu-layers {layers}: this gleed was built without GPUs; leave it out")
+            }
+            _ => {}
+        }
         match &options.device {
             Device::Cpu => self.on_cpu(options, positions, max_rows),
             #[cfg(feature = "gpu")]
@@ -116,6 +134,11 @@ impl Loaded {
             output::remark(format!("on the CPU ({placed}): {why}"));
             Ok(placed)
         };
+        if let Some(layers) = options.gpu_layers {
+            let placed = self.on_gpu(Choice::Best, options, positions, max_rows)?;
+            output::remark(format!("{placed}: --gpu-layers {layers}"));
+            return Ok(placed);
+        }
         if options.isa.is_some() || options.threads.is_some() {
             return on_cpu("--isa and --threads are for it");
         }
@@ -131,6 +154,7 @@ impl Loaded {
         }
     }
 
+    /// On a GPU, or with all but the last layers on the CPU.
     #[cfg(feature = "gpu")]
     fn on_gpu(&self, choice: Choice, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
         let gpu = Gpu::open(choice)?;
@@ -142,25 +166,41 @@ impl Loaded {
             logits_rows: None,
             matrix_units: options.matrix_units,
         };
+        let load = |program: Program| {
+            let load = |progress: &mut dyn FnMut(usize, usize)| {
+                GpuExecutor::load(gpu, &self.file, program, settings, progress)
+            };
+            let executor = self.with_progress(load).with_context(|| self.file.name().to_string())?;
+            executor.converted().iter().for_each(|converted| output::remark(told(converted)));
+            anyhow::Ok(executor)
+        };
         let program = fuse(&self.model.program, Rules::ALL);
-        let executor =
-            self.with_progress(|progress| GpuExecutor::load(gpu, &self.file, program, settings, progress));
-        let executor = executor.with_context(|| self.file.name().to_string())?;
-        executor.converted().iter().for_each(|converted| output::remark(told(converted)));
-        Ok(Placed::Gpu(Box::new(executor)))
+        let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
+        let Some(Halves { first, second }) = split(&program, on_cpu).filter(|_| on_cpu > 0) else {
+            return Ok(Placed::Gpu(Box::new(load(program)?)));
+        };
+        // The GPU first: it may refuse.
+        let gpu = load(second)?;
+        let cpu = self.cpu(first, options, positions, max_rows)?;
+        Ok(Placed::Split(Box::new(Joined::new(program, cpu, gpu))))
     }
 
     fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
-        if options.threads == Some(0) {
-            bail!("--threads must be at least 1");
-        }
         if options.matrix_units {
             bail!("--matrix-units is for GPUs that have them");
         }
         let program = fuse(&self.model.program, Rules::ALL);
-        let arithmetic = options.arithmetic.unwrap_or_default();
+        let cpu = self.cpu(program, options, positions, max_rows)?;
+        Ok(Placed::Cpu(Box::new(cpu), options.arithmetic.unwrap_or_default()))
+    }
+
+    /// A program, or the first half of one, on the CPU.
+    fn cpu(&self, program: Program, options: &Options, positions: usize, max_rows: usize) -> Result<Cpu> {
+        if options.threads == Some(0) {
+            bail!("--threads must be at least 1");
+        }
         let settings = gleed_cpu::Options {
-            arithmetic,
+            arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             threads: options.threads.unwrap_or(0),
             isa: options.isa,
@@ -176,7 +216,7 @@ impl Loaded {
                 self.file.name()
             ));
         }
-        Ok(Placed::Cpu(Box::new(cpu), arithmetic))
+        Ok(cpu)
     }
 
     /// Loads with a bar that shows how far it is.

@@ -101,7 +101,7 @@ fn contexts_of_several_spans() {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let made_for = reference::Options {
                 arithmetic: Arithmetic::Q8,
-                rounds_to_groups: false,
+                rounds_to_groups: None,
                 kv,
                 max_rows: MAX_ROWS,
                 pages: PAGES,

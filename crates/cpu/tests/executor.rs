@@ -5,64 +5,34 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{FAMILIES, Random, VOCABULARY, batch, bits, cpu, file, logits, random_blocks, tiny};
+use common::{
+    Capture, FAMILIES, Random, VOCABULARY, batch, contract, cpu, file, logits, random_blocks, tiny,
+};
 use gleed_cpu::{Cpu, Error, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
-use gleed_model::executor::{Buffers, Observer};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Activation, Buffer, Node, Op, Part, Program, View, Weight};
-use gleed_model::{Arithmetic, Executor, KvType, Reference, StepError, reference};
+use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::Q8,
     kv: KvType::F16,
     threads: 2,
     isa: None,
-    max_rows: 40,
-    pages: 4,
+    max_rows: contract::MAX_ROWS,
+    pages: contract::PAGES,
     memory: None,
 };
 
 fn reference(file: &Arc<Gguf>, program: &Program, arithmetic: Arithmetic, kv: KvType) -> Reference {
     let options = reference::Options {
         arithmetic,
-        rounds_to_groups: false,
+        rounds_to_groups: None,
         kv,
         max_rows: OPTIONS.max_rows,
         pages: OPTIONS.pages,
     };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
-}
-
-/// The bits of everything that each node wrote.
-struct Capture<'a> {
-    program: &'a Program,
-    started: usize,
-    outputs: Vec<Vec<u32>>,
-}
-
-impl<'a> Capture<'a> {
-    fn run(program: &'a Program, executor: &mut dyn Executor, batch: &gleed_model::Batch) -> Vec<Vec<u32>> {
-        let mut capture = Capture { program, started: 0, outputs: Vec::new() };
-        executor.step(batch, &mut capture).unwrap();
-        assert_eq!(capture.started, 1);
-        capture.outputs
-    }
-}
-
-impl Observer for Capture<'_> {
-    fn start(&mut self) {
-        self.started += 1;
-    }
-
-    fn after(&mut self, node: usize, buffers: &dyn Buffers) {
-        assert_eq!(node, self.outputs.len());
-        let mut values = Vec::new();
-        for view in self.program.nodes[node].op.outputs() {
-            buffers.read(view, &mut values);
-        }
-        self.outputs.push(bits(&values));
-    }
 }
 
 #[test]
@@ -230,56 +200,24 @@ fn weights_stay_in_the_file_when_memory_is_short() {
     assert!(ran(&packed, "packed") && ran(&mapped, "from the file") && !ran(&mapped, "packed"));
 }
 
+/// As the contract wants it.
+fn make(file: &Arc<Gguf>, program: &Program, kv: KvType) -> Cpu {
+    cpu(file, program, Options { kv, ..OPTIONS })
+}
+
 #[test]
 fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
-    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
-    let mut cpu = cpu(&file, &program, OPTIONS);
-    assert!(logits(&mut cpu, &batch(&[], 1, 4)).is_empty());
-    assert!(logits(&mut cpu, &batch(&[(0, 0, 1, false), (0, 1, 2, false)], 1, 4)).is_empty());
-    // What they wrote is there.
-    let after = logits(&mut cpu, &batch(&[(0, 2, 3, true)], 1, 4));
-    let mut other = common::cpu(&file, &program, OPTIONS);
-    let rows = [(0, 0, 1, false), (0, 1, 2, false), (0, 2, 3, true)];
-    assert_eq!(after, logits(&mut other, &batch(&rows, 1, 4)));
+    contract::takes_empty_batches(make);
 }
 
 #[test]
 fn bad_batches_are_refused_and_change_nothing() {
-    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
-    let mut cpu = cpu(&file, &program, OPTIONS);
-    let first = logits(&mut cpu, &batch(&[(0, 0, 1, true)], 1, 4));
-    let many: Vec<_> = (0..41).map(|i| (0, i, 1, false)).collect();
-    let refused = |cpu: &mut Cpu, batch: &gleed_model::Batch| cpu.step(batch, &mut ()).unwrap_err();
-    assert_eq!(refused(&mut cpu, &batch(&many, 1, 4)), StepError::TooManyRows { rows: 41, limit: 40 });
-    let unknown = refused(&mut cpu, &batch(&[(0, 0, 2, true), (0, 1, 67, true)], 1, 4));
-    assert_eq!(unknown, StepError::UnknownToken { token: 67, vocabulary: VOCABULARY });
-    let past = refused(&mut cpu, &batch(&[(0, 512, 1, true)], 1, 9));
-    assert_eq!(past, StepError::PastContext { position: 512, context: 512 });
-    // Page 4 of a cache of four pages.
-    assert_eq!(
-        refused(&mut cpu, &batch(&[(0, 256, 1, true)], 1, 5)),
-        StepError::NoPage { row: 0, position: 256 }
-    );
-    assert_eq!(logits(&mut cpu, &batch(&[(0, 0, 1, true)], 1, 4)), first);
+    contract::refuses_bad_batches(make);
 }
 
 #[test]
 fn copied_pages_let_sequences_part() {
-    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-        let (file, program) = tiny("qwen3", &[Format::Q4_0], 2);
-        let mut cpu = cpu(&file, &program, Options { kv, ..OPTIONS });
-        // Sequences 0 and 1 of a batch own pages 0 and 1.
-        let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
-        logits(&mut cpu, &batch(&prefix, 2, 4));
-        cpu.copy_page(0, 1);
-        let parted = logits(&mut cpu, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, 4));
-        let mut other = common::cpu(&file, &program, Options { kv, ..OPTIONS });
-        for (sequence, token) in [(0, 20), (1, 30)] {
-            let mut rows: Vec<_> = (0..9).map(|i| (sequence, i, i as u32, false)).collect();
-            rows.push((sequence, 9, token, true));
-            assert_eq!(logits(&mut other, &batch(&rows, 2, 4))[0], parted[sequence]);
-        }
-    }
+    contract::copies_pages(make);
 }
 
 #[test]

@@ -57,9 +57,9 @@ pub enum Error {
     /// The model does not fit in the device's memory.
     #[error(
         "{adapter} has {} of memory; weights {} + keys and values {} + buffers {} = {} are needed: use \
-         fewer positions, fewer rows or a smaller model",
+         fewer positions, fewer rows or a smaller model{}",
         size(*memory), size(*weights), size(*kv), size(*buffers),
-        size(weights.saturating_add(*kv).saturating_add(*buffers))
+        size(weights.saturating_add(*kv).saturating_add(*buffers)), part(*layers)
     )]
     DoesNotFit {
         /// The adapter's name.
@@ -72,6 +72,8 @@ pub enum Error {
         kv: u64,
         /// Bytes of activations and everything else.
         buffers: u64,
+        /// How many of the model's last layers would fit, if any.
+        layers: usize,
     },
     /// Steps of more rows than a device takes.
     #[error("steps of {rows} rows: the limit is {limit}")]
@@ -117,6 +119,11 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+}
+
+/// What part of a model would fit.
+fn part(layers: usize) -> String {
+    if layers == 0 { String::new() } else { format!(", or a part of it: `--gpu-layers {layers}` would fit") }
 }
 
 /// A number of bytes, for people.

@@ -1,6 +1,7 @@
 //! The executor: runs a program over batches of rows, one submission to the device per step.
 
 mod chain;
+mod sizes;
 mod timing;
 
 use std::cell::RefCell;
@@ -11,18 +12,16 @@ use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
-use crate::buffers::{self, Activations};
-use crate::cache::{self, Layer};
-use crate::kernels::{Dispatch, Grid, Kernels, List, choose};
+use crate::buffers::Activations;
+use crate::cache::Layer;
+use crate::kernels::{Dispatch, Grid, Kernels, List};
 use crate::linear::{LinearKernels, Quantized, Tiling};
 use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
-use crate::step::{Capacity, Counts, Step};
+use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
 use chain::{Choosers, Links};
-
-/// Bytes of logits that are computed and read back at once, unless the options say how many rows.
-const LOGITS_BYTES: usize = 64 << 20;
+use sizes::Sizes;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
@@ -87,58 +86,26 @@ impl GpuExecutor {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<GpuExecutor> {
         plan::check(&program)?;
-        let weight_bytes = Weights::check(file, &program)?;
-        let Options { arithmetic, kv, max_rows, pages, logits_rows, matrix_units } = options;
+        let Options { kv, max_rows, pages, matrix_units, .. } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
-        let (attention_rows, partial_room) = plan::attention_tiles(&gpu, &program);
-        let capacity = Capacity::new(&program, max_rows, attention_rows.min(max_rows).max(1));
-        let logits_stride = buffers::stride(program.vocabulary);
-        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
-        let logits_bytes = (4 * logits_rows * logits_stride) as u64;
-        let step_bytes = 4 * capacity.words() as u64;
-        let partial_bytes = (4 * capacity.partials * partial_room) as u64;
-        let page_bytes = cache::largest_page(&program.caches, kv);
-        let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
-        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
-        let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
-        let integer_columns = match arithmetic {
-            Arithmetic::Q8 => plan::integer_columns(&program),
-            Arithmetic::F32 => 0,
-        };
-        let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
-        let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
-        let gathered = plan::gathered(&program);
-        let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
-        let memory = Memory {
-            weights: weight_bytes,
-            kv: kv_bytes.fold(0, u64::saturating_add),
-            buffers: [
-                step_bytes,
-                partial_bytes,
-                page_bytes,
-                input_bytes,
-                integer_bytes,
-                logits_bytes,
-                choice_bytes,
-            ]
-            .into_iter()
-            .fold(buffers::bytes(&program, gathered, max_rows, logits_rows), u64::saturating_add),
-        };
-        fits(&gpu, memory)?;
+        let sizes = Sizes::new(&gpu, file, &program, options)?;
+        let Sizes { attention_rows, capacity, logits_rows, logits_stride, integer_columns, memory, .. } =
+            sizes;
+        sizes::fits(&gpu, file, &program, options, memory)?;
         let converted = weights::converted(&program)?;
 
-        let activations = Activations::new(&gpu, &program, gathered, max_rows, logits_rows)?;
+        let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
         let caches = caches.collect::<Result<Vec<_>>>()?;
-        let step_buffer = gpu.storage("the rows of a step", step_bytes)?;
-        let partials = gpu.storage("the spans of attention", partial_bytes)?;
+        let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
+        let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;
         let count = || gpu.uniform("how many rows there are");
         let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
-        let page = gpu.storage("a page", page_bytes)?;
-        let inputs = gpu.storage("the inputs of logits", input_bytes)?;
-        let readable = gpu.readable("the logits", logits_bytes)?;
+        let page = gpu.storage("a page", sizes.page_bytes)?;
+        let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
+        let readable = gpu.readable("the logits", sizes.logits_bytes)?;
         let links = Links::new(&gpu, max_rows)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
@@ -234,7 +201,24 @@ impl GpuExecutor {
                 *uploaded = Some(counts.rows);
             }
         }
+        self.upload_inputs(batch);
         self.logits.clear();
+    }
+
+    /// Uploads what a batch brings to a program that begins in the middle of a model.
+    fn upload_inputs(&self, batch: &Batch) {
+        let mut rest = batch.inputs();
+        for view in self.program.inputs() {
+            let place = self.activations.place(*view, List::All);
+            let (values, others) = rest.split_at(batch.rows().len() * view.width);
+            // All rows at once where they lie as closely on the device.
+            let rows = if place.stride == view.width { values.len() } else { view.width };
+            for (index, values) in values.chunks(rows.max(1)).enumerate() {
+                let at = 4 * (index * place.stride) as u64;
+                self.gpu.queue.write_buffer(place.buffer, at, bytemuck::cast_slice(values));
+            }
+            rest = others;
+        }
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
@@ -371,18 +355,6 @@ fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Co
     }
 }
 
-/// Refuses what cannot fit, where the device says how much it has.
-fn fits(gpu: &Gpu, memory: Memory) -> Result<()> {
-    let Memory { weights, kv, buffers } = memory;
-    let needed = weights.saturating_add(kv).saturating_add(buffers);
-    match gpu.info.memory {
-        Some(memory) if needed > memory => {
-            Err(Error::DoesNotFit { adapter: gpu.info.name.clone(), memory, weights, kv, buffers })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The activations after a node.
 struct Seen<'a> {
     executor: &'a GpuExecutor,
@@ -441,6 +413,7 @@ impl Executor for GpuExecutor {
     }
 
     fn chain(&mut self) -> Option<&mut dyn Chain> {
-        Some(self)
+        // A program that begins in the middle of a model needs the host for every step.
+        if self.program.inputs().is_empty() { Some(self) } else { None }
     }
 }

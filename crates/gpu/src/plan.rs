@@ -340,6 +340,8 @@ impl<'a> Planner<'a> {
                 let integers = self.integers_of(*out);
                 norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
+            // The step's upload has brought it.
+            Op::Input { .. } => Ok(vec![]),
             Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
                 unreachable!("ops with matrices are not planned here")
             }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{FAMILIES, VOCABULARY, batch, executor, gpu, logits, tiny};
+use common::{FAMILIES, VOCABULARY, batch, contract, executor, gpu, logits, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
 use gleed_model::chain::{Chain, Link};
@@ -17,8 +17,8 @@ use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, StepError, ref
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
     kv: KvType::F16,
-    max_rows: 40,
-    pages: 4,
+    max_rows: contract::MAX_ROWS,
+    pages: contract::PAGES,
     logits_rows: None,
     matrix_units: false,
 };
@@ -29,7 +29,7 @@ const TOLERANCE: f32 = 2e-6;
 
 fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
     let Options { kv, max_rows, pages, .. } = options;
-    let rounds_to_groups = options.arithmetic == Arithmetic::Q8;
+    let rounds_to_groups = (options.arithmetic == Arithmetic::Q8).then_some(0);
     let options = reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages };
     Reference::new(Arc::clone(file), program.clone(), options).unwrap()
 }
@@ -96,54 +96,24 @@ fn matrix_units_are_close_where_there_are_any() {
 
 #[test]
 fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
-    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
     let gpu = gpu();
-    let mut first = executor(&gpu, &file, &program, OPTIONS);
-    assert!(logits(&mut first, &batch(&[], 1, 4)).is_empty());
-    assert!(logits(&mut first, &batch(&[(0, 0, 1, false), (0, 1, 2, false)], 1, 4)).is_empty());
-    // What they wrote is there.
-    let after = logits(&mut first, &batch(&[(0, 2, 3, true)], 1, 4));
-    let mut other = executor(&gpu, &file, &program, OPTIONS);
-    let rows = [(0, 0, 1, false), (0, 1, 2, false), (0, 2, 3, true)];
-    assert_eq!(after, logits(&mut other, &batch(&rows, 1, 4)));
+    contract::takes_empty_batches(|file, program, kv| {
+        executor(&gpu, file, program, Options { kv, ..OPTIONS })
+    });
 }
 
 #[test]
 fn bad_batches_are_refused_and_change_nothing() {
-    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
-    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
-    let first = logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4));
-    let many: Vec<_> = (0..41).map(|i| (0, i, 1, false)).collect();
-    let mut refused = |batch: &gleed_model::Batch| executor.step(batch, &mut ()).unwrap_err();
-    assert_eq!(refused(&batch(&many, 1, 4)), StepError::TooManyRows { rows: 41, limit: 40 });
-    let unknown = refused(&batch(&[(0, 0, 2, true), (0, 1, 67, true)], 1, 4));
-    assert_eq!(unknown, StepError::UnknownToken { token: 67, vocabulary: VOCABULARY });
-    let past = refused(&batch(&[(0, 512, 1, true)], 1, 9));
-    assert_eq!(past, StepError::PastContext { position: 512, context: 512 });
-    // Page 4 of a cache of four pages.
-    let page = refused(&batch(&[(0, 256, 1, true)], 1, 5));
-    assert_eq!(page, StepError::NoPage { row: 0, position: 256 });
-    assert_eq!(logits(&mut executor, &batch(&[(0, 0, 1, true)], 1, 4)), first);
+    let gpu = gpu();
+    contract::refuses_bad_batches(|file, program, kv| {
+        executor(&gpu, file, program, Options { kv, ..OPTIONS })
+    });
 }
 
 #[test]
 fn copied_pages_let_sequences_part() {
     let gpu = gpu();
-    for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-        let (file, program) = tiny("qwen3", &[Format::Q4_0], 2);
-        let mut first = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
-        // Sequences 0 and 1 of a batch own pages 0 and 1.
-        let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
-        logits(&mut first, &batch(&prefix, 2, 4));
-        first.copy_page(0, 1);
-        let parted = logits(&mut first, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, 4));
-        let mut other = executor(&gpu, &file, &program, Options { kv, ..OPTIONS });
-        for (sequence, token) in [(0, 20), (1, 30)] {
-            let mut rows: Vec<_> = (0..9).map(|i| (sequence, i, i as u32, false)).collect();
-            rows.push((sequence, 9, token, true));
-            assert_eq!(logits(&mut other, &batch(&rows, 2, 4))[0], parted[sequence]);
-        }
-    }
+    contract::copies_pages(|file, program, kv| executor(&gpu, file, program, Options { kv, ..OPTIONS }));
 }
 
 #[test]

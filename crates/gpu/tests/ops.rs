@@ -106,7 +106,7 @@ fn compare(gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
     let options = Options { kv, ..OPTIONS };
     let Options { max_rows, pages, .. } = options;
     let made_for =
-        reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups: false, kv, max_rows, pages };
+        reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups: None, kv, max_rows, pages };
     let mut truth = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
     let mut found = executor(gpu, &file, &program, options);
     for places in batches {

@@ -6,19 +6,18 @@
 
 mod common;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{FAMILIES, Random, VOCABULARY, batch, executor, gpu, tiny};
+use common::{FAMILIES, Sequences, bits, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_model::arithmetic::SPAN;
 use gleed_model::compare::LogitsDifference;
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
+use gleed_model::{Arithmetic, KvType, Reference, reference};
 
-/// The lengths of the sequences: more than a span, some rows, one row.
-const LENGTHS: [usize; 3] = [SPAN + 21, 9, 1];
+/// More than a span, some rows, one row.
+const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: PAGES };
 const PAGES: usize = 15;
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
@@ -40,69 +39,6 @@ const ROUNDED_TOLERANCE: f32 = 2e-3;
 /// of two integers moves everything after it. Ops by themselves are held to far less.
 const ROUNDED_DIVERGENCE: f64 = 2e-4;
 
-/// `(sequence, position)`.
-type Place = (usize, usize);
-
-/// A way to compute all rows: a list of batches.
-type Schedule = Vec<Vec<Place>>;
-
-fn places(sequence: usize, positions: std::ops::Range<usize>) -> Vec<Place> {
-    positions.map(|position| (sequence, position)).collect()
-}
-
-fn whole() -> Schedule {
-    vec![(0..3).flat_map(|s| places(s, 0..LENGTHS[s])).collect()]
-}
-
-/// The first sequence but for its last rows at once, then these and the others one row at a time.
-fn one_at_a_time() -> Schedule {
-    let many = LENGTHS[0] - 24;
-    let rest = places(0, many..LENGTHS[0]).into_iter().chain(places(1, 0..LENGTHS[1])).chain(places(2, 0..1));
-    [places(0, 0..many)].into_iter().chain(rest.map(|place| vec![place])).collect()
-}
-
-/// Chunks of the first sequence of these lengths in turn, the others beside them as they come.
-fn chunks(lengths: &[usize]) -> Schedule {
-    let (mut schedule, mut done) = (Schedule::new(), [0; 3]);
-    let mut lengths = lengths.iter().cycle();
-    while done[0] < LENGTHS[0] {
-        let mut rows = Vec::new();
-        let length = *lengths.next().unwrap();
-        // Other sequences come first now and then, so that rows are at other places of the batch.
-        for sequence in if length.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] } {
-            let count = if sequence == 0 { length } else { 1 + length % 3 };
-            let end = LENGTHS[sequence].min(done[sequence] + count);
-            rows.extend(places(sequence, done[sequence]..end));
-            done[sequence] = end;
-        }
-        schedule.push(rows);
-    }
-    if done[1] < LENGTHS[1] {
-        schedule.push(places(1, done[1]..LENGTHS[1]));
-    }
-    schedule
-}
-
-/// Runs a schedule and returns the logits of the rows for which `wanted` says so.
-fn run(
-    executor: &mut dyn Executor,
-    schedule: &Schedule,
-    mut wanted: impl FnMut() -> bool,
-) -> HashMap<Place, Vec<f32>> {
-    let mut random = Random::new(11);
-    let tokens: HashMap<Place, u32> =
-        whole().concat().into_iter().map(|place| (place, random.below(VOCABULARY) as u32)).collect();
-    let mut all = HashMap::new();
-    for places in schedule {
-        let rows: Vec<_> = places.iter().map(|place| (place.0, place.1, tokens[place], wanted())).collect();
-        let batch = batch(&rows, LENGTHS.len(), PAGES);
-        executor.step(&batch, &mut ()).unwrap();
-        let found = batch.wanted().enumerate().map(|(i, row)| (places[row], executor.logits(i).to_vec()));
-        all.extend(found);
-    }
-    all
-}
-
 fn check_family(family: &str) {
     let mixed =
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
@@ -118,15 +54,14 @@ fn check_family(family: &str) {
         let fused = fuse(&plain, Rules::ALL);
         let options = Options { arithmetic, kv, ..OPTIONS };
         let mut all_at_once = executor(&gpu, &file, &fused, options);
-        let same = run(&mut all_at_once, &whole(), || true);
-        assert_eq!(same.len(), LENGTHS.iter().sum::<usize>());
+        let same = SEQUENCES.run(&mut all_at_once, &SEQUENCES.whole(), 1);
 
-        let (rounds_to_groups, max_rows) = (arithmetic == Arithmetic::Q8, options.max_rows);
+        let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
         let made_for =
             reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages: PAGES };
         let mut reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
         let mut difference = LogitsDifference::default();
-        for (place, truth) in run(&mut reference, &whole(), || true) {
+        for (place, truth) in SEQUENCES.run(&mut reference, &SEQUENCES.whole(), 1) {
             difference.add(&same[&place], &truth);
         }
         if arithmetic == Arithmetic::Q8 {
@@ -137,22 +72,17 @@ fn check_family(family: &str) {
         }
 
         for (program, schedule, every, logits_rows) in [
-            (&fused, chunks(&[1, 7, 64, 3]), 2, None),
-            (&plain, chunks(&[97, 2]), 1, None),
-            (&fused, one_at_a_time(), 1, None),
+            (&fused, SEQUENCES.chunks(&[1, 7, 64, 3]), 2, None),
+            (&plain, SEQUENCES.chunks(&[97, 2]), 1, None),
+            (&fused, SEQUENCES.one_at_a_time(SPAN - 3), 1, None),
             // Logits in three turns, the last one of fewer rows.
-            (&fused, whole(), 5, Some(23)),
+            (&fused, SEQUENCES.whole(), 5, Some(23)),
         ] {
             let options = Options { logits_rows, ..options };
-            let mut count = 0;
             let mut executor = executor(&gpu, &file, program, options);
-            let found = run(&mut executor, &schedule, || {
-                count += 1;
-                count % every == 0
-            });
-            assert_eq!(found.len(), count / every);
+            let found = SEQUENCES.run(&mut executor, &schedule, every);
             for (place, logits) in &found {
-                let equal = common::bits(logits) == common::bits(&same[place]);
+                let equal = bits(logits) == bits(&same[place]);
                 assert!(equal, "{family} kv {kv}, row {place:?} of {schedule:?}");
             }
         }

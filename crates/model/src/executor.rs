@@ -27,6 +27,7 @@ pub struct Batch {
     pages: Vec<u32>,
     /// Where each table ends in `pages`.
     table_ends: Vec<usize>,
+    inputs: Vec<f32>,
 }
 
 impl Batch {
@@ -35,6 +36,15 @@ impl Batch {
         self.rows.clear();
         self.pages.clear();
         self.table_ends.clear();
+        self.inputs.clear();
+    }
+
+    /// Takes over the rows and tables of another batch, and no inputs.
+    pub fn copy_rows(&mut self, other: &Batch) {
+        self.clear();
+        self.rows.extend_from_slice(&other.rows);
+        self.pages.extend_from_slice(&other.pages);
+        self.table_ends.extend_from_slice(&other.table_ends);
     }
 
     /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`. Returns the table's number.
@@ -60,6 +70,17 @@ impl Batch {
         let Some(&end) = self.table_ends.get(table) else { return &[] };
         let start = if table == 0 { 0 } else { self.table_ends[table - 1] };
         &self.pages[start..end]
+    }
+
+    /// What the rows bring to a program that begins in the middle of a model: for each of
+    /// [`Program::inputs`], one after the other, its columns of all rows, row by row.
+    pub fn inputs(&self) -> &[f32] {
+        &self.inputs
+    }
+
+    /// The same, to be filled.
+    pub fn inputs_mut(&mut self) -> &mut Vec<f32> {
+        &mut self.inputs
     }
 
     /// The indices of the rows that want logits, in order.
@@ -102,6 +123,15 @@ pub enum StepError {
         row: usize,
         /// Its position.
         position: u32,
+    },
+    /// A program that begins in the middle of a model got other values than it needs, or one that does not
+    /// got any.
+    #[error("the batch brings {found} values, {expected} are needed")]
+    Inputs {
+        /// Values in the batch.
+        found: usize,
+        /// Rows times columns of the program's inputs.
+        expected: usize,
     },
     /// A chain of steps that cannot be one.
     #[error("a chain of steps: {0}")]
@@ -172,6 +202,11 @@ pub trait Executor: Send {
 pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usize) -> Result<(), StepError> {
     if batch.rows().len() > max_rows {
         return Err(StepError::TooManyRows { rows: batch.rows().len(), limit: max_rows });
+    }
+    let columns: usize = program.inputs().iter().map(|view| view.width).sum();
+    let (found, expected) = (batch.inputs().len(), batch.rows().len() * columns);
+    if found != expected {
+        return Err(StepError::Inputs { found, expected });
     }
     for (index, row) in batch.rows().iter().enumerate() {
         if row.token as usize >= program.vocabulary {

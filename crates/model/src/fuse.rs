@@ -193,7 +193,8 @@ fn raise_gather(nodes: &mut [Node]) {
     let Some(mut at) = nodes.iter().position(|n| matches!(n.op, Op::Gather { .. })) else { return };
     while at > 0 {
         let above = &nodes[at - 1].op;
-        if matches!(above, Op::Embed { .. } | Op::KvWrite { .. } | Op::RopeKvWrite { .. }) {
+        if matches!(above, Op::Input { .. } | Op::Embed { .. } | Op::KvWrite { .. } | Op::RopeKvWrite { .. })
+        {
             break;
         }
         // What the op above writes is gathered through what it reads.

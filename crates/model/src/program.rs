@@ -118,6 +118,8 @@ pub enum Activation {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "operands are named after what they hold")]
 pub enum Op {
+    /// These buffers = what the batch brings for each row, see [`crate::Batch::inputs`]. Only as the first op.
+    Input { views: Vec<View> },
     /// out = the table's entry of each row's token.
     Embed { table: WeightId, out: View },
     /// x += the table's entry of each row's position.
@@ -191,7 +193,8 @@ pub struct Program {
     pub caches: Vec<KvLayer>,
     /// The rotary embeddings that the ops name by index.
     pub ropes: Vec<Rope>,
-    /// Where the logits of wanted rows are when the program has run.
+    /// Where the logits of wanted rows are when the program has run; of no columns where it has none, as the
+    /// first half of a split one.
     pub logits: View,
     /// Entries of the vocabulary.
     pub vocabulary: usize,
@@ -199,10 +202,26 @@ pub struct Program {
     pub context: usize,
 }
 
+impl Program {
+    /// How many layers there are up to the last one.
+    pub fn layers(&self) -> usize {
+        self.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1)
+    }
+
+    /// The buffers that a batch brings the values of; none in a program that begins with tokens.
+    pub fn inputs(&self) -> &[View] {
+        match self.nodes.first() {
+            Some(Node { op: Op::Input { views }, .. }) => views,
+            _ => &[],
+        }
+    }
+}
+
 impl Op {
     /// What kind of op this is, for tables.
     pub fn kind(&self) -> &'static str {
         match self {
+            Op::Input { .. } => "input",
             Op::Embed { .. } => "embed",
             Op::AddPositions { .. } => "add-positions",
             Op::Norm { .. } => "norm",
@@ -241,7 +260,8 @@ impl Op {
             Op::RopeKvWrite { query_norm, key_norm, .. } => norms(&[query_norm.as_ref(), key_norm.as_ref()]),
             Op::Linear { parts: all, .. } => parts(all),
             Op::GatedLinear { gate, up, .. } => parts(&[*gate, *up]),
-            Op::Rope { .. }
+            Op::Input { .. }
+            | Op::Rope { .. }
             | Op::KvWrite { .. }
             | Op::Attention { .. }
             | Op::Activate { .. }
@@ -262,7 +282,7 @@ impl Op {
             Op::AddPositions { x, .. } | Op::Rope { x, .. } | Op::Add { x, .. } => vec![*x],
             Op::AddNorm { x, out, .. } => vec![*x, *out],
             Op::RopeKvWrite { query, .. } => vec![*query],
-            Op::Gather { views } => views.clone(),
+            Op::Gather { views } | Op::Input { views } => views.clone(),
             Op::KvWrite { .. } => vec![],
         }
     }
@@ -270,7 +290,7 @@ impl Op {
     /// The views that the op reads.
     pub fn inputs(&self) -> Vec<View> {
         match self {
-            Op::Embed { .. } => vec![],
+            Op::Input { .. } | Op::Embed { .. } => vec![],
             Op::Norm { input, .. } | Op::Linear { input, .. } | Op::GatedLinear { input, .. } => vec![*input],
             Op::Attention { query, .. } => vec![*query],
             Op::Activate { gate, up, .. } => [Some(*gate), *up].into_iter().flatten().collect(),

@@ -18,9 +18,10 @@ use crate::{Error, Result};
 pub struct Options {
     /// The order of operations of linear layers.
     pub arithmetic: Arithmetic,
-    /// Whether activations that meet block-quantised weights are rounded to int8 in groups of 32, whatever the
-    /// blocks of the weights, and then multiplied as in `F32`: what a GPU computes in `Q8`, but for the order.
-    pub rounds_to_groups: bool,
+    /// The node from which on activations that meet block-quantised weights are rounded to int8 in groups of
+    /// 32, whatever the blocks of the weights, and then multiplied as in `F32`: what a GPU that has these nodes
+    /// computes in `Q8`, but for the order.
+    pub rounds_to_groups: Option<usize>,
     /// The element type of the KV cache.
     pub kv: KvType,
     /// The most rows of a step.
@@ -43,6 +44,8 @@ pub struct Reference {
     rows: Vec<Row>,
     /// The pages of the batch's sequences.
     tables: Vec<Vec<u32>>,
+    /// What the batch brings.
+    inputs: Vec<f32>,
 }
 
 impl Reference {
@@ -57,7 +60,17 @@ impl Reference {
         let keys = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.key_dim]).collect();
         let values = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.value_dim]).collect();
         let buffers = program.buffers.iter().map(|_| Vec::new()).collect();
-        Ok(Reference { file, program, options, keys, values, buffers, rows: vec![], tables: vec![] })
+        Ok(Reference {
+            file,
+            program,
+            options,
+            keys,
+            values,
+            buffers,
+            rows: vec![],
+            tables: vec![],
+            inputs: vec![],
+        })
     }
 
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
@@ -66,6 +79,7 @@ impl Reference {
         self.rows = batch.rows().to_vec();
         let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
         self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        self.inputs = batch.inputs().to_vec();
         for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
             data.resize(buffer.width * batch.rows().len(), 0.0);
         }
@@ -75,7 +89,7 @@ impl Reference {
     /// Runs one node of the program on the batch of [`Reference::begin`].
     pub fn run_node(&mut self, index: usize) {
         let op = self.program.nodes[index].op.clone();
-        self.run(&op);
+        self.run(&op, self.options.rounds_to_groups.is_some_and(|first| index >= first));
     }
 
     /// Replaces the values of a view, row by row, so that a node can be run on another executor's inputs.
@@ -116,8 +130,18 @@ impl Reference {
         &mut self.buffers[view.buffer][row * width + view.offset..][..view.width]
     }
 
-    fn run(&mut self, op: &Op) {
+    /// `rounds` is whether the activations of linear layers are rounded to groups.
+    fn run(&mut self, op: &Op, rounds: bool) {
         match op {
+            Op::Input { views } => {
+                let inputs = std::mem::take(&mut self.inputs);
+                let mut rest = &inputs[..];
+                for view in views {
+                    let (values, others) = rest.split_at(self.rows.len() * view.width);
+                    self.load(*view, values);
+                    rest = others;
+                }
+            }
             Op::Embed { table, out } => {
                 for r in 0..self.rows.len() {
                     let entry = self.weight_row(*table, self.rows[r].token as usize);
@@ -135,7 +159,7 @@ impl Reference {
                 let mut offset = 0;
                 for part in parts {
                     let outputs = self.program.weights[part.weight].rows;
-                    self.linear(*part, *input, out.part(offset, outputs));
+                    self.linear(rounds, *part, *input, out.part(offset, outputs));
                     offset += outputs;
                 }
             }
@@ -175,9 +199,9 @@ impl Reference {
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
                 // The result has the width of one part: gate first, then up beside it.
-                self.linear(*gate, *input, *out);
+                self.linear(rounds, *gate, *input, *out);
                 let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();
-                self.linear(*up, *input, *out);
+                self.linear(rounds, *up, *input, *out);
                 for (r, gate) in gates.iter().enumerate() {
                     let up = self.get(*out, r).to_vec();
                     activate(*activation, gate, Some(&up), self.set(*out, r));
@@ -201,10 +225,10 @@ impl Reference {
         }
     }
 
-    fn linear(&mut self, part: Part, input: View, out: View) {
+    fn linear(&mut self, rounds: bool, part: Part, input: View, out: View) {
         let weight = self.program.weights[part.weight].clone();
         let bias = part.bias.map(|b| self.vector(b));
-        let rounds = self.options.rounds_to_groups && weight.format.groups().is_some();
+        let rounds = rounds && weight.format.groups().is_some();
         let groups = match self.options.arithmetic {
             Arithmetic::Q8 if !rounds => weight.format.groups(),
             _ => None,

@@ -16,9 +16,13 @@ pub struct Misfit {
 /// Checks every node of a program, and where it leaves its logits.
 pub fn verify(program: &Program) -> Result<(), Misfit> {
     for (node, Node { op, .. }) in program.nodes.iter().enumerate() {
-        check(program, op).map_err(|what| Misfit { node, kind: op.kind(), what })?;
+        let first = node == 0 || !matches!(op, Op::Input { .. });
+        ensure(first, || "it is not the first op".to_string())
+            .and_then(|()| check(program, op))
+            .map_err(|what| Misfit { node, kind: op.kind(), what })?;
     }
-    let logits = is_inside(program, program.logits) && program.logits.width == program.vocabulary;
+    let width = program.logits.width;
+    let logits = width == 0 || is_inside(program, program.logits) && width == program.vocabulary;
     ensure(logits, || "the logits are not a view as wide as the vocabulary".to_string())
         .map_err(|what| Misfit { node: program.nodes.len(), kind: "logits", what })
 }
@@ -60,6 +64,11 @@ fn check(program: &Program, op: &Op) -> Result<(), String> {
         ensure(is_inside(program, view), || format!("{view:?} is not inside a buffer"))?;
     }
     match op {
+        Op::Input { views } => views.iter().enumerate().try_for_each(|(i, view)| {
+            let whole = program.buffers[view.buffer].width == view.width;
+            let once = views[..i].iter().all(|other| other.buffer != view.buffer);
+            ensure(whole && once, || format!("{view:?} is not a whole buffer, or comes twice"))
+        }),
         Op::Embed { table, out } => table_of(program, *table, program.vocabulary, *out),
         Op::AddPositions { table, x } => table_of(program, *table, program.context, *x),
         Op::Norm { norm, heads, input, out } => {

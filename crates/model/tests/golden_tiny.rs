@@ -70,8 +70,8 @@ fn check(name: &str, limit: f32) {
         let total = golden.prompt_ids.len() + golden.gen_ids.len();
         let make = |rules, kv| {
             let program = fuse(&model.program, rules);
-            let options =
-                Options { arithmetic: Arithmetic::F32, kv, max_rows: total, pages: total.div_ceil(PAGE) };
+            let (arithmetic, pages) = (Arithmetic::F32, total.div_ceil(PAGE));
+            let options = Options { arithmetic, rounds_to_groups: None, kv, max_rows: total, pages };
             Reference::new(file.clone(), program, options).unwrap()
         };
 

@@ -63,7 +63,8 @@ impl Case {
     fn run(&self, program: &Program, sequence: usize, rows: usize) -> Vec<Vec<f32>> {
         let Sequence { tokens, positions } = &self.sequences[sequence];
         let pages = tokens.len().div_ceil(PAGE);
-        let options = Options { arithmetic: Arithmetic::F32, kv: KvType::F32, max_rows: rows, pages };
+        let (arithmetic, kv, rounds_to_groups) = (Arithmetic::F32, KvType::F32, None);
+        let options = Options { arithmetic, rounds_to_groups, kv, max_rows: rows, pages };
         let mut executor = Reference::new(self.file.clone(), program.clone(), options).unwrap();
         let mut logits = vec![];
         for (chunk, tokens) in tokens.chunks(rows).enumerate() {

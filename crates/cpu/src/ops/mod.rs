@@ -24,6 +24,7 @@ pub(crate) struct Fixed<'a> {
 /// Runs one op over the live rows, of which there must be one at least.
 pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, caches: &mut [Layer]) {
     match *op {
+        Op::Input { ref views } => rows::input(fixed, machine, views),
         Op::Embed { table, out } => rows::embed(fixed, machine, table, out),
         Op::AddPositions { table, x } => rows::add_positions(fixed, machine, table, x),
         Op::Norm { norm, heads, input, out } => rows::norm(fixed, machine, norm, heads, input, out),

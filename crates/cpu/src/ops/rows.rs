@@ -28,6 +28,20 @@ fn for_each_row(
     });
 }
 
+/// These buffers = what the batch brings, buffer by buffer.
+pub(super) fn input(fixed: Fixed, machine: &mut Machine, views: &[View]) {
+    let Machine { pool, activations, rows, .. } = machine;
+    let mut rest = fixed.batch.inputs();
+    for view in views {
+        let (values, others) = rest.split_at(rows.len() * view.width);
+        for_each_row(pool, activations, rows.len(), view.width, |_, row| {
+            let from = row.index() * view.width;
+            row.write(*view).copy_from_slice(&values[from..from + view.width]);
+        });
+        rest = others;
+    }
+}
+
 /// out = the table's entry of each row's token.
 pub(super) fn embed(fixed: Fixed, machine: &mut Machine, table: WeightId, out: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;

@@ -1,12 +1,18 @@
 //! Shared by the tests of all executors: random numbers, random blocks of every format, tiny models of
-//! every family written as GGUF files, and batches for them.
+//! every family written as GGUF files, batches and schedules for them, and what every executor must do.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
+
+pub mod contract;
+mod schedules;
 
 use std::sync::Arc;
 
+pub use schedules::{Place, Schedule, Sequences};
+
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Value, Writer};
 use gleed_model::arithmetic::PAGE;
+use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
 use gleed_model::{Batch, Executor, Model, Row};
 
@@ -193,4 +199,33 @@ pub fn batch(rows: &[(usize, usize, u32, bool)], sequences: usize, pages: usize)
 pub fn logits(executor: &mut dyn Executor, batch: &Batch) -> Vec<Vec<u32>> {
     executor.step(batch, &mut ()).unwrap();
     (0..batch.wanted().count()).map(|i| bits(executor.logits(i))).collect()
+}
+
+/// The bits of everything that each node wrote.
+pub struct Capture<'a> {
+    program: &'a Program,
+    started: usize,
+    outputs: Vec<Vec<u32>>,
+}
+
+impl<'a> Capture<'a> {
+    pub fn run(program: &'a Program, executor: &mut dyn Executor, batch: &Batch) -> Vec<Vec<u32>> {
+        let mut capture = Capture { program, started: 0, outputs: Vec::new() };
+        executor.step(batch, &mut capture).unwrap();
+        assert_eq!(capture.started, 1);
+        capture.outputs
+    }
+}
+
+impl Observer for Capture<'_> {
+    fn start(&mut self) {
+        self.started += 1;
+    }
+
+    fn after(&mut self, node: usize, buffers: &dyn Buffers) {
+        assert_eq!(node, self.outputs.len());
+        let mut values = Vec::new();
+        self.program.nodes[node].op.outputs().iter().for_each(|view| buffers.read(*view, &mut values));
+        self.outputs.push(bits(&values));
+    }
 }

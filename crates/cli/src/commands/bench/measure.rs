@@ -274,6 +274,7 @@ mod tests {
         let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
         let options = crate::load::Options {
             device: crate::device::Device::Cpu,
+            gpu_layers: None,
             arithmetic: None,
             matrix_units: false,
             kv: Default::default(),

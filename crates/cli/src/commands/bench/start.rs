@@ -115,6 +115,9 @@ fn arguments(model: &str, options: &Options) -> Vec<String> {
     option("--max-tokens", TOKENS.to_string());
     option("--context", CONTEXT.to_string());
     option("--device", options.device.to_string());
+    if let Some(layers) = options.gpu_layers {
+        option("--gpu-layers", layers.to_string());
+    }
     if let Some(arithmetic) = options.arithmetic {
         option("--arithmetic", arithmetic.to_string());
     }

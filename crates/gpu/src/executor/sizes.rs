@@ -1,0 +1,130 @@
+//! What an executor will allocate, settled before anything is; and what of a model fits.
+
+use gleed_gguf::Gguf;
+use gleed_model::program::Program;
+use gleed_model::{Arithmetic, split};
+
+use super::Memory;
+use crate::kernels::choose;
+use crate::linear::Quantized;
+use crate::step::Capacity;
+use crate::weights::Weights;
+use crate::{Error, Gpu, Options, Result, buffers, cache, plan};
+
+/// Bytes of logits that are computed and read back at once, unless the options say how many rows.
+const LOGITS_BYTES: usize = 64 << 20;
+
+/// How large everything is.
+pub(super) struct Sizes {
+    /// Rows of a sequence that one workgroup of attention takes.
+    pub attention_rows: usize,
+    pub capacity: Capacity,
+    /// Rows of logits that fit on the device.
+    pub logits_rows: usize,
+    pub logits_stride: usize,
+    pub logits_bytes: u64,
+    pub step_bytes: u64,
+    pub partial_bytes: u64,
+    pub page_bytes: u64,
+    pub input_bytes: u64,
+    /// The most columns of activations that become integers.
+    pub integer_columns: usize,
+    /// All of it, and the weights.
+    pub memory: Memory,
+}
+
+impl Sizes {
+    /// Of a program whose weights, which are checked, are in a file.
+    pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
+        let Options { arithmetic, kv, max_rows, pages, logits_rows, .. } = options;
+        let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
+        let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
+        let logits_stride = buffers::stride(program.vocabulary);
+        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
+        let logits_bytes = (4 * logits_rows * logits_stride) as u64;
+        let step_bytes = 4 * capacity.words() as u64;
+        let partial_bytes = (4 * capacity.partials * partial_room) as u64;
+        let page_bytes = cache::largest_page(&program.caches, kv);
+        let input = program.nodes.last().and_then(|node| node.op.inputs().first().copied());
+        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
+        let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
+        let integer_columns = match arithmetic {
+            Arithmetic::Q8 => plan::integer_columns(program),
+            Arithmetic::F32 => 0,
+        };
+        let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
+        let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
+        let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
+        let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
+        let memory = Memory {
+            weights: Weights::check(file, program)?,
+            kv: kv_bytes.fold(0, u64::saturating_add),
+            buffers: [
+                step_bytes,
+                partial_bytes,
+                page_bytes,
+                input_bytes,
+                integer_bytes,
+                logits_bytes,
+                choice_bytes,
+            ]
+            .into_iter()
+            .fold(activations, u64::saturating_add),
+        };
+        Ok(Sizes {
+            attention_rows,
+            capacity,
+            logits_rows,
+            logits_stride,
+            logits_bytes,
+            step_bytes,
+            partial_bytes,
+            page_bytes,
+            input_bytes,
+            integer_columns,
+            memory,
+        })
+    }
+}
+
+impl Memory {
+    fn total(self) -> u64 {
+        self.weights.saturating_add(self.kv).saturating_add(self.buffers)
+    }
+}
+
+/// Refuses what cannot fit, where the device says how much it has.
+pub(super) fn fits(
+    gpu: &Gpu,
+    file: &Gguf,
+    program: &Program,
+    options: Options,
+    needed: Memory,
+) -> Result<()> {
+    match gpu.info.memory {
+        Some(memory) if needed.total() > memory => {
+            let layers = layers_that_fit(gpu, file, program, options, memory)?;
+            let (adapter, Memory { weights, kv, buffers }) = (gpu.info.name.clone(), needed);
+            Err(Error::DoesNotFit { adapter, memory, weights, kv, buffers, layers })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many of the last layers fit, with all that comes after them; 0 for none.
+fn layers_that_fit(
+    gpu: &Gpu,
+    file: &Gguf,
+    program: &Program,
+    options: Options,
+    memory: u64,
+) -> Result<usize> {
+    let layers = program.layers();
+    for first in 1..layers {
+        let Some(halves) = split(program, first) else { continue };
+        if Sizes::new(gpu, file, &halves.second, options)?.memory.total() <= memory {
+            return Ok(layers - first);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,225 @@
+//! Cuts a program in two before a layer, so that two devices can each run one half.
+//!
+//! The first half ends without logits; the second begins with an input op that brings the buffers which are
+//! still needed. Both have only their own weights and caches, but number the buffers as the whole does, so
+//! that a view means the same in all three.
+
+use std::collections::HashMap;
+
+use crate::program::{Buffer, Node, Norm, Op, Part, Program, View, WeightId};
+
+/// The halves of a program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Halves {
+    /// Everything before the layer.
+    pub first: Program,
+    /// The layer and everything after it, behind an [`Op::Input`].
+    pub second: Program,
+}
+
+/// Cuts a program before the first op of a layer; `None` where there is no such layer, or nothing before it.
+pub fn split(program: &Program, layer: usize) -> Option<Halves> {
+    let cut = program.nodes.iter().position(|node| node.layer == Some(layer)).filter(|cut| *cut > 0)?;
+    let (first, second) = program.nodes.split_at(cut);
+    let whole = |buffer: usize| View { buffer, offset: 0, width: program.buffers[buffer].width };
+    let views = (0..program.buffers.len()).filter(|b| is_live(second, *b)).map(whole).collect();
+    let input = Node { op: Op::Input { views }, labels: vec!["input".to_string()], layer: None };
+    let nothing = View { width: 0, ..program.logits };
+    Some(Halves {
+        first: part(program, first.to_vec(), &input.op, nothing),
+        second: part(program, [std::slice::from_ref(&input), second].concat(), &input.op, program.logits),
+    })
+}
+
+/// Whether some of a buffer is read before it is written.
+fn is_live(nodes: &[Node], buffer: usize) -> bool {
+    let mut written: Vec<View> = Vec::new();
+    for Node { op, .. } in nodes {
+        let mut reads = op.inputs().into_iter().filter(|view| view.buffer == buffer);
+        if reads.any(|read| !written.iter().any(|view| view.covers(read))) {
+            return true;
+        }
+        written.extend(op.outputs().into_iter().filter(|view| view.buffer == buffer));
+    }
+    false
+}
+
+/// Some nodes of a program as a program of their own. Buffers that neither they nor what is handed over use
+/// have no columns.
+fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> Program {
+    let (mut weights, mut caches) = (Numbers::default(), Numbers::default());
+    let mut used = vec![false; program.buffers.len()];
+    handed.outputs().iter().for_each(|view| used[view.buffer] = true);
+    for Node { op, .. } in &mut nodes {
+        op.inputs().iter().chain(&op.outputs()).for_each(|view| used[view.buffer] = true);
+        weights_of(op).into_iter().for_each(|weight| weights.renumber(weight));
+        cache_of(op).into_iter().for_each(|cache| caches.renumber(cache));
+    }
+    let buffer = |(buffer, used): (&Buffer, bool)| Buffer {
+        width: if used { buffer.width } else { 0 },
+        ..buffer.clone()
+    };
+    Program {
+        buffers: program.buffers.iter().zip(used).map(buffer).collect(),
+        weights: weights.old.iter().map(|id| program.weights[*id].clone()).collect(),
+        nodes,
+        caches: caches.old.iter().map(|id| program.caches[*id]).collect(),
+        ropes: program.ropes.clone(),
+        logits,
+        vocabulary: program.vocabulary,
+        context: program.context,
+    }
+}
+
+/// New numbers for what is used, in the order of its first use.
+#[derive(Default)]
+struct Numbers {
+    new: HashMap<usize, usize>,
+    old: Vec<usize>,
+}
+
+impl Numbers {
+    fn renumber(&mut self, number: &mut usize) {
+        *number = *self.new.entry(*number).or_insert_with(|| {
+            self.old.push(*number);
+            self.old.len() - 1
+        });
+    }
+}
+
+fn norm_weights(norm: &mut Norm) -> impl Iterator<Item = &mut WeightId> {
+    std::iter::once(&mut norm.weight).chain(&mut norm.bias)
+}
+
+fn part_weights(part: &mut Part) -> impl Iterator<Item = &mut WeightId> {
+    std::iter::once(&mut part.weight).chain(&mut part.bias)
+}
+
+fn weights_of(op: &mut Op) -> Vec<&mut WeightId> {
+    match op {
+        Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![table],
+        Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norm_weights(norm).collect(),
+        Op::RopeKvWrite { query_norm, key_norm, .. } => {
+            [query_norm, key_norm].into_iter().flatten().flat_map(norm_weights).collect()
+        }
+        Op::Linear { parts, .. } => parts.iter_mut().flat_map(part_weights).collect(),
+        Op::GatedLinear { gate, up, .. } => [gate, up].into_iter().flat_map(part_weights).collect(),
+        Op::Input { .. }
+        | Op::Rope { .. }
+        | Op::KvWrite { .. }
+        | Op::Attention { .. }
+        | Op::Activate { .. }
+        | Op::Add { .. }
+        | Op::Gather { .. } => vec![],
+    }
+}
+
+fn cache_of(op: &mut Op) -> Option<&mut usize> {
+    match op {
+        Op::KvWrite { cache, .. } | Op::Attention { cache, .. } | Op::RopeKvWrite { cache, .. } => {
+            Some(cache)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::{Rules, fuse};
+    use crate::shapes::Shape;
+    use crate::verify::verify;
+
+    const SHAPES: [&str; 5] = ["llama3.2-1b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen3-0.6b", "gpt2-124m"];
+
+    fn program(shape: &str, rules: Rules) -> Program {
+        fuse(&Shape::find(shape).unwrap().model().unwrap().program, rules)
+    }
+
+    /// What is printed of each node, without its number.
+    fn lines(program: &Program) -> Vec<String> {
+        program.to_string().lines().map(|line| line[4..].to_string()).collect()
+    }
+
+    #[test]
+    fn the_halves_are_sound_and_together_the_whole() {
+        for shape in SHAPES {
+            for rules in [Rules::NONE, Rules::ALL] {
+                let whole = program(shape, rules);
+                assert!(whole.layers() > 10);
+                for layer in 0..whole.layers() {
+                    let Halves { first, second } = split(&whole, layer).unwrap();
+                    assert_eq!((verify(&first), verify(&second)), (Ok(()), Ok(())), "{shape} {layer}");
+                    // The same ops on the same buffers, weights and heads, by name.
+                    let both = [lines(&first), lines(&second)[1..].to_vec()].concat();
+                    assert!(both == lines(&whole), "{shape} {layer}");
+                    assert_eq!([&first.caches[..], &second.caches[..]].concat(), whole.caches);
+                    assert_eq!(first.caches.len(), layer);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_is_in_the_half_that_uses_it() {
+        for shape in SHAPES {
+            let whole = program(shape, Rules::ALL);
+            for layer in 0..whole.layers() {
+                let Halves { first, second } = split(&whole, layer).unwrap();
+                let shared: Vec<_> = first.weights.iter().filter(|w| second.weights.contains(w)).collect();
+                assert!(shared.iter().all(|w| w.name == "token_embd.weight"), "{shape}: {shared:?}");
+                let count = first.weights.len() + second.weights.len();
+                assert_eq!(count, whole.weights.len() + shared.len(), "{shape} {layer}");
+                let layer_of =
+                    |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
+                assert!(first.weights.iter().all(|w| layer_of(&w.name).is_none_or(|of| of < layer)));
+                assert!(second.weights.iter().all(|w| layer_of(&w.name).is_none_or(|of| of >= layer)));
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_needed_is_handed_over() {
+        for shape in SHAPES {
+            let names = |rules, layer| {
+                let Halves { first, second } = split(&program(shape, rules), layer).unwrap();
+                for view in second.inputs() {
+                    let width = |half: &Program| half.buffers[view.buffer].width;
+                    assert_eq!((width(&first), width(&second)), (view.width, view.width));
+                }
+                second.inputs().iter().map(|view| second.buffers[view.buffer].name).collect::<Vec<_>>()
+            };
+            assert_eq!(names(Rules::NONE, 0), ["x"], "{shape}");
+            assert_eq!(names(Rules::NONE, 3), ["x"], "{shape}");
+            assert_eq!(names(Rules::ALL, 0), ["x"], "{shape}");
+            // The residual and what the layer's first op will add to it.
+            assert_eq!(names(Rules::ALL, 3), ["x", "y"], "{shape}");
+        }
+    }
+
+    #[test]
+    fn the_first_half_has_no_room_for_logits() {
+        let Halves { first, second } = split(&program("qwen3-0.6b", Rules::ALL), 5).unwrap();
+        let width = |half: &Program| half.buffers.iter().find(|b| b.name == "logits").unwrap().width;
+        assert_eq!((width(&first), first.logits.width), (0, 0));
+        assert_eq!((width(&second), second.logits.width), (second.vocabulary, second.vocabulary));
+    }
+
+    #[test]
+    fn a_half_can_be_split_again() {
+        let whole = program("llama3.2-1b", Rules::ALL);
+        let late = split(&whole, 9).unwrap().second;
+        let again = split(&split(&whole, 4).unwrap().second, 9).unwrap();
+        assert_eq!(again.second, late);
+        assert_eq!(verify(&again.first), Ok(()));
+        assert_eq!(split(&late, 4), None, "it begins later");
+    }
+
+    #[test]
+    fn there_is_nothing_to_split_where_there_is_no_layer() {
+        let whole = program("gpt2-124m", Rules::ALL);
+        assert_eq!(whole.layers(), 12);
+        assert_eq!(split(&whole, 12), None);
+        assert_eq!(split(&whole, usize::MAX), None);
+    }
+}
