@@ -198,6 +198,9 @@ impl Reference {
                 self.kv_write(*cache, *key, *value);
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
+                // Both are rounded for or neither, as both have one input.
+                let both = [gate, up].map(|part| self.program.weights[part.weight].format.groups());
+                let rounds = rounds && both.iter().all(Option::is_some);
                 // The result has the width of one part: gate first, then up beside it.
                 self.linear(rounds, *gate, *input, *out);
                 let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();

@@ -95,7 +95,7 @@ pub(crate) fn attention(
         .read("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
     if let Some(integers) = op.integers {
-        source = source.put_integers(integers);
+        source = source.put_integers(integers, 32);
     }
     all.push(kernels.dispatch(source, Grid::Merges((op.heads * op.value_blocks()) as u32))?);
     Ok(all)
@@ -230,7 +230,7 @@ fn row(
         _ => source.write_place("out", "OUT_", op.out),
     };
     let source = match integers {
-        Some(integers) => source.put_integers(integers),
+        Some(integers) => source.put_integers(integers, 32),
         None => source,
     };
     kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))

@@ -355,9 +355,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@if INTEGERS
     workgroupBarrier();
     let quad = group.x % VALUE_BLOCKS * 32u + thread;
-    if thread < 32u && 4u * quad < VALUE_DIM {
-        let head = kv_head * GROUP + first_head;
-        put_quad(row, HEADS * VALUE_DIM / 32u, head * (VALUE_DIM / 4u) + quad, thread);
+    let of_row = (kv_head * GROUP + first_head) * (VALUE_DIM / 4u) + quad;
+    let puts = thread < 32u && 4u * quad < VALUE_DIM;
+    var values = vec4<f32>();
+    if puts {
+        values = block[thread];
+        put_largest(thread, values);
+    }
+    workgroupBarrier();
+    var group_scale = 0.0;
+    if puts {
+        group_scale = put_bytes(row, HEADS * VALUE_DIM / 32u, of_row, thread, values);
+    }
+    workgroupBarrier();
+    if puts {
+        put_about(row, HEADS * VALUE_DIM / 32u, of_row, thread, group_scale);
     }
     //@end
 }

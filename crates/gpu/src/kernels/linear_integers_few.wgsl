@@ -16,6 +16,7 @@ var<workgroup> chains: array<f32, $CHAINS>;
 
 // [row][output of the workgroup]
 var<workgroup> block: array<vec4<f32>, $RESULTS>;
+const BLOCK_QUADS = $RESULTS;
 //@end
 
 fn fold(at: u32) -> f32 {
@@ -117,10 +118,22 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     }
     //@if REQUANTIZE
     workgroupBarrier();
-    for (var i = thread; i < 8u * $ROWCOUNT; i += $THREADS) {
-        if (first_row + i / 8u < row_count()) {
-            put_quad(first_row + i / 8u, shape.outputs_a / 32u, group * 8u + i % 8u, i);
-        }
+    // Eight threads for the quads of each row.
+    let row = first_row + thread / 8u;
+    let puts = thread < BLOCK_QUADS && row < row_count();
+    var values = vec4<f32>();
+    if (puts) {
+        values = block[thread];
+        put_largest(thread, values);
+    }
+    workgroupBarrier();
+    var scale = 0.0;
+    if (puts) {
+        scale = put_bytes(row, shape.outputs_a / 32u, group * 8u + thread % 8u, thread, values);
+    }
+    workgroupBarrier();
+    if (puts) {
+        put_about(row, shape.outputs_a / 32u, group * 8u + thread % 8u, thread, scale);
     }
     //@end
 }

@@ -76,8 +76,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@if INTEGERS
     workgroupBarrier();
     let quad = group.x % VALUE_BLOCKS * 32u + lane;
-    if lane < 32u && 4u * quad < VALUE_DIM {
-        put_quad(row, HEADS * VALUE_DIM / 32u, head * (VALUE_DIM / 4u) + quad, lane);
+    let of_row = head * (VALUE_DIM / 4u) + quad;
+    let puts = lane < 32u && 4u * quad < VALUE_DIM;
+    var values = vec4<f32>();
+    if puts {
+        values = block[lane];
+        put_largest(lane, values);
+    }
+    workgroupBarrier();
+    var scale = 0.0;
+    if puts {
+        scale = put_bytes(row, HEADS * VALUE_DIM / 32u, of_row, lane, values);
+    }
+    workgroupBarrier();
+    if puts {
+        put_about(row, HEADS * VALUE_DIM / 32u, of_row, lane, scale);
     }
     //@end
 }

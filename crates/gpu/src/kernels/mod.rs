@@ -146,13 +146,12 @@ impl<'a> Source<'a> {
         self
     }
 
-    /// A buffer of integers, and what writes quads of a `block` there.
-    pub fn put_integers(self, integers: &'a Quantized) -> Self {
-        self.snippet(include_str!("integers.wgsl")).snippet(include_str!("put_integers.wgsl")).write(
-            "integers",
-            "u32",
-            integers.buffer(),
-        )
+    /// A buffer of integers, and what writes so many quads of each workgroup there.
+    pub fn put_integers(self, integers: &'a Quantized, quads: usize) -> Self {
+        self.size("BLOCK_QUADS", quads)
+            .snippet(include_str!("integers.wgsl"))
+            .snippet(include_str!("put_integers.wgsl"))
+            .write("integers", "u32", integers.buffer())
     }
 
     /// The rows of the step, for kernels that look at them.

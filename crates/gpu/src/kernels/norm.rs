@@ -65,7 +65,7 @@ pub(crate) fn norm(
         source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
     }
     if let Some(integers) = integers {
-        source = source.put_integers(integers);
+        source = source.put_integers(integers, 256 * width.div_ceil(4 * 256));
     }
     kernels.dispatch(source, Grid::Rows(heads as u32))
 }

@@ -21,10 +21,6 @@ fn fold_lanes(lane: u32, value: f32) -> f32 {
     return fold(blocks[0], blocks[1], blocks[2], blocks[3]);
 }
 
-//@if INTEGERS
-var<workgroup> block: array<vec4<f32>, 256>;
-
-//@end
 // What of a quad is columns of the head: in the last one there may be fewer than four.
 fn within(quad: u32) -> vec4<bool> {
     return 4u * quad + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(WIDTH);
@@ -91,11 +87,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@end
     put_out(out_at, quad_$i, result_$i);
     //@if INTEGERS
+    put_largest(quad_$i, result_$i);
+    //@end
+    //@end
+    //@if INTEGERS
     workgroupBarrier();
-    block[lane] = result_$i;
-    workgroupBarrier();
+    //@for i in EACH
+    var scale_$i = 0.0;
     if 4u * quad_$i < WIDTH {
-        put_quad(group.y, WIDTH / 32u, quad_$i, lane);
+        scale_$i = put_bytes(group.y, WIDTH / 32u, quad_$i, quad_$i, result_$i);
+    }
+    //@end
+    workgroupBarrier();
+    //@for i in EACH
+    if 4u * quad_$i < WIDTH {
+        put_about(group.y, WIDTH / 32u, quad_$i, quad_$i, scale_$i);
     }
     //@end
     //@end

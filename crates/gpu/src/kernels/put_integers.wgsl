@@ -1,25 +1,38 @@
 
-// Writes one quad of a row of `groups` groups as integers. `block` has the quads of its group at own / 8 * 8;
-// this one is own, which is quad modulo 8.
-fn put_quad(row: u32, groups: u32, quad: u32, own: u32) {
-    var largest = 0.0;
-    for (var i = 0u; i < 8u; i++) {
-        largest = max(largest, largest_of(block[own / 8u * 8u + i]));
-    }
-    let inverse = inverse_of(largest);
-    let to = (row * groups + quad / 8u) * 12u;
-    integers[to + quad % 8u] = bytes_of(block[own], inverse);
-    if quad % 8u == 1u {
-        integers[to + 8u] = bitcast<u32>(scale_of(largest));
-    }
-    if quad % 8u == 2u {
-        var sums = vec2<i32>();
-        for (var i = 0u; i < 4u; i++) {
-            sums.x += dot4I8Packed(bytes_of(block[own - 2u + i], inverse), 0x01010101u);
-            sums.y += dot4I8Packed(bytes_of(block[own + 2u + i], inverse), 0x01010101u);
-        }
-        integers[to + 9u] = bitcast<u32>(sums.x);
-        integers[to + 10u] = bitcast<u32>(sums.y);
-        integers[to + 11u] = bitcast<u32>(scale_of(largest) * f32(sums.x + sums.y));
+// How a kernel writes rows as integers: quads of four neighbouring columns, of which eight are a group, belong to
+// one thread each. A kernel has so many of them in BLOCK_QUADS; `own` is a quad's place among them, `quad` its
+// place in the row, and both are the same modulo 8. Every thread calls put_largest, put_bytes and put_about, with
+// barriers between them.
+
+// Of each quad: its largest value, and the sum of its bytes.
+var<workgroup> block_largest: array<vec4<f32>, BLOCK_QUADS / 4u>;
+var<workgroup> block_sums: array<vec4<i32>, BLOCK_QUADS / 4u>;
+
+fn put_largest(own: u32, x: vec4<f32>) {
+    block_largest[own / 4u][own % 4u] = largest_of(x);
+}
+
+// Writes the bytes of a quad of a row of `groups` groups, and returns the group's scale.
+fn put_bytes(row: u32, groups: u32, quad: u32, own: u32, x: vec4<f32>) -> f32 {
+    let most = max(block_largest[own / 8u * 2u], block_largest[own / 8u * 2u + 1u]);
+    let largest = max(max(most.x, most.y), max(most.z, most.w));
+    let bytes = bytes_of(x, inverse_of(largest));
+    integers[(row * groups + quad / 8u) * 12u + quad % 8u] = bytes;
+    block_sums[own / 4u][own % 4u] = dot4I8Packed(bytes, 0x01010101u);
+    return scale_of(largest);
+}
+
+// Writes what is about a group: one of its quads does.
+fn put_about(row: u32, groups: u32, quad: u32, own: u32, scale: f32) {
+    if quad % 8u == 0u {
+        let to = (row * groups + quad / 8u) * 12u;
+        let first_half = block_sums[own / 4u];
+        let last_half = block_sums[own / 4u + 1u];
+        let first = first_half.x + first_half.y + first_half.z + first_half.w;
+        let last = last_half.x + last_half.y + last_half.z + last_half.w;
+        integers[to + 8u] = bitcast<u32>(scale);
+        integers[to + 9u] = bitcast<u32>(first);
+        integers[to + 10u] = bitcast<u32>(last);
+        integers[to + 11u] = bitcast<u32>(scale * f32(first + last));
     }
 }

@@ -283,7 +283,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("STAGE", rows * steps * 8 * 9)
                 .set("CHAINS", rows * matrices * chains)
                 .set("THREADS", if requantizes { Tiling::REQUANTIZING_THREADS } else { 128 })
-                .set("RESULTS", rows * 8)
+                .set("RESULTS", format!("{}u", rows * 8))
                 .switch("REQUANTIZE", requantizes)
         }
         Tiling::Many { rows } => values
