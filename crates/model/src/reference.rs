@@ -30,6 +30,26 @@ pub struct Options {
     pub pages: usize,
 }
 
+/// How linear layers of block-quantised weights have their activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As int8 in the blocks of the weights.
+    Blocks,
+    /// Rounded to int8 in groups of 32.
+    Groups,
+    /// As they are.
+    Floats,
+}
+
+impl Order {
+    fn of(arithmetic: Arithmetic) -> Order {
+        match arithmetic {
+            Arithmetic::Q8 => Order::Blocks,
+            Arithmetic::F32 => Order::Floats,
+        }
+    }
+}
+
 /// The plain executor.
 pub struct Reference {
     file: Arc<Gguf>,
@@ -89,7 +109,8 @@ impl Reference {
     /// Runs one node of the program on the batch of [`Reference::begin`].
     pub fn run_node(&mut self, index: usize) {
         let op = self.program.nodes[index].op.clone();
-        self.run(&op, self.options.rounds_to_groups.is_some_and(|first| index >= first));
+        let grouped = self.options.rounds_to_groups.is_some_and(|first| index >= first);
+        self.run(&op, if grouped { Order::Groups } else { Order::of(self.options.arithmetic) });
     }
 
     /// Replaces the values of a view, row by row, so that a node can be run on another executor's inputs.
@@ -130,8 +151,7 @@ impl Reference {
         &mut self.buffers[view.buffer][row * width + view.offset..][..view.width]
     }
 
-    /// `rounds` is whether the activations of linear layers are rounded to groups.
-    fn run(&mut self, op: &Op, rounds: bool) {
+    fn run(&mut self, op: &Op, order: Order) {
         match op {
             Op::Input { views } => {
                 let inputs = std::mem::take(&mut self.inputs);
@@ -159,7 +179,7 @@ impl Reference {
                 let mut offset = 0;
                 for part in parts {
                     let outputs = self.program.weights[part.weight].rows;
-                    self.linear(rounds, *part, *input, out.part(offset, outputs));
+                    self.linear(order, *part, *input, out.part(offset, outputs));
                     offset += outputs;
                 }
             }
@@ -198,13 +218,14 @@ impl Reference {
                 self.kv_write(*cache, *key, *value);
             }
             Op::GatedLinear { activation, gate, up, input, out } => {
-                // Both are rounded for or neither, as both have one input.
+                // In groups, both meet the same activations: rounded only if both have integers.
                 let both = [gate, up].map(|part| self.program.weights[part.weight].format.groups());
-                let rounds = rounds && both.iter().all(Option::is_some);
+                let mixed = order == Order::Groups && both.iter().any(Option::is_none);
+                let order = if mixed { Order::Floats } else { order };
                 // The result has the width of one part: gate first, then up beside it.
-                self.linear(rounds, *gate, *input, *out);
+                self.linear(order, *gate, *input, *out);
                 let gates: Vec<Vec<f32>> = (0..self.rows.len()).map(|r| self.get(*out, r).to_vec()).collect();
-                self.linear(rounds, *up, *input, *out);
+                self.linear(order, *up, *input, *out);
                 for (r, gate) in gates.iter().enumerate() {
                     let up = self.get(*out, r).to_vec();
                     activate(*activation, gate, Some(&up), self.set(*out, r));
@@ -228,14 +249,11 @@ impl Reference {
         }
     }
 
-    fn linear(&mut self, rounds: bool, part: Part, input: View, out: View) {
+    fn linear(&mut self, order: Order, part: Part, input: View, out: View) {
         let weight = self.program.weights[part.weight].clone();
         let bias = part.bias.map(|b| self.vector(b));
-        let rounds = rounds && weight.format.groups().is_some();
-        let groups = match self.options.arithmetic {
-            Arithmetic::Q8 if !rounds => weight.format.groups(),
-            _ => None,
-        };
+        let rounds = order == Order::Groups && weight.format.groups().is_some();
+        let groups = weight.format.groups().filter(|_| order == Order::Blocks);
         let inputs = (0..self.rows.len()).map(|r| self.get(input, r).to_vec());
         let inputs: Vec<Vec<f32>> = inputs.map(|x| if rounds { rounded(x) } else { x }).collect();
         let quantised: Vec<Quantised> = match groups {
