@@ -37,7 +37,8 @@ pub struct Options {
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
-    /// Compute prompts on a GPU's matrix units: faster, but in f16, and a row's bits depend on its company
+    /// Compute prompts of float weights (F32, F16, BF16) on a GPU's matrix units: faster, but rounded to f16,
+    /// and a row's bits depend on its company. With --arithmetic f32, of all weights
     #[arg(long)]
     pub matrix_units: bool,
 

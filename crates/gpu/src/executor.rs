@@ -129,7 +129,6 @@ impl GpuExecutor {
                 partials,
                 linear,
                 quantized,
-                matrix_units,
                 row_counts,
                 chosen,
             };

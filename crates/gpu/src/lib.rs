@@ -39,8 +39,9 @@ pub struct Options {
     /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
     /// 64 MiB when `None`.
     pub logits_rows: Option<usize>,
-    /// Multiply many rows on the device's matrix units: faster, but of numbers rounded to f16, and the bits
-    /// of a row then depend on how many rows are computed with it. An error where there are none.
+    /// Multiply many rows of floats on the device's matrix units: faster, but of numbers rounded to f16, and the
+    /// bits of a row then depend on how many rows are computed with it. An error where there are none. Integers
+    /// are faster without.
     pub matrix_units: bool,
 }
 

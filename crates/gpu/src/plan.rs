@@ -43,8 +43,6 @@ pub(crate) struct Layers {
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
     layers: Vec<Linear>,
-    /// The same layers of floats on matrix units, for many rows.
-    on_matrix_units: Option<Vec<Linear>>,
 }
 
 /// An op that also writes its output as integers.
@@ -68,23 +66,13 @@ impl Producer {
     }
 }
 
-/// Rows from which matrix units are worth their while.
-const MATRIX_UNIT_ROWS: u32 = 25;
-
 impl Layers {
     pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts) {
         let rows = counts.rows as u32;
-        match &self.on_matrix_units {
-            Some(layers) if rows >= MATRIX_UNIT_ROWS => {
-                layers.iter().for_each(|layer| layer.record(pass, rows));
-            }
-            _ => {
-                if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
-                    self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
-                }
-                self.layers.iter().for_each(|layer| layer.record(pass, rows));
-            }
+        if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
+            self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
         }
+        self.layers.iter().for_each(|layer| layer.record(pass, rows));
     }
 }
 
@@ -107,7 +95,6 @@ pub(crate) struct Resources<'a> {
     pub linear: &'a LinearKernels,
     /// Where activations become integers, in arithmetic of integers: those of linear layers, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
-    pub matrix_units: bool,
     pub row_counts: &'a RowCounts,
     /// The tokens that the device chose last.
     pub chosen: &'a wgpu::Buffer,
@@ -404,24 +391,18 @@ impl<'a> Planner<'a> {
         input: Place<'a>,
         make: impl Fn(Option<&'a Quantized>) -> Result<Vec<Linear>>,
     ) -> Result<Command> {
-        let Resources { linear, matrix_units, .. } = self.resources;
+        let linear = self.resources.linear;
         let floats = rows_view(input);
         let integers = self.resources.quantized.filter(|_| of_integers(self.program, op));
         let Some([by_layers, by_others]) = integers else {
             let layers = make(None)?;
-            let (quantize, producer, on_matrix_units) = (None, None, None);
-            return Ok(Command::Linear(Layers { quantize, producer, layers, on_matrix_units }));
+            return Ok(Command::Linear(Layers { quantize: None, producer: None, layers }));
         };
         let producer = self.producer.as_ref().filter(|(view, _)| [*view] == op.inputs()[..]);
         let producer = producer.map(|(_, producer)| producer.clone());
         let quantized = if let Some(Producer::Layer(_)) = producer { by_layers } else { by_others };
         let quantize = Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?;
-        Ok(Command::Linear(Layers {
-            quantize: Some(quantize),
-            producer,
-            layers: make(Some(quantized))?,
-            on_matrix_units: matrix_units.then(|| make(None)).transpose()?,
-        }))
+        Ok(Command::Linear(Layers { quantize: Some(quantize), producer, layers: make(Some(quantized))? }))
     }
 
     fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {

@@ -237,7 +237,7 @@ impl Linear {
 /// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
 /// many, of which there are too few to fill a large GPU.
 fn few_in_turn(input: InputKind) -> u32 {
-    if input == InputKind::Integers { 96 } else { 24 }
+    if input == InputKind::Integers { 112 } else { 24 }
 }
 
 /// The pipeline for so many rows; those for few rows are used several times for up to `in_turn` of them.
@@ -394,6 +394,12 @@ mod tests {
         for (rows, chosen) in [(1, 1), (2, 2), (3, 4), (8, 8), (9, 8), (24, 8), (25, 32), (33, 64), (500, 64)]
         {
             assert_eq!(rows_of(&all, rows), Some(chosen), "{rows} rows");
+        }
+        let integers = Tiling::INTEGERS.map(|tiling| (tiling, ()));
+        let in_turn = few_in_turn(InputKind::Integers);
+        for (rows, chosen) in [(1, 1), (3, 4), (5, 8), (32, 8), (112, 8), (113, 64), (500, 64)] {
+            let found = fitting(&integers, rows, in_turn).map(|(tiling, ())| tiling.rows());
+            assert_eq!(found, Some(chosen), "{rows} rows of integers");
         }
         assert_eq!(rows_of(&all[..1], 9), Some(1));
         assert_eq!(rows_of(&all[6..], 1), Some(64));

@@ -110,13 +110,11 @@ impl Tiling {
     ];
 
     /// The same for inputs of integers.
-    pub const INTEGERS: [Tiling; 7] = [
+    pub const INTEGERS: [Tiling; 5] = [
         Tiling::Few { rows: 1, outputs: 4 },
         Tiling::Few { rows: 2, outputs: 4 },
         Tiling::Few { rows: 4, outputs: 4 },
         Tiling::Few { rows: 8, outputs: 4 },
-        Tiling::Many { rows: 16 },
-        Tiling::Many { rows: 32 },
         Tiling::Many { rows: 64 },
     ];
 

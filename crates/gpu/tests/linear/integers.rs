@@ -146,32 +146,32 @@ fn run<'a>(
     })
 }
 
-/// All numbers of rows of one matrix against the definition.
-fn check(kernels: &LinearKernels, random: &mut Random, format: Format, outputs: usize, columns: usize) {
+/// Kernels of these tilings alone, so that no other can be chosen.
+fn only(tilings: &[Tiling]) -> LinearKernels {
+    LinearKernels::new(&setup().0, &[], tilings).unwrap()
+}
+
+const FEW: [Tiling; 2] = [Tiling::Few { rows: 1, outputs: 4 }, Tiling::Few { rows: 8, outputs: 4 }];
+const MANY: [Tiling; 1] = [Tiling::Many { rows: 64 }];
+
+/// All numbers of rows of one matrix against the definition, by the kernels for few rows and by that for many.
+fn check(kernels: &[LinearKernels], random: &mut Random, format: Format, outputs: usize, columns: usize) {
     let fused = setup().2;
     let weight = Weight::random(random, format, outputs, columns);
-    let (quantized, groups) = quantize(kernels, &random.floats(70 * columns), columns, 0);
+    let (quantized, groups) = quantize(&kernels[0], &random.floats(70 * columns), columns, 0);
     let truth = multiply(&weight, fused, None, &groups);
-    let run = run(kernels, &weight, None, &quantized, 70);
-    for rows in [0, 1, 2, 7, 8, 9, 20, 65] {
-        let what = format!("{format} {outputs} x {columns}, {rows} rows");
-        assert_same(&what, &run.rows(rows), &truth[..rows * outputs]);
+    for (i, kernels) in kernels.iter().enumerate() {
+        let run = run(kernels, &weight, None, &quantized, 70);
+        for rows in [0, 1, 2, 7, 8, 9, 20, 65] {
+            let what = format!("{format} {outputs} x {columns}, {rows} rows, kernels {i}");
+            assert_same(&what, &run.rows(rows), &truth[..rows * outputs]);
+        }
     }
 }
 
-/// Tilings enough for a format.
-const SOME: [Tiling; 4] = [
-    Tiling::Few { rows: 1, outputs: 2 },
-    Tiling::Few { rows: 8, outputs: 4 },
-    Tiling::Many { rows: 16 },
-    Tiling::Many { rows: 64 },
-];
-
 #[test]
 fn every_format_of_integers_multiplies_as_defined() {
-    let gpu = &setup().0;
-    let kernels = LinearKernels::new(gpu, &[], &SOME).unwrap();
-    let mut random = Random(22);
+    let (kernels, mut random) = ([only(&FEW), only(&MANY)], Random(22));
     for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
         let columns = if format.block_len() == 32 { 32 * 35 } else { 256 * 5 };
         check(&kernels, &mut random, format, 19, columns);
@@ -180,12 +180,12 @@ fn every_format_of_integers_multiplies_as_defined() {
 
 #[test]
 fn integers_of_odd_shapes_multiply_as_defined() {
-    let (kernels, mut random) = (&setup().1, Random(23));
+    let (kernels, mut random) = ([only(&Tiling::INTEGERS), only(&MANY)], Random(23));
     for (outputs, columns) in [(1, 256), (17, 2304), (65, 256), (130, 4096)] {
-        check(kernels, &mut random, Format::Q4_K, outputs, columns);
+        check(&kernels, &mut random, Format::Q4_K, outputs, columns);
     }
     for (outputs, columns) in [(1, 32), (7, 96), (31, 1056)] {
-        check(kernels, &mut random, Format::Q4_0, outputs, columns);
+        check(&kernels, &mut random, Format::Q4_0, outputs, columns);
     }
 }
 
@@ -208,6 +208,7 @@ fn every_tiling_of_integers_gives_the_same_bits() {
 #[test]
 fn gated_and_joined_layers_of_integers_with_biases() {
     let (gpu, kernels, fused) = setup();
+    let many = only(&MANY);
     let mut random = Random(25);
     let (outputs, columns, capacity) = (37, 1280, 66);
     let cases = [(Format::Q4_K, Format::Q4_K), (Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q5_0)];
@@ -239,6 +240,14 @@ fn gated_and_joined_layers_of_integers_with_biases() {
             .flat_map(|(first, second)| [first, second].concat())
             .collect();
         let most = gated.rows(capacity);
+        let by_many = Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
+            Linear::gated(gpu, &many, "gated", Activation::Silu, matrices, Operands { input, ..operands })
+        });
+        let joined_by_many = Run::new(gpu, [columns, 2 * outputs, capacity], &[], |operands| {
+            Linear::joined(gpu, &many, "joined", matrices, Operands { input, ..operands })
+        });
+        assert_same("many rows, gated", &by_many.rows(capacity), &most);
+        assert_same("many rows, joined", &joined_by_many.rows(capacity), &both);
         for rows in [1, 2, 4, 8, 9, 17, 66] {
             assert_same("fewer rows", &gated.rows(rows), &most[..rows * outputs]);
             assert_same("joined", &joined.rows(rows), &both[..rows * 2 * outputs]);
@@ -282,7 +291,7 @@ fn gated_layers_write_integers_too() {
 
 #[test]
 fn a_row_of_integers_does_not_depend_on_its_neighbours() {
-    let kernels = &setup().1;
+    let (kernels, many) = (&setup().1, only(&MANY));
     let mut random = Random(26);
     let weight = Weight::random(&mut random, Format::Q6_K, 40, 1024);
     let row = random.floats(1024);
@@ -294,8 +303,10 @@ fn a_row_of_integers_does_not_depend_on_its_neighbours() {
         input.iter_mut().step_by(7).for_each(|x| *x = f32::INFINITY);
         input[place * 1024..][..1024].copy_from_slice(&row);
         let (quantized, _) = quantize(kernels, &input, 1024, 0);
-        let all = run(kernels, &weight, None, &quantized, rows).rows(rows);
-        assert_same(&format!("row {place} of {rows}"), &all[place * 40..][..40], &alone);
+        for kernels in [kernels, &many] {
+            let all = run(kernels, &weight, None, &quantized, rows).rows(rows);
+            assert_same(&format!("row {place} of {rows}"), &all[place * 40..][..40], &alone);
+        }
     }
 }
 
