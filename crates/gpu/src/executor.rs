@@ -106,7 +106,7 @@ impl GpuExecutor {
         let page = gpu.storage("a page", sizes.page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
         let readable = gpu.readable("the logits", sizes.logits_bytes)?;
-        let links = Links::new(&gpu, max_rows)?;
+        let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
         let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
@@ -192,6 +192,13 @@ impl GpuExecutor {
     fn begin(&mut self, batch: &Batch, chained: bool) {
         self.step.fill(&self.program, batch, chained);
         self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
+        self.upload_counts();
+        self.upload_inputs(batch);
+        self.logits.clear();
+    }
+
+    /// Uploads how many rows the step has, where it has not as many as the one before.
+    fn upload_counts(&mut self) {
         for ((counts, uploaded), buffer) in
             self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
         {
@@ -200,8 +207,6 @@ impl GpuExecutor {
                 *uploaded = Some(counts.rows);
             }
         }
-        self.upload_inputs(batch);
-        self.logits.clear();
     }
 
     /// Uploads what a batch brings to a program that begins in the middle of a model.

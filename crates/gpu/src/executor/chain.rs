@@ -1,7 +1,8 @@
 //! Chains of steps: the device chooses a token and the next step embeds it, without waiting for the host.
 //!
-//! The tokens of a link are copied to one of two buffers, so that the host reads one link's while the device
-//! works on the next.
+//! All steps of a link are one submission: what they bring is uploaded together, and the device copies each step's
+//! share to where its kernels read it. The tokens are copied to one of two buffers, so that the host reads one
+//! link's while the device works on the next.
 
 use std::collections::VecDeque;
 
@@ -28,6 +29,9 @@ pub(super) struct Links {
     waiting: VecDeque<Waiting>,
     /// The rows of one step.
     batch: Batch,
+    /// What the steps of a submission bring, on the device and here, in words.
+    brought: wgpu::Buffer,
+    words: Vec<u32>,
 }
 
 /// A link that has not been collected.
@@ -39,7 +43,7 @@ struct Waiting {
 }
 
 impl Links {
-    pub fn new(gpu: &Gpu, max_rows: usize) -> Result<Links> {
+    pub fn new(gpu: &Gpu, max_rows: usize, link_bytes: u64) -> Result<Links> {
         let room = CHOSEN.max(max_rows);
         let readable = || gpu.readable("the chosen tokens", 4 * room as u64);
         Ok(Links {
@@ -49,7 +53,23 @@ impl Links {
             next: 0,
             waiting: VecDeque::new(),
             batch: Batch::default(),
+            brought: gpu.storage("the steps of a link", link_bytes)?,
+            words: Vec::new(),
         })
+    }
+
+    /// Takes down words for the device, and records that it copies them to a buffer.
+    fn bring(&mut self, encoder: &mut wgpu::CommandEncoder, words: &[u32], to: &wgpu::Buffer) {
+        let from = 4 * self.words.len() as u64;
+        self.words.extend_from_slice(words);
+        encoder.copy_buffer_to_buffer(&self.brought, from, to, 0, 4 * words.len() as u64);
+    }
+
+    /// Submits what was recorded, after what it brings.
+    fn submit(&mut self, gpu: &Gpu, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
+        gpu.queue.write_buffer(&self.brought, 0, bytemuck::cast_slice(&self.words));
+        self.words.clear();
+        gpu.queue.submit([encoder.finish()])
     }
 }
 
@@ -61,8 +81,6 @@ pub(super) struct Choosers {
     drawn: Vec<Dispatch>,
     /// The rules of the rows and their random bits.
     rules: wgpu::Buffer,
-    /// The same in words.
-    words: Vec<u32>,
 }
 
 impl Choosers {
@@ -72,19 +90,7 @@ impl Choosers {
         let greedy = choose::argmax(kernels, logits, rows, chosen)?;
         let (mut drawn, candidates) = choose::top(kernels, logits, rows)?;
         drawn.push(choose::draw(kernels, &candidates, &rules, chosen)?);
-        Ok(Choosers { greedy, drawn, rules, words: Vec::new() })
-    }
-
-    /// Uploads the rules of one step where a row needs them, and returns the kernels that follow them.
-    fn ready(&mut self, gpu: &Gpu, rules: &[Rule], randoms: &[u64]) -> &[Dispatch] {
-        if rules.iter().all(Rule::is_greedy) {
-            return &self.greedy;
-        }
-        self.words.clear();
-        let words = rules.iter().zip(randoms).flat_map(|(rule, random)| choose::words(rule, *random));
-        self.words.extend(words);
-        gpu.queue.write_buffer(&self.rules, 0, bytemuck::cast_slice(&self.words));
-        &self.drawn
+        Ok(Choosers { greedy, drawn, rules })
     }
 }
 
@@ -111,37 +117,50 @@ impl GpuExecutor {
     }
 
     fn submit_steps(&mut self, link: Link) -> Result<Option<wgpu::SubmissionIndex>> {
+        self.logits.clear();
         let mut batch = std::mem::take(&mut self.links.batch);
+        let rows = link.batch.rows().len();
+        write_count(&self.gpu, &self.row_counts.logits, rows);
+        let drawn = !link.rules.iter().all(Rule::is_greedy);
+        let rule_words = if drawn { rows * choose::RULE_WORDS } else { 0 };
+        let mut encoder = self.encoder();
         let mut last = None;
         for step in 0..link.steps {
             link.step(step, &mut batch);
-            last = Some(self.submit_step(link, &batch, step));
+            self.step.fill(&self.program, &batch, link.continues || step > 0);
+            self.upload_counts();
+            let brings = 4 * (self.links.words.len() + self.step.words.len() + rule_words) as u64;
+            if brings > self.links.brought.size() {
+                let full = std::mem::replace(&mut encoder, self.encoder());
+                last = Some(self.links.submit(&self.gpu, full));
+            }
+            self.links.bring(&mut encoder, &self.step.words, &self.step_buffer);
+            if drawn {
+                let both = link.rules.iter().zip(&link.randoms[step * rows..]);
+                let words: Vec<u32> = both.flat_map(|(rule, random)| choose::words(rule, *random)).collect();
+                self.links.bring(&mut encoder, &words, &self.choosers.rules);
+            }
+            self.record_step(&mut encoder, drawn);
+            let (bytes, Links { chosen, readable, next, .. }) = (4 * rows as u64, &self.links);
+            encoder.copy_buffer_to_buffer(chosen, 0, &readable[*next], step as u64 * bytes, bytes);
+        }
+        if link.steps > 0 {
+            last = Some(self.links.submit(&self.gpu, encoder));
         }
         self.links.batch = batch;
         self.gpu.check().map(|()| last)
     }
 
-    /// Submits one step of a link and the choice of its tokens.
-    fn submit_step(&mut self, link: Link, batch: &Batch, index: usize) -> wgpu::SubmissionIndex {
-        self.begin(batch, link.continues || index > 0);
-        let rows = batch.rows().len();
+    /// Records a step and the choice of its tokens.
+    fn record_step(&self, encoder: &mut wgpu::CommandEncoder, drawn: bool) {
         let counts = self.step.counts;
-        let choosing = self.choosers.ready(&self.gpu, link.rules, &link.randoms[index * rows..]);
-        write_count(&self.gpu, &self.row_counts.logits, rows);
-        let mut encoder =
-            self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("link") });
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            for node in &self.nodes {
-                let counts = counts[node.list as usize];
-                node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
-            }
-            choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
+        let choosing = if drawn { &self.choosers.drawn } else { &self.choosers.greedy };
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for node in &self.nodes {
+            let counts = counts[node.list as usize];
+            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
         }
-        let bytes = 4 * rows as u64;
-        let Links { chosen, readable, next, .. } = &self.links;
-        encoder.copy_buffer_to_buffer(chosen, 0, &readable[*next], index as u64 * bytes, bytes);
-        self.gpu.queue.submit([encoder.finish()])
+        choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
     }
 }
 

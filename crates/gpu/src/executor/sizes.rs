@@ -14,6 +14,9 @@ use crate::{Error, Gpu, Options, Result, buffers, cache, plan};
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
 
+/// Bytes that the steps of a link have room for together, at least.
+const LINK_BYTES: u64 = 256 << 10;
+
 /// How large everything is.
 pub(super) struct Sizes {
     /// Rows of a sequence that one workgroup of attention takes.
@@ -24,6 +27,8 @@ pub(super) struct Sizes {
     pub logits_stride: usize,
     pub logits_bytes: u64,
     pub step_bytes: u64,
+    /// What the steps of a link bring, all at once if they are small.
+    pub link_bytes: u64,
     pub partial_bytes: u64,
     pub page_bytes: u64,
     pub input_bytes: u64,
@@ -53,6 +58,8 @@ impl Sizes {
             Arithmetic::F32 => 0,
         };
         let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
+        let rule_bytes = (4 * choose::RULE_WORDS * logits_rows) as u64;
+        let link_bytes = (step_bytes + rule_bytes).max(LINK_BYTES);
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
@@ -61,6 +68,7 @@ impl Sizes {
             kv: kv_bytes.fold(0, u64::saturating_add),
             buffers: [
                 step_bytes,
+                link_bytes,
                 partial_bytes,
                 page_bytes,
                 input_bytes,
@@ -78,6 +86,7 @@ impl Sizes {
             logits_stride,
             logits_bytes,
             step_bytes,
+            link_bytes,
             partial_bytes,
             page_bytes,
             input_bytes,
