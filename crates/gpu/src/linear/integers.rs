@@ -4,12 +4,14 @@
 use super::layout::{Integers, Scales};
 
 /// What a kernel stages of a group: 32 bytes, the scales of both halves and their mins.
-/// And the conversion of sums below 2²² without a conversion instruction: they are added to the bits of
+///
+/// And what turns sums below 2²² into floats without a conversion instruction: they are started with the bits of
 /// 1.5 · 2²³, whose last one stands for 1.
 pub(crate) const COMMON: &str = "struct Words {\n    first: vec4<u32>,\n    last: vec4<u32>,\n    scales: \
                                  vec4<f32>,\n}\n\
+                                 const ZERO = 0x4b400000;\n\
                                  fn float_of(sum: i32) -> f32 {\n    \
-                                 return bitcast<f32>(sum + 0x4b400000) - 12582912.0;\n}\n";
+                                 return bitcast<f32>(sum) - 12582912.0;\n}\n";
 
 /// Functions of matrix `m`, after those that [`super::decode::snippet`] has for it: `words_m(Raw_m, group)`;
 /// `centred_m(Words)`, whose bytes have no offset any more; and
@@ -51,41 +53,41 @@ pub(crate) fn snippet(integers: Integers, m: char) -> String {
          -> f32 {{\n    \
              let scale = bitcast<f32>(about.x);\n    \
              let sums = bitcast<vec2<i32>>(about.yz);\n    \
-             let first_products = dot4I8Packed(words.first.x, first.x) + dot4I8Packed(words.first.y, first.y) \
-                 + dot4I8Packed(words.first.z, first.z) + dot4I8Packed(words.first.w, first.w);\n    \
-             let last_products = dot4I8Packed(words.last.x, last.x) + dot4I8Packed(words.last.y, last.y) \
-                 + dot4I8Packed(words.last.z, last.z) + dot4I8Packed(words.last.w, last.w);\n\
              {}}}\n",
         term(integers.scales)
     )
 }
 
-/// The end of `term_m`: an addition for each scale that a group has, and one for each min.
+/// The end of `term_m`: an addition for each scale that a group has, and one for each min. Each sum of products is
+/// one chain, as devices multiply four bytes and add in one instruction.
 fn term(scales: Scales) -> String {
-    let lines: &[&str] = match (scales.halves(), scales.mins()) {
-        (false, false) => &[
-            "let products = first_products + last_products - offset * (sums.x + sums.y);",
-            "return fma(words.scales.x * scale, float_of(products), sum);",
-        ],
-        (false, true) => &[
-            "let products = first_products + last_products - offset * (sums.x + sums.y);",
-            "let scaled = fma(words.scales.x * scale, float_of(products), sum);",
-            "return fma(words.scales.z, bitcast<f32>(about.w), scaled);",
-        ],
-        (true, mins) => {
-            let both = &[
-                "var result = fma(words.scales.x * scale, float_of(first_products - offset * sums.x), sum);",
-                "result = fma(words.scales.y * scale, float_of(last_products - offset * sums.y), result);",
-                "result = fma(words.scales.z, scale * f32(sums.x), result);",
-                "result = fma(words.scales.w, scale * f32(sums.y), result);",
-            ];
-            let count = if mins { 4 } else { 2 };
-            return both[..count]
-                .iter()
-                .chain(&["return result;"])
-                .map(|line| format!("    {line}\n"))
-                .collect();
-        }
+    let chain = |halves: &[&str]| -> String {
+        let dot = |half: &&str, c: &str| format!(" + dot4I8Packed(words.{half}.{c}, {half}.{c})");
+        halves.iter().flat_map(|half| ["x", "y", "z", "w"].map(|c| dot(half, c))).collect()
     };
+    let mut lines = Vec::new();
+    if scales.halves() {
+        for (half, sum, scale) in [("first", "x", "x"), ("last", "y", "y")] {
+            lines.push(format!("let {half}_products = ZERO - offset * sums.{sum}{};", chain(&[half])));
+            let before = if half == "first" { "sum" } else { "first_scaled" };
+            let product = format!("words.scales.{scale} * scale, float_of({half}_products), {before}");
+            lines.push(format!("let {half}_scaled = fma({product});"));
+        }
+        if scales.mins() {
+            lines.push("let first_min = fma(words.scales.z, scale * f32(sums.x), last_scaled);".to_string());
+            lines.push("return fma(words.scales.w, scale * f32(sums.y), first_min);".to_string());
+        } else {
+            lines.push("return last_scaled;".to_string());
+        }
+    } else {
+        let products = chain(&["first", "last"]);
+        lines.push(format!("let products = ZERO - offset * (sums.x + sums.y){products};"));
+        lines.push("let scaled = fma(words.scales.x * scale, float_of(products), sum);".to_string());
+        lines.push(if scales.mins() {
+            "return fma(words.scales.z, bitcast<f32>(about.w), scaled);".to_string()
+        } else {
+            "return scaled;".to_string()
+        });
+    }
     lines.iter().map(|line| format!("    {line}\n")).collect()
 }
