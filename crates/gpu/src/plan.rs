@@ -1,8 +1,8 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
-use std::collections::VecDeque;
+mod layers;
 
-use gleed_model::program::{self, Op, Part, Program, View, Weight, WeightId};
+use gleed_model::program::{self, Op, Program, View, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
@@ -13,12 +13,11 @@ use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, gather};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
-use crate::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Quantize, Quantized, RowsView,
-};
-use crate::step::{Counts, Items};
+use crate::linear::{LinearKernels, PackedWeight, Quantized};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
+pub(crate) use layers::integer_columns;
+use layers::{Layers, Producer};
 
 /// One node, ready to run.
 #[derive(Debug)]
@@ -33,47 +32,6 @@ pub(crate) struct Planned {
 pub(crate) enum Command {
     Dispatch(Dispatch),
     Linear(Layers),
-}
-
-/// The layers of an op that share their input, and how they have it.
-#[derive(Debug)]
-pub(crate) struct Layers {
-    /// What makes integers of the input, where the layers multiply integers.
-    quantize: Option<Quantize>,
-    /// The op that writes the input and does that itself.
-    producer: Option<Producer>,
-    layers: Vec<Linear>,
-}
-
-/// An op that also writes its output as integers.
-#[derive(Debug, Clone)]
-enum Producer {
-    /// For some numbers of rows.
-    Layer(Linear),
-    /// Always.
-    Norm,
-    /// When all rows are single ones that look not far back, or have merged spans.
-    Attention,
-}
-
-impl Producer {
-    fn quantizes(&self, counts: Counts) -> bool {
-        match self {
-            Producer::Layer(layer) => layer.requantizes(counts.rows as u32),
-            Producer::Norm => true,
-            Producer::Attention => counts.items[Items::Near as usize] + counts.merges == counts.rows,
-        }
-    }
-}
-
-impl Layers {
-    pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts) {
-        let rows = counts.rows as u32;
-        if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
-            self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
-        }
-        self.layers.iter().for_each(|layer| layer.record(pass, rows));
-    }
 }
 
 /// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
@@ -195,26 +153,6 @@ pub(crate) fn plan(
     nodes.collect()
 }
 
-fn rows_view(place: Place) -> RowsView {
-    RowsView { buffer: place.buffer, offset: place.offset as u32, stride: place.stride as u32 }
-}
-
-/// Whether a matrix has integers on the device.
-fn has_integers(program: &Program, id: WeightId) -> bool {
-    matches!(Layout::of(program.weights[id].format).0, Layout::Integers(_))
-}
-
-/// Whether any matrix of an op does.
-fn of_integers(program: &Program, op: &Op) -> bool {
-    op.matrices().iter().any(|id| has_integers(program, *id))
-}
-
-/// The most columns of the inputs that become integers.
-pub(crate) fn integer_columns(program: &Program) -> usize {
-    let ops = program.nodes.iter().map(|node| &node.op).filter(|op| of_integers(program, op));
-    ops.flat_map(Op::matrices).map(|id| program.weights[id].columns).max().unwrap_or(0)
-}
-
 struct Planner<'a> {
     program: &'a Program,
     resources: Resources<'a>,
@@ -235,65 +173,9 @@ impl<'a> Planner<'a> {
             let weight = self.resources.weights.matrix(id);
             weight.ok_or_else(|| misuse(&self.program.weights[id].name))
         };
-        let place = |view: &View| self.resources.activations.place(*view, self.list);
         match op {
-            Op::Linear { parts, input, out } => {
-                let floats = rows_view(place(input));
-                let make = |integers: Option<&'a Quantized>| {
-                    let (mut offset, mut rest) = (0, &parts[..]);
-                    // The next matrix, of one part or of a stack of them, and its outputs.
-                    let mut next = || {
-                        let first = rest.first()?;
-                        let stack;
-                        (stack, rest) = rest.split_at(self.resources.weights.stacked(rest));
-                        let rows: usize = stack.iter().map(|p| self.program.weights[p.weight].rows).sum();
-                        Some((first, rows))
-                    };
-                    let mut matrices: VecDeque<_> = std::iter::from_fn(&mut next).collect();
-                    // Two at a time, which are one dispatch, where both have integers or both have floats.
-                    let layers = std::iter::from_fn(|| {
-                        let first = matrices.pop_front()?;
-                        let kind = |(part, _): &(&Part, usize)| has_integers(self.program, part.weight);
-                        Some((first, matrices.pop_front_if(|second| kind(second) == kind(&first))))
-                    });
-                    let layers = layers.map(|((first, rows), second)| {
-                        let integers = integers.filter(|_| has_integers(self.program, first.weight));
-                        let input = integers.map_or(Input::Floats(floats), Input::Integers);
-                        let Weight { name, .. } = &self.program.weights[first.weight];
-                        let outputs = rows + second.map_or(0, |(_, rows)| rows);
-                        let operands = self.operands(input, place(&out.part(offset, outputs)));
-                        offset += outputs;
-                        let matrix = |part: &Part| Ok(self.with_bias(matrix(part.weight)?, part));
-                        let (gpu, linear) = (&kernels.gpu, self.resources.linear);
-                        match second {
-                            Some((second, _)) => {
-                                Linear::joined(gpu, linear, name, [matrix(first)?, matrix(second)?], operands)
-                            }
-                            None => Linear::new(gpu, linear, name, matrix(first)?, operands),
-                        }
-                    });
-                    layers.collect()
-                };
-                Ok(vec![self.layers(&kernels.gpu, op, place(input), make)?])
-            }
-            Op::GatedLinear { activation, gate, up, input, out } => {
-                let floats = rows_view(place(input));
-                let make = |integers: Option<&'a Quantized>| {
-                    // A gate and an up of different kinds are both multiplied as floats.
-                    let integers = integers
-                        .filter(|_| [gate, up].iter().all(|part| has_integers(self.program, part.weight)));
-                    let input = integers.map_or(Input::Floats(floats), Input::Integers);
-                    let name = &self.program.weights[gate.weight].name;
-                    let integers = self.resources.quantized.filter(|_| self.next_multiplies(*out));
-                    let integers = integers.map(|[by_layers, _]| by_layers);
-                    let operands = Operands { integers, ..self.operands(input, place(out)) };
-                    let both =
-                        [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
-                    let linear = self.resources.linear;
-                    Ok(vec![Linear::gated(&kernels.gpu, linear, name, *activation, both, operands)?])
-                };
-                Ok(vec![self.layers(&kernels.gpu, op, place(input), make)?])
-            }
+            Op::Linear { .. } => Ok(vec![self.linear(&kernels.gpu, op, &matrix)?]),
+            Op::GatedLinear { .. } => Ok(vec![self.gated_linear(&kernels.gpu, op, &matrix)?]),
             Op::Embed { table, .. } | Op::AddPositions { table, .. } => {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
@@ -312,11 +194,16 @@ impl<'a> Planner<'a> {
         embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
     }
 
+    /// Where a view is, in the rows that the node sees.
+    fn place(&self, view: View) -> Place<'a> {
+        self.resources.activations.place(view, self.list)
+    }
+
     /// The dispatches of all ops that have no matrix.
     fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
         let Resources { step, activations, caches, partials, .. } = self.resources;
         let list = self.list;
-        let place = |view: &View| activations.place(*view, list);
+        let place = |view: &View| self.place(*view);
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
@@ -376,61 +263,6 @@ impl<'a> Planner<'a> {
         let weights = self.resources.weights;
         let bias = norm.bias.map(|bias| weights.vector(bias));
         Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon }
-    }
-
-    fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
-        Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
-    }
-
-    /// The layers that `make` makes for an input of floats, or of integers too where matrices have them and the
-    /// arithmetic is that of integers.
-    fn layers(
-        &self,
-        gpu: &Gpu,
-        op: &Op,
-        input: Place<'a>,
-        make: impl Fn(Option<&'a Quantized>) -> Result<Vec<Linear>>,
-    ) -> Result<Command> {
-        let linear = self.resources.linear;
-        let floats = rows_view(input);
-        let integers = self.resources.quantized.filter(|_| of_integers(self.program, op));
-        let Some([by_layers, by_others]) = integers else {
-            let layers = make(None)?;
-            return Ok(Command::Linear(Layers { quantize: None, producer: None, layers }));
-        };
-        let producer = self.producer.as_ref().filter(|(view, _)| [*view] == op.inputs()[..]);
-        let producer = producer.map(|(_, producer)| producer.clone());
-        let quantized = if let Some(Producer::Layer(_)) = producer { by_layers } else { by_others };
-        let quantize = Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?;
-        Ok(Command::Linear(Layers { quantize: Some(quantize), producer, layers: make(Some(quantized))? }))
-    }
-
-    fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {
-        Operands { input, output: rows_view(output), integers: None, batch: self.row_count }
-    }
-
-    /// Whether the next op multiplies a view with matrices of integers.
-    fn next_multiplies(&self, view: View) -> bool {
-        let reads = |op: &&Op| match op {
-            Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
-            _ => false,
-        };
-        self.next.filter(reads).is_some_and(|op| of_integers(self.program, op))
-    }
-
-    /// Where attention writes its output as integers.
-    fn attention_integers(&self, cache: usize, out: View) -> Option<&'a Quantized> {
-        let whole = self.program.caches[cache].value_dim.is_multiple_of(32);
-        self.integers_of(out).filter(|_| whole)
-    }
-
-    /// Where a norm or attention writes a view as integers, because the next op reads it so. The logits make their own, as
-    /// they are computed some rows at a time.
-    fn integers_of(&self, view: View) -> Option<&'a Quantized> {
-        let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);
-        let [_, by_others] = self.resources.quantized?;
-        let whole = view.width.is_multiple_of(32) && !self.next.is_some_and(logits);
-        (whole && self.next_multiplies(view)).then_some(by_others)
     }
 
     fn rotation(&self, rope: usize) -> Rotation {
