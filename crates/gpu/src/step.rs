@@ -24,14 +24,14 @@ pub(crate) mod header {
     /// then its angles.
     pub const ROWS: usize = 0;
     /// Items of attention, by their [`Items`](super::Items). Those of one row: row, positions that it sees,
-    /// where its pages begin, first span, end of spans, where the partial result of the first span is. Those
-    /// of several rows: first row, rows, first span, end of spans, partial results, distance of the next
-    /// row's (0 for none).
+    /// where its pages begin, first span, end of spans, nothing. Those of one span of a row: row, positions
+    /// that it sees, the span's page, span, its end, where its partial result is. Those of several rows:
+    /// first row, rows, first span, end of spans, partial results, distance of the next row's (0 for none).
     pub const ITEMS: usize = 2;
     /// Merges of spans, three words each: row, partial results, spans.
-    pub const MERGES: usize = 10;
+    pub const MERGES: usize = 12;
     /// Here are the items of few rows themselves, for each of the two lists.
-    pub const NEAR: usize = 12;
+    pub const NEAR: usize = 14;
     /// How many words there are; all rows follow.
     pub const WORDS: usize = NEAR + 2 * NEAR_ROWS * ITEM_WORDS;
 
@@ -48,10 +48,12 @@ pub(crate) enum Items {
     Near = 0,
     /// One row, all of its spans, several heads.
     Whole = 1,
-    /// One row, one of its spans, several heads.
+    /// One row, one of its spans, several heads, which have the same threads.
     Split = 2,
     /// Several neighbouring rows of a sequence.
     Tiles = 3,
+    /// As [`Items::Split`], of few spans in all: every head has threads of its own.
+    Few = 4,
 }
 
 /// Instead of a token: the one that the device chose last for this row.
@@ -62,13 +64,17 @@ const ROW_WORDS: usize = 5;
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
 
-/// Single rows of a step that may be [`Items::Near`], and spans that each of them may have: more keep the
-/// device busy in other ways.
+/// Single rows of a step that may be [`Items::Near`], and spans that each of them may have: more are split.
 const NEAR_ROWS: usize = 4;
-const NEAR_SPANS: usize = 16;
+const NEAR_SPANS: usize = 8;
 
-/// Single rows from which on spans are not split: there is work enough.
+/// Spans that each of more rows may have without being split, and rows from which on none are: there is work
+/// enough.
+const WHOLE_SPANS: usize = 16;
 const ENOUGH_ROWS: usize = 32;
+
+/// Spans of all rows up to which they are [`Items::Few`].
+const FEW_SPANS: usize = 48;
 
 /// The same of items of several rows; and spans that an item need have to be split at all.
 const ENOUGH_TILES: usize = 8;
@@ -120,7 +126,7 @@ impl Capacity {
 pub(crate) struct Counts {
     pub rows: usize,
     /// Items of attention, by their [`Items`].
-    pub items: [usize; 4],
+    pub items: [usize; 5],
     pub merges: usize,
 }
 
@@ -218,10 +224,12 @@ impl Step {
 
         let deepest = singles.iter().map(|index| spans_of(*index)).max().unwrap_or(0);
         let needed: usize = singles.iter().map(|index| spans_of(*index)).sum();
-        let kind = if singles.len() <= NEAR_ROWS && deepest <= NEAR_SPANS {
+        let near = singles.len() <= NEAR_ROWS;
+        let far = deepest > if near { NEAR_SPANS } else { WHOLE_SPANS };
+        let kind = if near && !far {
             Items::Near
-        } else if singles.len() <= ENOUGH_ROWS && deepest > NEAR_SPANS && needed <= self.capacity.partials {
-            Items::Split
+        } else if far && singles.len() <= ENOUGH_ROWS && needed <= self.capacity.partials {
+            if needed <= FEW_SPANS { Items::Few } else { Items::Split }
         } else {
             Items::Whole
         };
@@ -229,23 +237,26 @@ impl Step {
         for (place, index) in singles.into_iter().enumerate() {
             let (spans, visible) = (spans_of(index), row(index).position as usize + 1);
             let pages = self.tables[row(index).table as usize].1;
-            let item = |first: usize, end: usize, partial: usize| {
-                [index, visible, pages, first, end, partial].map(|word| word as u32)
+            let item = |page: usize, spans: Range<usize>, partial: usize| {
+                [index, visible, page, spans.start, spans.end, partial].map(|word| word as u32)
             };
             match kind {
                 Items::Near => {
                     let at = header::near(list) + place * ITEM_WORDS;
-                    self.words[at..at + ITEM_WORDS].copy_from_slice(&item(0, spans, 0));
+                    self.words[at..at + ITEM_WORDS].copy_from_slice(&item(pages, 0..spans, 0));
                     counts.items[kind as usize] += 1;
                 }
-                Items::Split => {
-                    (0..spans).for_each(|span| self.words.extend(item(span, span + 1, partials + span)));
+                Items::Few | Items::Split => {
+                    for span in 0..spans {
+                        let page = self.words[pages + span] as usize;
+                        self.words.extend(item(page, span..span + 1, partials + span));
+                    }
                     counts.items[kind as usize] += spans;
                     merges.push((index, partials));
                     partials += spans;
                 }
                 _ => {
-                    self.words.extend(item(0, spans, 0));
+                    self.words.extend(item(pages, 0..spans, 0));
                     counts.items[kind as usize] += 1;
                 }
             }
@@ -403,11 +414,11 @@ mod tests {
 
     #[test]
     fn few_rows_that_do_not_look_far_back_are_near() {
-        let step = filled(&[(0, 127), (1, 1023), (0, 128)], 4);
+        let step = filled(&[(0, 127), (1, 511), (0, 128)], 4);
         assert_eq!(step.counts[0], counts(3, Items::Near, 3, 0));
         let [first, second, third] = items(&step, Items::Near, 0)[..] else { panic!("{step:?}") };
         assert_eq!([&first[..2], &first[3..5]].concat(), [0, 128, 0, 2]);
-        assert_eq!([&second[..2], &second[3..5]].concat(), [1, 1024, 0, 16]);
+        assert_eq!([&second[..2], &second[3..5]].concat(), [1, 512, 0, 8]);
         assert_eq!([&third[..2], &third[3..5]].concat(), [2, 129, 0, 3]);
         assert_eq!(step.words[second[2] as usize], 100);
         // Only the first two are wanted.
@@ -417,14 +428,18 @@ mod tests {
 
     #[test]
     fn rows_that_look_far_back_are_split_into_spans() {
-        let step = filled(&[(0, 1024), (1, 64)], 4);
-        assert_eq!(step.counts[0], counts(2, Items::Split, 19, 2));
-        let all = items(&step, Items::Split, 0);
-        for (span, item) in all.iter().enumerate().take(17) {
-            assert_eq!(item[3..], [span, span + 1, span].map(|word| word as u32));
+        let step = filled(&[(0, 512), (1, 64)], 4);
+        assert_eq!(step.counts[0], counts(2, Items::Few, 11, 2));
+        let all = items(&step, Items::Few, 0);
+        for (span, item) in all.iter().enumerate().take(9) {
+            assert_eq!(*item, [0, 513, span, span, span + 1, span].map(|word| word as u32));
         }
-        assert_eq!(all[18][3..], [1, 2, 18]);
-        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 17], [1, 17, 2]]);
+        assert_eq!(all[10], [1, 65, 101, 1, 2, 10]);
+        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 9], [1, 9, 2]]);
+        let step = filled(&[(0, 1024), (1, 2047)], 4);
+        assert_eq!(step.counts[0], counts(2, Items::Split, 49, 2));
+        assert_eq!(items(&step, Items::Split, 0)[18], [1, 2048, 101, 1, 2, 18]);
+        assert_eq!(records::<MERGE_WORDS>(&step, header::MERGES, 2), [[0, 0, 17], [1, 17, 32]]);
     }
 
     #[test]
@@ -453,7 +468,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 8) % end
         };
-        let mut kinds = [0; 4];
+        let mut kinds = [0; 5];
         for item_rows in [1, 2, 8] {
             for _ in 0..200 {
                 let count = random(65);
@@ -464,7 +479,7 @@ mod tests {
                 let step = filled(&rows, item_rows);
                 // Of each row, its spans and where their partial results are.
                 let mut seen: Vec<Vec<(u32, u32)>> = vec![vec![]; rows.len()];
-                for kind in [Items::Near, Items::Whole, Items::Split] {
+                for kind in [Items::Near, Items::Whole, Items::Few, Items::Split] {
                     for [row, visible, _, start, end, partial] in items(&step, kind, 0) {
                         assert_eq!(visible, rows[row as usize].1 + 1);
                         seen[row as usize].extend((start..end).zip(partial..));

@@ -361,9 +361,9 @@ fn more_spans_are_merged_than_at_once() {
     let gpu = gpu();
     let cache = KvLayer { heads: 1, key_dim: 4, value_dim: 3 };
     let heads = Heads { heads: 1, cache, rope: Some((4, Pairing::SplitHalf)), norms: false, fused: true };
-    let end = 64 * 129 + 3;
+    let end = 64 * 257 + 3;
     let model = attention_model(7, heads, end);
-    let options = Options { kv: KvType::F32, max_rows: 3000, pages: 6 * 130, ..OPTIONS };
+    let options = Options { kv: KvType::F32, max_rows: 3000, pages: 6 * 258, ..OPTIONS };
     let chunks = |range: std::ops::Range<usize>, most: usize| {
         let end = range.end;
         range.step_by(most).map(move |at| (at..end.min(at + most)).map(|position| (0, position)).collect())

@@ -9,11 +9,17 @@ use crate::linear::template::{Values, expand};
 use crate::step::{Items, SPAN, header};
 use crate::{Gpu, Result};
 
+/// Threads that have the same query heads of a span.
+const SPAN_TEAM: usize = 32;
+
 /// Queries of a workgroup for several rows.
 const TILE_QUERIES: usize = 64;
 
 /// Values of a head that a workgroup has.
 const VALUE_BLOCK: usize = 128;
+
+/// Values of a head that a workgroup merges.
+const MERGE_VALUES: usize = 64;
 
 /// How the work for several rows is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,31 +79,16 @@ pub(crate) fn attention(
     op: Attention,
 ) -> Result<Vec<Dispatch>> {
     let mut all = Vec::new();
-    for kind in [Items::Near, Items::Whole, Items::Split] {
+    for kind in [Items::Near, Items::Whole] {
         all.push(row(kernels, step, list, op, kind)?);
+    }
+    for kind in [Items::Few, Items::Split] {
+        all.push(span(kernels, step, list, op, kind)?);
     }
     if op.rows > 1 {
         all.push(tile(kernels, step, list, op)?);
     }
-    let unrolled = Values::default()
-        .set("AHEADCOUNT", 64)
-        .list("AHEAD", 0..64)
-        .switch("INTEGERS", op.integers.is_some());
-    let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
-        .step(step, list)
-        .snippet(include_str!("exp.wgsl"))
-        .snippet(include_str!("softmax.wgsl"))
-        .size("MERGES", header::MERGES)
-        .size("HEADS", op.heads)
-        .size("VALUE_DIM", op.cache.shape.value_dim)
-        .size("VALUE_BLOCKS", op.value_blocks())
-        .size("PARTIAL", partial_room(op.cache.shape.value_dim))
-        .read("partials", "f32", op.partials)
-        .write_place("out", "OUT_", op.out);
-    if let Some(integers) = op.integers {
-        source = source.put_integers(integers, 32);
-    }
-    all.push(kernels.dispatch(source, Grid::Merges((op.heads * op.value_blocks()) as u32))?);
+    all.push(merge(kernels, step, list, op)?);
     Ok(all)
 }
 
@@ -154,7 +145,7 @@ impl Attention<'_> {
     }
 }
 
-/// Attention of single rows, in one of the three ways.
+/// Attention of single rows over all of their spans, in one of two ways.
 fn row(
     kernels: &mut Kernels,
     step: &wgpu::Buffer,
@@ -167,8 +158,7 @@ fn row(
     // Few rows do not fill the device: a workgroup for each query head, which has many spans at once.
     let (teams, most_queries) = match kind {
         Items::Near => (most_teams.min(8), 1),
-        Items::Whole => (most_teams.min(4), most_teams.min(4)),
-        Items::Split | Items::Tiles => (1, 4),
+        _ => (most_teams.min(4), most_teams.min(4)),
     };
     let integers = op.integers.filter(|_| kind == Items::Near);
     let units = op.units();
@@ -201,9 +191,7 @@ fn row(
         .list("FOUR", ["x", "y", "z", "w"])
         .switch("NEAR", kind == Items::Near)
         .switch("INTEGERS", integers.is_some())
-        .switch("LISTED", kind != Items::Near)
-        .switch("SPLIT", kind == Items::Split)
-        .switch("WHOLE", kind != Items::Split);
+        .switch("LISTED", kind != Items::Near);
     let items = match kind {
         Items::Near => header::near(list as usize),
         kind => header::ITEMS + 2 * kind as usize + list as usize,
@@ -224,16 +212,104 @@ fn row(
         .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
         .read_place("query", "QUERY_", op.query)
         .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", element, &op.cache.values);
-    let source = match kind {
-        Items::Split => source.write("partials", "f32", op.partials),
-        _ => source.write_place("out", "OUT_", op.out),
-    };
+        .read("values", element, &op.cache.values)
+        .write_place("out", "OUT_", op.out);
     let source = match integers {
         Some(integers) => source.put_integers(integers, 32),
         None => source,
     };
     kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))
+}
+
+/// Attention of single rows over one span each, in one of two ways.
+fn span(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    list: List,
+    op: Attention,
+    kind: Items,
+) -> Result<Dispatch> {
+    let units = op.units();
+    let dimensions = units * unit(op.cache.kind);
+    // Of each query: itself, its scores and the largest of them.
+    let bytes = |queries: usize| 4 * queries * (dimensions + SPAN + SPAN / 4);
+    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    let most_queries = [4, 2].into_iter().find(|n| bytes(*n) <= memory).unwrap_or(1);
+    let parts = op.group().div_ceil(most_queries);
+    let queries = op.group().div_ceil(parts);
+    // Where spans are few, threads have less to do one after the other; where they are many, less in all.
+    let (teams, queries) = if kind == Items::Few { (queries, 1) } else { (1, queries) };
+    // A thread keeps 128 registers of its keys, and where workgroups are few 64 of values before it has its
+    // scores. All values of f32 would be too many.
+    let ahead = units.min(16);
+    let (early, first) = match (op.cache.kind, kind) {
+        (KvType::F32, _) => (0, 8),
+        (_, Items::Few) => (8, 16),
+        _ => (0, 16),
+    };
+    let unrolled = op
+        .unrolled()
+        .set("QUERYCOUNT", queries)
+        .list("QUERIES", 0..queries)
+        .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(SPAN_TEAM))
+        .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
+        .list("AHEAD", 0..ahead)
+        .switch("MORE", units > ahead)
+        .list("BOTH", 0..2)
+        .list("EARLY", 0..early)
+        .list("MIDDLE", early..first)
+        .list("FIRST", 0..first)
+        .list("LATE", first..16)
+        .list("HALF", 0..8)
+        .list("FOUR", ["x", "y", "z", "w"]);
+    let text = expand(include_str!("attention_span.wgsl"), &unrolled);
+    let (quads, element) = match op.cache.kind {
+        KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
+        KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
+        KvType::Q8_0 => (include_str!("quad_value_q8_0.wgsl"), "u32"),
+    };
+    let source = op
+        .source("attention of a span", &text, step, list)
+        .snippet(quads)
+        .size("ITEMS", header::ITEMS + 2 * kind as usize + list as usize)
+        .size("TEAMS", teams)
+        .size("AHEAD", ahead)
+        .size("HEAD_PARTS", parts)
+        .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
+        .read_place("query", "QUERY_", op.query)
+        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("values", element, &op.cache.values)
+        .write("partials", "vec2<f32>", op.partials);
+    let each = op.cache.shape.heads * parts * op.value_blocks();
+    kernels.dispatch(source, Grid::Items(kind, each as u32))
+}
+
+/// The merge of spans.
+fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
+    let value_dim = op.cache.shape.value_dim;
+    let blocks = value_dim.div_ceil(MERGE_VALUES);
+    let unrolled = Values::default()
+        .list("EIGHTS", 0..4)
+        .list("EIGHT", 0..8)
+        .list("FOUR", 0..4)
+        .list("PEAKS", 0..MERGE_VALUES / 4)
+        .switch("INTEGERS", op.integers.is_some());
+    let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
+        .step(step, list)
+        .snippet(include_str!("exp.wgsl"))
+        .snippet(include_str!("softmax.wgsl"))
+        .size("MERGES", header::MERGES)
+        .size("THREADS", MERGE_VALUES)
+        .size("HEADS", op.heads)
+        .size("VALUE_DIM", value_dim)
+        .size("VALUE_BLOCKS", blocks)
+        .size("PARTIAL", partial_room(value_dim))
+        .read("partials", "f32", op.partials)
+        .write_place("out", "OUT_", op.out);
+    if let Some(integers) = op.integers {
+        source = source.put_integers(integers, MERGE_VALUES / 4);
+    }
+    kernels.dispatch(source, Grid::Merges((op.heads * blocks) as u32))
 }
 
 /// Attention of several neighbouring rows.

@@ -7,12 +7,7 @@
 //   weight = e^(score - the span's largest score);
 //   sum of weights: a chain over the first 32 positions plus one over the last 32;
 //   result: one chain of fma over the positions; one thread per two values.
-//@if WHOLE
 // An item has all spans of the row, and they are merged in ascending order.
-//@end
-//@if SPLIT
-// An item has one span; merge.wgsl merges them.
-//@end
 // Everything is asked for as early as registers allow: for a single row nothing but waiting takes time.
 
 const SPAN = 64u;
@@ -30,11 +25,9 @@ var<workgroup> queries: array<vec4<f32>, $QUERYCOUNT * QUADS>;
 // [team][query][four positions].
 var<workgroup> scores: array<vec4<f32>, TEAMS * $QUERYCOUNT * 16u>;
 var<workgroup> weights: array<vec4<f32>, TEAMS * $QUERYCOUNT * 16u>;
-//@if WHOLE
 // [team][query][pair of values], and the largest score and sum of weights of each.
 var<workgroup> results: array<vec2<f32>, TEAMS * $QUERYCOUNT * SPAN>;
 var<workgroup> softmaxes: array<Softmax, TEAMS * $QUERYCOUNT>;
-//@end
 
 //@if INTEGERS
 // The head's values, in quads.
@@ -82,18 +75,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     //@end
 
-    //@if WHOLE
     let end_span = step[item + 4u];
     var result = vec2<f32>();
     var whole = Softmax();
     for (var start = first_span; start < end_span; start += TEAMS) {
         let span = start + team;
         let has_span = span < end_span;
-    //@end
-    //@if SPLIT
-        let span = first_span;
-        let has_span = true;
-    //@end
         let position = span * SPAN + lane;
         //@for u in AHEAD
         var unit_$u = vec4<u32>();
@@ -121,9 +108,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@end
             //@end
         }
-        //@if WHOLE
         if start == first_span {
-        //@end
             //@for t in QUERYTURNS
             {
                 let i = thread + THREADS * $t;
@@ -132,9 +117,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
             }
             //@end
-        //@if WHOLE
         }
-        //@end
         workgroupBarrier();
 
         //@for q in QUERIES
@@ -298,35 +281,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 //@for q in QUERIES
                 own.largest = select(own.largest, peak_$q, lane == $q);
                 //@end
-                //@if WHOLE
                 softmaxes[team * $QUERYCOUNT + lane] = own;
-                //@end
-                //@if SPLIT
-                if first_head + lane < GROUP && group.x % VALUE_BLOCKS == 0u {
-                    let head = kv_head * GROUP + first_head + lane;
-                    let at = (step[item + 5u] * HEADS + head) * PARTIAL + PARTIAL - 2u;
-                    partials[at] = own.largest;
-                    partials[at + 1u] = own.sum;
-                }
-                //@end
             }
-            //@if WHOLE
             //@for q in QUERIES
             results[(team * $QUERYCOUNT + $q) * SPAN + lane] = result_$q;
             //@end
-            //@end
-            //@if SPLIT
-            //@for q in QUERIES
-            if first_head + $q < GROUP && pair < VALUE_PAIRS {
-                let head = kv_head * GROUP + first_head + $q;
-                let at = (step[item + 5u] * HEADS + head) * PARTIAL + 2u * pair;
-                partials[at] = result_$q.x;
-                partials[at + 1u] = result_$q.y;
-            }
-            //@end
-            //@end
         }
-    //@if WHOLE
         workgroupBarrier();
         // One team for each query.
         if team < $QUERYCOUNT {
@@ -351,7 +311,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         block[lane / 2u][lane % 2u * 2u + 1u] = result.y * inverse;
         //@end
     }
-    //@end
     //@if INTEGERS
     workgroupBarrier();
     let quad = group.x % VALUE_BLOCKS * 32u + thread;

@@ -1,22 +1,24 @@
 // Merges the partial results of a row's spans in ascending order, as attention does with spans that it has
-// itself. A workgroup per row whose spans were split, head, and up to 128 values; a thread per value.
+// itself. A workgroup per row whose spans were split, head, and THREADS values; a thread per value.
 //
-// What each span and all before it are multiplied with depends on their largest scores alone: one thread per
-// span computes it, 128 spans at a time, and what is left to do in order is one fma for each.
+// What each span and all before it are multiplied with depends on their largest scores alone: a thread
+// computes it for four neighbouring spans, and what is left to do in order is one fma for each. Partial results
+// are asked for BATCH spans ahead.
 //
 // A merge: the row, where its partial results begin, how many spans it has.
 
-const THREADS = 128u;
+const SPANS = 4u * THREADS;
+const BATCH = 32u;
 const NOTHING = -3.0e38;
 
-// The largest score of each span.
+// The largest score of every four spans.
 var<workgroup> peaks: array<vec4<f32>, THREADS / 4u>;
-// Of each span: the factor of everything before it, its own, its sum times that, the largest score so far.
-var<workgroup> factors: array<vec4<f32>, THREADS>;
+// Of each span: the factor of everything before it, its own, its sum times that.
+var<workgroup> factors: array<vec4<f32>, SPANS>;
 
 //@if INTEGERS
-// The head's values, in quads.
-var<workgroup> block: array<vec4<f32>, 32>;
+// The values, in quads.
+var<workgroup> block: array<vec4<f32>, THREADS / 4u>;
 //@end
 
 @compute @workgroup_size(THREADS)
@@ -27,57 +29,97 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let spans = step[record + 2u];
     let head = group.x / VALUE_BLOCKS;
     let c = group.x % VALUE_BLOCKS * THREADS + lane;
-    let read_c = min(c, VALUE_DIM - 1u);
+    let value_at = (first * HEADS + head) * PARTIAL + min(c, VALUE_DIM - 1u);
+    let softmax_at = (first * HEADS + head) * PARTIAL + PARTIAL - 2u;
     var result = 0.0;
     var sum = 0.0;
     var largest = NOTHING;
-    for (var start = 0u; start < spans; start += THREADS) {
-        let count = min(THREADS, spans - start);
-        var own = Softmax(NOTHING, 0.0);
-        if lane < count {
-            let at = ((first + start + lane) * HEADS + head) * PARTIAL + PARTIAL - 2u;
-            own = Softmax(partials[at], partials[at + 1u]);
+    //@for e in EIGHTS
+    //@for i in EIGHT
+    var next_$e_$i = partials[value_at + min(8u * $e + $i, spans - 1u) * (HEADS * PARTIAL)];
+    //@end
+    //@end
+    for (var start = 0u; start < spans; start += SPANS) {
+        let count = min(SPANS, spans - start);
+        //@for k in FOUR
+        let at_$k = softmax_at + min(start + 4u * lane + $k, spans - 1u) * (HEADS * PARTIAL);
+        var own_$k = Softmax(partials[at_$k], partials[at_$k + 1u]);
+        //@end
+        //@for k in FOUR
+        if 4u * lane + $k >= count {
+            own_$k.largest = NOTHING;
         }
-        peaks[lane / 4u][lane % 4u] = own.largest;
+        //@end
+        peaks[lane / 4u][lane % 4u] = max(max(own_0.largest, own_1.largest), max(own_2.largest, own_3.largest));
         workgroupBarrier();
         var highest = vec4<f32>(largest);
-        for (var i = 0u; i < lane / 4u; i++) {
-            highest = max(highest, peaks[i]);
+        var all = vec4<f32>(largest);
+        //@for g in PEAKS
+        {
+            let four = peaks[$g];
+            all = max(all, four);
+            let earlier = vec4<u32>(4u * $g) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(lane);
+            highest = max(highest, select(vec4<f32>(NOTHING), four, earlier));
         }
-        let same = peaks[lane / 4u];
-        highest = max(highest, select(vec4<f32>(NOTHING), same, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(lane % 4u)));
-        let before = max(max(highest.x, highest.y), max(highest.z, highest.w));
-        let merged = merge(Softmax(before, 0.0), own, start + lane == 0u);
-        factors[lane] = vec4<f32>(merged.before, merged.after, own.sum * merged.after, merged.softmax.largest);
+        //@end
+        var before = max(max(highest.x, highest.y), max(highest.z, highest.w));
+        //@for k in FOUR
+        {
+            let merged = merge(Softmax(before, 0.0), own_$k, start + 4u * lane + $k == 0u);
+            factors[4u * lane + $k] = vec4<f32>(merged.before, merged.after, own_$k.sum * merged.after, 0.0);
+            before = merged.softmax.largest;
+        }
+        //@end
+        largest = max(max(all.x, all.y), max(all.z, all.w));
         workgroupBarrier();
-        for (var batch = 0u; batch < count; batch += $AHEADCOUNT) {
-            let at = ((first + start) * HEADS + head) * PARTIAL + read_c;
-            //@for i in AHEAD
-            let partial_$i = partials[at + min(batch + $i, count - 1u) * HEADS * PARTIAL];
+        for (var batch = 0u; batch < count; batch += BATCH) {
+            //@for e in EIGHTS
+            //@for i in EIGHT
+            let partial_$e_$i = next_$e_$i;
             //@end
-            //@for i in AHEAD
-            if batch + $i < count {
-                let factor = factors[batch + $i];
-                result = fma(result, factor.x, partial_$i * factor.y);
-                sum = fma(sum, factor.x, factor.z);
+            //@end
+            if batch + BATCH <= count {
+                let next = start + batch + BATCH;
+                //@for e in EIGHTS
+                //@for i in EIGHT
+                next_$e_$i = partials[value_at + min(next + 8u * $e + $i, spans - 1u) * (HEADS * PARTIAL)];
+                //@end
+                //@end
+                //@for e in EIGHTS
+                //@for i in EIGHT
+                {
+                    let factor = factors[batch + 8u * $e + $i];
+                    result = fma(result, factor.x, partial_$e_$i * factor.y);
+                    sum = fma(sum, factor.x, factor.z);
+                }
+                //@end
+                //@end
+            } else {
+                //@for e in EIGHTS
+                if batch + 8u * $e < count {
+                    //@for i in EIGHT
+                    {
+                        let factor = factors[batch + 8u * $e + $i];
+                        let is_span = batch + 8u * $e + $i < count;
+                        result = select(result, fma(result, factor.x, partial_$e_$i * factor.y), is_span);
+                        sum = select(sum, fma(sum, factor.x, factor.z), is_span);
+                    }
+                    //@end
+                }
+                //@end
             }
-            //@end
         }
-        largest = factors[THREADS - 1u].w;
         workgroupBarrier();
     }
+    let value = result * (1.0 / sum);
     if c < VALUE_DIM {
-        let inverse = 1.0 / sum;
-        out[row * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM + c] = result * inverse;
-        //@if INTEGERS
-        block[lane / 4u][lane % 4u] = result * inverse;
-        //@end
+        out[row * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM + c] = value;
     }
     //@if INTEGERS
+    block[lane / 4u][lane % 4u] = value;
     workgroupBarrier();
-    let quad = group.x % VALUE_BLOCKS * 32u + lane;
-    let of_row = head * (VALUE_DIM / 4u) + quad;
-    let puts = lane < 32u && 4u * quad < VALUE_DIM;
+    let of_row = (head * VALUE_DIM + group.x % VALUE_BLOCKS * THREADS) / 4u + lane;
+    let puts = lane < THREADS / 4u && group.x % VALUE_BLOCKS * THREADS + 4u * lane < VALUE_DIM;
     var values = vec4<f32>();
     if puts {
         values = block[lane];
