@@ -273,8 +273,9 @@ impl Gpu {
         text: &str,
         layout: Option<&wgpu::PipelineLayout>,
     ) -> Result<wgpu::ComputePipeline> {
-        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(text) {
+        // Not locked while compiling, which takes long and is done by several threads at once.
+        let pipelines = || self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines().get(text) {
             return Ok(pipeline.clone());
         }
         let pipeline = self.scoped(&format!("compiling {name}"), || {
@@ -296,7 +297,7 @@ impl Gpu {
                 cache: None,
             })
         })?;
-        pipelines.insert(text.to_string(), pipeline.clone());
+        pipelines().insert(text.to_string(), pipeline.clone());
         Ok(pipeline)
     }
 

@@ -114,7 +114,7 @@ impl GpuExecutor {
         let linear = LinearKernels::new(
             &gpu,
             &tilings(&Tiling::ALL, max_rows, matrix_units),
-            &tilings(&Tiling::INTEGERS, max_rows, false),
+            &tilings(&Tiling::integers(&gpu), max_rows, false),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         let nodes = {
@@ -129,6 +129,7 @@ impl GpuExecutor {
                 partials,
                 linear,
                 quantized,
+                workgroup_memory: gpu.device.limits().max_compute_workgroup_storage_size as usize,
                 row_counts,
                 chosen,
             };

@@ -53,6 +53,8 @@ pub(crate) struct Resources<'a> {
     pub linear: &'a LinearKernels,
     /// Where activations become integers, in arithmetic of integers: those of linear layers, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
+    /// Bytes of memory that a workgroup may have.
+    pub workgroup_memory: usize,
     pub row_counts: &'a RowCounts,
     /// The tokens that the device chose last.
     pub chosen: &'a wgpu::Buffer,

@@ -46,8 +46,7 @@ fn check_family(family: &str) {
     let gpu = gpu();
     for (arithmetic, formats, kv) in [
         (Arithmetic::F32, &mixed[..], KvType::F32),
-        (Arithmetic::F32, &integers, KvType::F16),
-        (Arithmetic::Q8, &integers, KvType::F32),
+        (Arithmetic::Q8, &integers, KvType::F16),
         (Arithmetic::Q8, &integers, KvType::Q8_0),
     ] {
         let (file, plain) = tiny(family, formats, 5);

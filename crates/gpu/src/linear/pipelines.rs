@@ -67,14 +67,22 @@ impl LinearKernels {
         self.unused.is_some()
     }
 
-    /// The pipelines of a layer, one for each tiling.
+    /// The pipelines of a layer, one for each tiling, compiled side by side.
     pub(crate) fn pipelines(
         &self,
         gpu: &Gpu,
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
-        tilings.iter().map(|tiling| Ok((*tiling, self.pipeline(gpu, spec, *tiling)?))).collect()
+        std::thread::scope(|scope| {
+            let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
+            let compiled: Vec<_> = tilings.iter().map(|tiling| (*tiling, compile(*tiling))).collect();
+            let results = compiled.into_iter().map(|(tiling, thread)| {
+                let pipeline = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                Ok((tiling, pipeline))
+            });
+            results.collect()
+        })
     }
 
     fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {

@@ -5,8 +5,8 @@ use gleed_model::program::Activation;
 use super::layout::Layout;
 use super::template::{Values, expand};
 use super::{decode, integers};
-use crate::AdapterInfo;
 use crate::kernels::activate;
+use crate::{AdapterInfo, Gpu};
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const FEW: &str = include_str!("../kernels/linear_few.wgsl");
@@ -117,6 +117,17 @@ impl Tiling {
         Tiling::Few { rows: 8, outputs: 4 },
         Tiling::Many { rows: 64 },
     ];
+
+    /// Those of [`Tiling::INTEGERS`] that a device has workgroup memory for: the one for eight rows needs 17 KiB.
+    pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
+        let room = gpu.device.limits().max_compute_workgroup_storage_size;
+        // The chains of all outputs and rows.
+        let bytes = |tiling: &Tiling| match *tiling {
+            Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
+            Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
+        };
+        Tiling::INTEGERS.into_iter().filter(|tiling| bytes(tiling) <= room).collect()
+    }
 
     /// Threads of a workgroup that writes its results as integers too.
     pub(crate) const REQUANTIZING_THREADS: u32 = 512;

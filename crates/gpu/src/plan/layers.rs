@@ -189,7 +189,9 @@ impl<'a> Planner<'a> {
         let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);
         let [_, by_others] = self.resources.quantized?;
         let whole = view.width.is_multiple_of(32) && !self.next.is_some_and(logits);
-        (whole && self.next_multiplies(view)).then_some(by_others)
+        // A norm keeps two numbers of each quad, and its sums.
+        let fits = 2 * view.width + 2048 <= self.resources.workgroup_memory;
+        (whole && fits && self.next_multiplies(view)).then_some(by_others)
     }
 
     fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
