@@ -128,25 +128,3 @@ $STOREBODY
     //@end
     //@end
 }
-
-//@if LAST
-@compute @workgroup_size(256)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
-    //@if JOINED
-    let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
-    if (workgroup.x < blocks) {
-        body_a(workgroup.x, workgroup.y, thread, subgroup, lane);
-    } else {
-        body_b(workgroup.x - blocks, workgroup.y, thread, subgroup, lane);
-    }
-    //@end
-    //@if SINGLE
-    body_a(workgroup.x, workgroup.y, thread, subgroup, lane);
-    //@end
-}
-//@end

@@ -142,23 +142,3 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     //@end
     //@end
 }
-
-//@if LAST
-@compute @workgroup_size(128)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    //@if JOINED
-    let blocks = (shape.outputs_a + 64u - 1u) / 64u;
-    if (workgroup.x < blocks) {
-        body_a(workgroup.x, workgroup.y, thread);
-    } else {
-        body_b(workgroup.x - blocks, workgroup.y, thread);
-    }
-    //@end
-    //@if SINGLE
-    body_a(workgroup.x, workgroup.y, thread);
-    //@end
-}
-//@end

@@ -9,6 +9,7 @@ use crate::kernels::activate;
 use crate::{AdapterInfo, Gpu};
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
+const MAIN: &str = include_str!("../kernels/linear_main.wgsl");
 const FEW: &str = include_str!("../kernels/linear_few.wgsl");
 const MANY: &str = include_str!("../kernels/linear_many.wgsl");
 const INTEGERS_FEW: &str = include_str!("../kernels/linear_integers_few.wgsl");
@@ -181,7 +182,7 @@ pub fn quantize_source(input: InputKind) -> String {
 
 /// What all kernels are told: that there is nothing but an input and an output.
 fn common(input: InputKind) -> Values {
-    let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "SINGLE", "TERMSDIFFER"];
+    let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
         .list("EIGHT", 0..8)
@@ -213,7 +214,6 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         .switch("GATED", gated)
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
-        .switch("SINGLE", !joined)
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1]);
     let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
@@ -249,12 +249,8 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         _ => &[('a', "a")],
     };
     for (i, (body, matrices)) in bodies.iter().enumerate() {
-        let values = values
-            .clone()
-            .set("BODY", body)
-            .list("MATRICES", matrices.chars())
-            .switch("FIRST", i == 0)
-            .switch("LAST", i + 1 == bodies.len());
+        let values =
+            values.clone().set("BODY", body).list("MATRICES", matrices.chars()).switch("FIRST", i == 0);
         let values = match tiling {
             Tiling::Cooperative { sums, .. } => {
                 values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
@@ -263,12 +259,22 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         };
         text.push_str(&expand(kernel, &values));
     }
-    text
+    text + &expand(MAIN, &values)
 }
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let values = values.set("OUTPUTS", format!("{}u", tiling.outputs(spec)));
+    let subgroups = matches!(tiling, Tiling::Cooperative { .. });
+    let threads = match tiling {
+        Tiling::Few { .. } if spec.requantizes_in(tiling) => Tiling::REQUANTIZING_THREADS,
+        Tiling::Few { .. } | Tiling::Many { .. } => 128,
+        Tiling::Cooperative { .. } => 256,
+    };
+    let values = values
+        .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
+        .set("THREADS", threads)
+        .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
+        .switch("SUBGROUPS", subgroups);
     let matrices = if spec.is_gated() { 2 } else { 1 };
     let integers = spec.input == InputKind::Integers;
     match tiling {
@@ -291,7 +297,6 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("QUADS", quads)
                 .set("STAGE", rows * steps * 8 * 9)
                 .set("CHAINS", rows * matrices * chains)
-                .set("THREADS", if requantizes { Tiling::REQUANTIZING_THREADS } else { 128 })
                 .set("RESULTS", format!("{}u", rows * 8))
                 .switch("REQUANTIZE", requantizes)
         }
