@@ -1,6 +1,6 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
-//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128] [--floats] [--gated]
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128|units128x128x64x32] [--floats] [--gated]
 //! [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
 //! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
@@ -95,8 +95,16 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
     } else if let Some(text) = name.strip_prefix("coop") {
         let [sums, rows] = numbers(text)?[..] else { return Err(format!("{name}: coop128x64").into()) };
         vec![Tiling::Cooperative { sums, rows }]
+    } else if let Some(text) = name.strip_prefix("units") {
+        let [sums, rows, own_sums, own_rows] = numbers(text)?[..] else {
+            return Err(format!("{name}: units128x128x64x32").into());
+        };
+        vec![Tiling::Units { tile: (sums, rows), own: (own_sums, own_rows) }]
     } else {
-        return Err(format!("no tiling is called {name}: auto, few1, few1x2, many64, coop128x128").into());
+        return Err(format!(
+            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, units128x128x64x32"
+        )
+        .into());
     };
     Ok(Some(chosen))
 }

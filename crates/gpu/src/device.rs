@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Error, Result};
+use crate::{Error, Result, spirv, vulkan};
 
 /// What kind of device an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl AdapterInfo {
             wgpu::DeviceType::Other => Kind::Other,
         };
         let has = |feature| features.contains(feature);
-        let matrices = match has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-            true => adapter.cooperative_matrix_properties(),
-            false => Vec::new(),
+        let (matrices, byte_matrices) = match has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            true => (adapter.cooperative_matrix_properties(), vulkan::byte_matrices(adapter)),
+            false => (vec![], vec![]),
         };
         AdapterInfo {
             index,
@@ -92,11 +92,12 @@ impl AdapterInfo {
             cooperative_matrices: matrices
                 .iter()
                 .map(|m| format!("{}x{}x{} {:?} to {:?}", m.m_size, m.n_size, m.k_size, m.ab_type, m.cr_type))
+                .chain(byte_matrices)
                 .collect(),
             timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
             largest_buffer: limits.max_buffer_size,
             largest_binding: limits.max_storage_buffer_binding_size,
-            memory: crate::memory::of_adapter(adapter),
+            memory: vulkan::memory(adapter),
         }
     }
 
@@ -205,6 +206,7 @@ fn useful_features() -> wgpu::Features {
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
         | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+        | wgpu::Features::PASSTHROUGH_SHADERS
 }
 
 /// An open device and its queue.
@@ -233,8 +235,8 @@ impl Gpu {
             label: Some("gleed"),
             required_features,
             required_limits: adapter.limits(),
-            // SAFETY: the only experimental feature asked for is cooperative matrices, whose kernels keep
-            // to the shapes that the adapter lists and are tested against plain ones.
+            // SAFETY: the only experimental features asked for are cooperative matrices and SPIR-V for them, whose
+            // kernels keep to the shapes that the adapter lists and are tested against plain ones.
             experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             memory_hints: wgpu::MemoryHints::Performance,
             trace: wgpu::Trace::Off,
@@ -278,12 +280,16 @@ impl Gpu {
         if let Some(pipeline) = pipelines().get(text) {
             return Ok(pipeline.clone());
         }
-        let pipeline = self.scoped(&format!("compiling {name}"), || {
-            let source = wgpu::ShaderSource::Wgsl(text.into());
-            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-            let checks = wgpu::ShaderRuntimeChecks::unchecked();
+        let what = format!("compiling {name}");
+        // Kernels that WGSL has no words for are completed here.
+        let translated = text.contains(spirv::STUBS).then(|| spirv::translate(text)).transpose();
+        let translated = translated.map_err(|reason| {
+            let adapter = self.info.name.clone();
+            Error::Device { adapter, what: what.clone(), reason }
+        })?;
+        let pipeline = self.scoped(&what, || {
             // SAFETY: what the caller promises.
-            let module = unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
+            let module = unsafe { self.module(name, text, translated) };
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(name),
                 layout,
@@ -299,6 +305,30 @@ impl Gpu {
         })?;
         pipelines().insert(text.to_string(), pipeline.clone());
         Ok(pipeline)
+    }
+
+    /// The module of a WGSL text, or of the SPIR-V that was made of it.
+    ///
+    /// # Safety
+    /// As [`Gpu::pipeline`]; and the SPIR-V must be valid, with the same bindings.
+    unsafe fn module(&self, name: &str, text: &str, translated: Option<Vec<u32>>) -> wgpu::ShaderModule {
+        let Some(words) = translated else {
+            let source = wgpu::ShaderSource::Wgsl(text.into());
+            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+            let checks = wgpu::ShaderRuntimeChecks::unchecked();
+            // SAFETY: what the caller promises.
+            return unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
+        };
+        // The size of workgroups is for other backends.
+        let main = wgpu::PassthroughShaderEntryPoint { name: "main".into(), workgroup_size: (0, 0, 0) };
+        let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
+            label: Some(name),
+            spirv: Some(words.into()),
+            entry_points: vec![main].into(),
+            ..Default::default()
+        };
+        // SAFETY: what the caller promises.
+        unsafe { self.device.create_shader_module_passthrough(descriptor) }
     }
 
     /// Does something with the device and gives out its errors; `what` is for the message.

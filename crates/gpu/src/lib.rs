@@ -12,9 +12,10 @@ mod executor;
 mod kernels;
 mod limits;
 pub mod linear;
-mod memory;
 mod plan;
+mod spirv;
 mod step;
+mod vulkan;
 mod weights;
 
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};

@@ -117,7 +117,14 @@ struct Dispatch {
 impl Dispatch {
     /// The pipeline for so many rows.
     fn fitting(&self, rows: u32) -> Option<&(Tiling, wgpu::ComputePipeline)> {
-        fitting(&self.pipelines, rows, few_in_turn(self.spec.input))
+        let workgroups =
+            |tiling: Tiling| self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
+        fitting(&self.pipelines, rows, self.spec.input, workgroups)
+    }
+
+    /// Workgroups for the outputs of each matrix.
+    fn blocks(&self, tiling: Tiling) -> [u32; 2] {
+        self.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(self.spec)))
     }
 }
 
@@ -228,22 +235,42 @@ impl Linear {
             let Some((tiling, pipeline)) = dispatch.fitting(rows) else { continue };
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            let blocks = dispatch.outputs.map(|outputs| outputs.div_ceil(tiling.outputs(dispatch.spec)));
+            let blocks = dispatch.blocks(*tiling);
             pass.dispatch_workgroups(blocks[0] + blocks[1], rows.div_ceil(tiling.rows()), 1);
         }
     }
 }
 
+/// Workgroups that keep a large GPU busy.
+const MANY_WORKGROUPS: u32 = 96;
+
 /// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
 /// many, of which there are too few to fill a large GPU.
-fn few_in_turn(input: InputKind) -> u32 {
-    if input == InputKind::Integers { 112 } else { 24 }
+fn few_in_turn(input: InputKind, on_units: bool) -> u32 {
+    match input {
+        InputKind::Integers if on_units => 80,
+        InputKind::Integers => 112,
+        InputKind::Aligned | InputKind::Unaligned => 24,
+    }
 }
 
-/// The pipeline for so many rows; those for few rows are used several times for up to `in_turn` of them.
-fn fitting<T>(pipelines: &[(Tiling, T)], rows: u32, in_turn: u32) -> Option<&(Tiling, T)> {
+/// The pipeline for so many rows, given the workgroups that a tiling would have. Those for few rows are used several
+/// times; of those on matrix units it is the largest that has many workgroups.
+fn fitting<T>(
+    pipelines: &[(Tiling, T)],
+    rows: u32,
+    input: InputKind,
+    workgroups: impl Fn(Tiling) -> u32,
+) -> Option<&(Tiling, T)> {
     let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
-    let most_of_few = pipelines.iter().rfind(is_few).filter(|_| rows <= in_turn);
+    let is_units = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Units { .. });
+    let mut on_units = pipelines.iter().filter(is_units);
+    let smallest = on_units.next();
+    let most_of_few = pipelines.iter().rfind(is_few);
+    let most_of_few = most_of_few.filter(|_| rows <= few_in_turn(input, smallest.is_some()));
+    if most_of_few.is_none() && smallest.is_some() {
+        return on_units.rfind(|(tiling, _)| workgroups(*tiling) >= MANY_WORKGROUPS).or(smallest);
+    }
     let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
     match (most_of_few, enough) {
         (Some(few), Some((tiling, _))) if few.0.rows() < tiling.rows() => Some(few),
@@ -389,17 +416,25 @@ mod tests {
     #[test]
     fn rows_choose_their_tiling() {
         let all = Tiling::ALL.map(|tiling| (tiling, ()));
-        let rows_of =
-            |pipelines: &[(Tiling, ())], rows| fitting(pipelines, rows, 24).map(|(tiling, ())| tiling.rows());
+        let rows_of = |pipelines: &[(Tiling, ())], rows| {
+            fitting(pipelines, rows, InputKind::Aligned, |_| 0).map(|(tiling, ())| tiling.rows())
+        };
         for (rows, chosen) in [(1, 1), (2, 2), (3, 4), (8, 8), (9, 8), (24, 8), (25, 32), (33, 64), (500, 64)]
         {
             assert_eq!(rows_of(&all, rows), Some(chosen), "{rows} rows");
         }
         let integers = Tiling::INTEGERS.map(|tiling| (tiling, ()));
-        let in_turn = few_in_turn(InputKind::Integers);
         for (rows, chosen) in [(1, 1), (3, 4), (5, 8), (32, 8), (112, 8), (113, 64), (500, 64)] {
-            let found = fitting(&integers, rows, in_turn).map(|(tiling, ())| tiling.rows());
+            let found =
+                fitting(&integers, rows, InputKind::Integers, |_| 0).map(|(tiling, ())| tiling.rows());
             assert_eq!(found, Some(chosen), "{rows} rows of integers");
+        }
+        // On matrix units, of 4096 outputs.
+        let on_units = [&integers[..4], &Tiling::UNITS.map(|tiling| (tiling, ()))].concat();
+        for (rows, chosen) in [(1u32, 1), (3, 4), (80, 8), (81, 64), (183, 64), (384, 128), (512, 128)] {
+            let workgroups = |tiling: Tiling| 4096 / tiling.rows() * rows.div_ceil(tiling.rows());
+            let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| t.rows());
+            assert_eq!(found, Some(chosen), "{rows} rows on matrix units");
         }
         assert_eq!(rows_of(&all[..1], 9), Some(1));
         assert_eq!(rows_of(&all[6..], 1), Some(64));

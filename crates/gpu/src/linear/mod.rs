@@ -20,6 +20,8 @@ pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
-pub use shader::{Combination, InputKind, LinearSpec, Tiling, cooperative, quantize_source, source};
+pub use shader::{
+    Combination, InputKind, LinearSpec, Tiling, cooperative, exact_units, quantize_source, source,
+};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

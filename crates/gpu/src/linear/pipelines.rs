@@ -1,7 +1,7 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
 use super::layer::Shape;
-use super::shader::{InputKind, LinearSpec, Tiling, cooperative, quantize_source, source};
+use super::shader::{InputKind, LinearSpec, Tiling, cooperative, exact_units, quantize_source, source};
 use crate::{Error, Gpu, Result};
 
 /// The tilings that a device's linear layers come in, and what all of them bind.
@@ -19,12 +19,23 @@ impl LinearKernels {
     /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`]; those for inputs of integers such
     /// as [`Tiling::INTEGERS`].
     pub fn new(gpu: &Gpu, tilings: &[Tiling], integer_tilings: &[Tiling]) -> Result<LinearKernels> {
-        let needs_matrices = tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. }));
-        if needs_matrices && !cooperative(&gpu.info) {
+        let lacks = [
+            (
+                tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. })),
+                cooperative(&gpu.info),
+                "f16",
+            ),
+            (
+                integer_tilings.iter().any(|tiling| matches!(tiling, Tiling::Units { .. })),
+                exact_units(&gpu.info),
+                "bytes",
+            ),
+        ];
+        if let Some((.., of)) = lacks.iter().find(|(needed, there, _)| *needed && !there) {
             return Err(Error::Device {
                 adapter: gpu.info.name.clone(),
                 what: "linear layers on matrix units".to_string(),
-                reason: "it has none that multiply 16x16 matrices of f16 by subgroups of 32".to_string(),
+                reason: format!("it has none that multiply 16x16 matrices of {of} by subgroups of 32"),
             });
         }
         let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
@@ -76,7 +87,14 @@ impl LinearKernels {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
         std::thread::scope(|scope| {
             let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
-            let compiled: Vec<_> = tilings.iter().map(|tiling| (*tiling, compile(*tiling))).collect();
+            let is_units = |tiling: &&Tiling| matches!(tiling, Tiling::Units { .. });
+            let on_units = tilings.iter().filter(is_units).any(|tiling| tiling.takes(spec));
+            let needed = |tiling: &&Tiling| match tiling {
+                Tiling::Many { .. } => !on_units,
+                _ => tiling.takes(spec),
+            };
+            let tilings = tilings.iter().filter(needed);
+            let compiled: Vec<_> = tilings.map(|tiling| (*tiling, compile(*tiling))).collect();
             let results = compiled.into_iter().map(|(tiling, thread)| {
                 let pipeline = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 Ok((tiling, pipeline))

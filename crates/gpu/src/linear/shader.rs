@@ -6,7 +6,10 @@ use super::layout::Layout;
 use super::template::{Values, expand};
 use super::{decode, integers};
 use crate::kernels::activate;
+use crate::spirv;
 use crate::{AdapterInfo, Gpu};
+
+const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const MAIN: &str = include_str!("../kernels/linear_main.wgsl");
@@ -17,6 +20,7 @@ const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl")
 const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
 const PUT_INTEGERS: &str = include_str!("../kernels/put_integers.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
+const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -80,6 +84,13 @@ pub enum Tiling {
         /// Rows of a workgroup.
         rows: u32,
     },
+    /// Exact products of bytes on the device's matrix units, for inputs of integers. Where [`exact_units`] says so.
+    Units {
+        /// Sums of a workgroup, its outputs or twice as many as its gated outputs; and rows.
+        tile: (u32, u32),
+        /// Those of each of its subgroups.
+        own: (u32, u32),
+    },
     /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
     /// sums are not. Where [`cooperative`] says so.
     Cooperative {
@@ -96,6 +107,15 @@ pub fn cooperative(adapter: &AdapterInfo) -> bool {
     adapter.f16
         && adapter.subgroups == Some((32, 32))
         && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x16 F16 to F32")
+}
+
+/// Whether an adapter can run [`Tiling::Units`]: products of 16x32 and 32x16 matrices of signed bytes by subgroups
+/// of 32.
+pub fn exact_units(adapter: &AdapterInfo) -> bool {
+    adapter.backend == "vulkan"
+        && adapter.f16
+        && adapter.subgroups == Some((32, 32))
+        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x32 I8 to I32")
 }
 
 impl Tiling {
@@ -119,15 +139,46 @@ impl Tiling {
         Tiling::Many { rows: 64 },
     ];
 
-    /// Those of [`Tiling::INTEGERS`] that a device has workgroup memory for: the one for eight rows needs 17 KiB.
+    /// Those for inputs of integers on matrix units, which [`Tiling::Many`] is left out for: tiles for too few
+    /// outputs and rows to fill a large GPU with larger ones, and larger ones.
+    pub const UNITS: [Tiling; 2] =
+        [Tiling::Units { tile: (64, 64), own: (32, 32) }, Tiling::Units { tile: (128, 128), own: (64, 32) }];
+
+    /// The tilings for inputs of integers that a device can have: the one for eight rows needs 17 KiB of workgroup
+    /// memory, larger tiles on matrix units 48 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
         let room = gpu.device.limits().max_compute_workgroup_storage_size;
-        // The chains of all outputs and rows.
         let bytes = |tiling: &Tiling| match *tiling {
+            // The chains of all outputs and rows.
             Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
             Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
+            // Two stages of weights, which may be there twice, and of inputs; and of floats.
+            Tiling::Units { tile: (sums, rows), .. } => 2 * 48 * (2 * sums + rows) + 4 * tiling.unit_floats(),
         };
-        Tiling::INTEGERS.into_iter().filter(|tiling| bytes(tiling) <= room).collect()
+        let units = if exact_units(&gpu.info) { &Tiling::UNITS[..] } else { &[] };
+        let all = Tiling::INTEGERS.iter().chain(units).copied();
+        all.filter(|tiling| bytes(tiling) <= room).collect()
+    }
+
+    /// Floats in workgroup memory of a kernel on matrix units: two stages of scales, or a fragment of each subgroup.
+    fn unit_floats(self) -> u32 {
+        match self {
+            Tiling::Units { tile: (sums, rows), own } => {
+                (2 * (4 * sums + 3 * rows)).max(256 * sums * rows / (own.0 * own.1))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether it has a kernel for a layer: on matrix units, gates and ups are scaled alike.
+    pub(crate) fn takes(self, spec: LinearSpec) -> bool {
+        let kind = |layout: Layout| layout.integers().map(|i| (i.scales.halves(), i.scales.mins()));
+        match (self, spec.second) {
+            (Tiling::Units { .. }, Some(((second, _), Combination::Gated(_)))) => {
+                kind(spec.first.0) == kind(second)
+            }
+            _ => true,
+        }
     }
 
     /// Threads of a workgroup that writes its results as integers too.
@@ -145,7 +196,9 @@ impl Tiling {
             Tiling::Few { .. } if spec.input == InputKind::Integers => 4 * self.slot_outputs(spec),
             Tiling::Few { outputs, .. } => 16 * outputs,
             Tiling::Many { .. } => 64,
-            Tiling::Cooperative { sums, .. } => sums / if spec.is_gated() { 2 } else { 1 },
+            Tiling::Cooperative { sums, .. } | Tiling::Units { tile: (sums, _), .. } => {
+                sums / if spec.is_gated() { 2 } else { 1 }
+            }
         }
     }
 
@@ -158,14 +211,17 @@ impl Tiling {
                 outputs.div_ceil(2)
             }
             Tiling::Few { outputs, .. } => outputs,
-            Tiling::Many { .. } | Tiling::Cooperative { .. } => 1,
+            Tiling::Many { .. } | Tiling::Cooperative { .. } | Tiling::Units { .. } => 1,
         }
     }
 
     /// Rows of a workgroup.
     pub fn rows(self) -> u32 {
         match self {
-            Tiling::Few { rows, .. } | Tiling::Many { rows } | Tiling::Cooperative { rows, .. } => rows,
+            Tiling::Few { rows, .. }
+            | Tiling::Many { rows }
+            | Tiling::Cooperative { rows, .. }
+            | Tiling::Units { tile: (_, rows), .. } => rows,
         }
     }
 }
@@ -221,9 +277,13 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         Tiling::Many { .. } if spec.input == InputKind::Integers => ("", INTEGERS_MANY),
         Tiling::Few { .. } => ("", FEW),
         Tiling::Many { .. } => ("", MANY),
-        Tiling::Cooperative { .. } => ("enable f16;\nenable wgpu_cooperative_matrix;\n", COOPERATIVE),
+        Tiling::Cooperative { .. } => (UNITS_ENABLED, COOPERATIVE),
+        Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
     };
     let mut text = enable.to_string() + &expand(COMMON, &values);
+    if let Tiling::Units { .. } = tiling {
+        text.push_str(spirv::STUBS);
+    }
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
         text.push_str(&decode::snippet(layout, m, binding));
@@ -255,6 +315,15 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
             Tiling::Cooperative { sums, .. } => {
                 values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
             }
+            Tiling::Units { .. } => {
+                let (halves, mins) = kinds[i].unwrap_or_default();
+                values
+                    .switch("HALVES", halves)
+                    .switch("WHOLES", !halves)
+                    .switch("MINS", mins)
+                    .switch("WHOLEMINS", mins && !halves)
+                    .switch("HALFMINS", mins && halves)
+            }
             _ => values,
         };
         text.push_str(&expand(kernel, &values));
@@ -262,20 +331,29 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     text + &expand(MAIN, &values)
 }
 
-/// The sizes of a tiling.
-fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let subgroups = matches!(tiling, Tiling::Cooperative { .. });
-    let threads = match tiling {
+/// Threads of a workgroup.
+fn threads(spec: LinearSpec, tiling: Tiling) -> u32 {
+    match tiling {
         Tiling::Few { .. } if spec.requantizes_in(tiling) => Tiling::REQUANTIZING_THREADS,
         Tiling::Few { .. } | Tiling::Many { .. } => 128,
         Tiling::Cooperative { .. } => 256,
-    };
+        Tiling::Units { tile, own } => tile.0 * tile.1 / (own.0 * own.1) * 32,
+    }
+}
+
+/// The sizes of a tiling.
+fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
+    let subgroups = matches!(tiling, Tiling::Cooperative { .. } | Tiling::Units { .. });
+    let threads = threads(spec, tiling);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
         .set("THREADS", threads)
         .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
         .switch("SUBGROUPS", subgroups);
     let matrices = if spec.is_gated() { 2 } else { 1 };
+    let halves = |layout: Layout| layout.integers().is_some_and(|integers| integers.scales.halves());
+    let copies =
+        1 + u32::from(halves(spec.first.0) || spec.second.is_some_and(|((second, _), _)| halves(second)));
     let integers = spec.input == InputKind::Integers;
     match tiling {
         Tiling::Few { rows, .. } => {
@@ -306,6 +384,20 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("ROWCOUNT", rows / 16)
             .set("TILEROWS", format!("{rows}u"))
             .set("INPUTS", if integers { 3 * rows } else { 8 * rows }),
+        Tiling::Units { tile: (sums, rows), own } => values
+            .list("FETCHES", 0..rows.div_ceil(threads - sums))
+            .set("FETCHERS", format!("{}u", threads - sums))
+            .list("OUTFRAGMENTS", 0..own.0 / 16)
+            .list("ROWFRAGMENTS", 0..own.1 / 16)
+            .set("FRAGMENTSOUT", format!("{}u", own.0 / 16))
+            .set("FRAGMENTSROW", format!("{}u", own.1 / 16))
+            .set("GRIDOUT", format!("{}u", sums / own.0))
+            .set("TILEOUTPUTS", format!("{sums}u"))
+            .set("TILEROWS", format!("{rows}u"))
+            .set("STAGEWEIGHTS", format!("{}u", sums * 3 * copies))
+            .set("WEIGHTS", 2 * sums * 3 * copies)
+            .set("INPUTS", 2 * rows * 3)
+            .set("ROOM", tiling.unit_floats()),
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)
             .list("FETCHES", 0..rows / 32)

@@ -4,6 +4,7 @@
 use gleed_gguf::{Format, Unpacked};
 use gleed_gpu::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, RowsView, Tiling,
+    exact_units,
 };
 use gleed_model::arithmetic::silu;
 use gleed_model::program::Activation;
@@ -323,4 +324,58 @@ fn floats_are_no_matrix_of_integers() {
     let matrix = Matrix { weight: &weight, bias: None };
     let error = Linear::new(gpu, kernels, "floats", matrix, operands).unwrap_err();
     assert!(error.to_string().contains("integers"), "{error}");
+}
+
+/// Where there are matrix units, they give the bits of the other kernels, whatever the format and the shape;
+/// elsewhere asking for them is an error.
+#[test]
+fn matrix_units_multiply_integers_exactly() {
+    let (gpu, all, _) = setup();
+    if !exact_units(&gpu.info) {
+        let error = LinearKernels::new(gpu, &[], &Tiling::UNITS).unwrap_err().to_string();
+        assert!(error.contains("matrix"), "{error}");
+        return;
+    }
+    let kernels = Tiling::UNITS.map(|tiling| only(&[tiling]));
+    let mut random = Random(29);
+    for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
+        let columns = if format.block_len() == 32 { 32 * 35 } else { 256 * 5 };
+        check(&kernels, &mut random, format, 19, columns);
+    }
+    for (outputs, columns) in [(1, 256), (65, 256), (150, 4096), (40, 12288)] {
+        check(&kernels, &mut random, Format::Q4_K, outputs, columns);
+        check(&kernels, &mut random, Format::Q6_K, outputs, columns);
+    }
+    let (outputs, columns, rows) = (150, 1280, 140);
+    for formats in [[Format::Q4_K; 2], [Format::Q6_K; 2], [Format::Q8_0, Format::Q5_0]] {
+        let weights = formats.map(|format| Weight::random(&mut random, format, outputs, columns).upload(gpu));
+        let bias = buffer(gpu, &random.floats(outputs), wgpu::BufferUsages::STORAGE);
+        let matrices = [None, Some(&bias)];
+        let matrices = [0, 1].map(|i| Matrix { weight: &weights[i], bias: matrices[i] });
+        let (quantized, _) = quantize(all, &random.floats(rows * columns), columns, 0);
+        let input = Input::Integers(&quantized);
+        let gated = |kernels: &LinearKernels| {
+            let run = Run::new(gpu, [columns, outputs, rows], &[], |operands| {
+                Linear::gated(
+                    gpu,
+                    kernels,
+                    "gated",
+                    Activation::Silu,
+                    matrices,
+                    Operands { input, ..operands },
+                )
+            });
+            run.rows(rows)
+        };
+        let joined = |kernels: &LinearKernels| {
+            let run = Run::new(gpu, [columns, 2 * outputs, rows], &[], |operands| {
+                Linear::joined(gpu, kernels, "joined", matrices, Operands { input, ..operands })
+            });
+            run.rows(rows)
+        };
+        for kernels in &kernels {
+            assert_same(&format!("{formats:?} gated"), &gated(kernels), &gated(all));
+            assert_same(&format!("{formats:?} joined"), &joined(kernels), &joined(all));
+        }
+    }
 }

@@ -1,0 +1,377 @@
+//! Kernels that WGSL cannot express: those that multiply matrices of bytes, and elements of matrices.
+//!
+//! Their WGSL has [`STUBS`], types and functions of which only the names count. The kernel is translated to SPIR-V by
+//! naga, as wgpu would do itself; then these types are changed and the bodies of these functions replaced. Only Vulkan
+//! takes such kernels.
+
+use std::ops::Range;
+
+/// What is replaced.
+pub(crate) const STUBS: &str = include_str!("kernels/matrix.wgsl");
+
+/// Elements of a matrix of 16x16 that each lane of a subgroup of 32 has.
+const ELEMENTS: u32 = 8;
+
+/// Vectors from one staged sum or row to the next.
+const STRIDE: u32 = 3;
+
+/// The bits of 1.5 · 2²³, which sums of products start with: adding an integer to them, as bits, adds it to the float.
+const ZERO: u32 = 0x4b40_0000;
+
+/// The numbers of the instructions that are read or written here.
+mod op {
+    pub const UNDEFINED: u32 = 1;
+    pub const NAME: u32 = 5;
+    pub const IMPORT: u32 = 11;
+    pub const EXTENDED: u32 = 12;
+    pub const CAPABILITY: u32 = 17;
+    pub const TYPE_INT: u32 = 21;
+    pub const TYPE_FLOAT: u32 = 22;
+    pub const TYPE_VECTOR: u32 = 23;
+    pub const TYPE_POINTER: u32 = 32;
+    pub const CONSTANT: u32 = 43;
+    pub const COMPOSITE: u32 = 44;
+    pub const FUNCTION: u32 = 54;
+    pub const PARAMETER: u32 = 55;
+    pub const FUNCTION_END: u32 = 56;
+    pub const ACCESS: u32 = 65;
+    pub const EXTRACT: u32 = 81;
+    pub const INSERT: u32 = 82;
+    pub const BITCAST: u32 = 124;
+    pub const SUBTRACT: u32 = 131;
+    pub const MULTIPLY: u32 = 133;
+    pub const LABEL: u32 = 248;
+    pub const RETURN_VALUE: u32 = 254;
+    pub const TYPE_MATRIX: u32 = 4456;
+    pub const MATRIX_LOAD: u32 = 4457;
+    pub const MATRIX_MULTIPLY: u32 = 4459;
+}
+
+/// Operands: the capability of bytes, memory of a workgroup, the orders of a matrix in memory, `fma` among the extended
+/// instructions of GLSL, and that all matrices of a product are signed.
+const INT8: u32 = 39;
+const WORKGROUP: u32 = 4;
+const ROW_MAJOR: u32 = 0;
+const COLUMN_MAJOR: u32 = 1;
+const FMA: u32 = 50;
+const SIGNED: u32 = 15;
+
+/// What a matrix is for, as SPIR-V numbers it.
+#[derive(Debug, Clone, Copy)]
+enum Use {
+    Left,
+    Right,
+    Sums,
+}
+
+/// Words before the first instruction; the fourth is above all numbers that instructions give to their results.
+const HEADER: usize = 5;
+const BOUND: usize = 3;
+
+/// A kernel in WGSL with [`STUBS`] as SPIR-V, or why it cannot be.
+pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
+    use naga::back::spv;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let capabilities = Capabilities::COOPERATIVE_MATRIX
+        | Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SUBGROUP;
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|error| error.emit_to_string(text))?;
+    let unchecked = naga::proc::BoundsCheckPolicy::Unchecked;
+    let options = spv::Options {
+        lang_version: (1, 6),
+        // Names, by which functions are found.
+        flags: spv::WriterFlags::DEBUG,
+        bounds_check_policies: naga::proc::BoundsCheckPolicies {
+            index: unchecked,
+            buffer: unchecked,
+            image_load: unchecked,
+            binding_array: unchecked,
+        },
+        zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..Default::default()
+    };
+    let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
+    completed(words).ok_or_else(|| "its SPIR-V is not as expected".to_string())
+}
+
+/// The module with everything replaced; nothing where it is not as naga writes it.
+fn completed(words: Vec<u32>) -> Option<Vec<u32>> {
+    let mut module = Module { words };
+    module.words.splice(HEADER..HEADER, [2 << 16 | op::CAPABILITY, INT8]);
+    let extended = module.number_of(op::IMPORT, |operands| name(operands) == "GLSL.std.450")?;
+    let float = module.number_of(op::TYPE_FLOAT, |operands| operands == [32])?;
+    let word = module.number_of(op::TYPE_INT, |operands| operands == [32, 0])?;
+    let vector = module.number_of(op::TYPE_VECTOR, |operands| operands == [word, 4])?;
+    let pointer = module.number_of(op::TYPE_POINTER, |operands| operands == [WORKGROUP, vector])?;
+
+    // Matrices of 16x16 halves become matrices of 16x32 and 32x16 bytes, where their types are declared.
+    let byte = module.kind(op::TYPE_MATRIX, op::TYPE_INT, &[8, 1])?;
+    let columns = module.constant(op::TYPE_MATRIX, [op::CONSTANT, word, 32])?;
+    for (used, length) in [(Use::Left, 5), (Use::Right, 4)] {
+        let declaration = module.matrix(word, used)?;
+        module.words[declaration.start + 2] = byte;
+        module.words[declaration.start + length] = columns;
+    }
+
+    // The sums of their products are integers.
+    let sums = module.matrix(word, Use::Sums)?;
+    let [sums, _, scope, rows, across, used] = [1, 2, 3, 4, 5, 6].map(|at| module.words[sums.start + at]);
+    let integer = module.kind(op::FUNCTION, op::TYPE_INT, &[32, 1])?;
+    let integers = module.kind(op::FUNCTION, op::TYPE_MATRIX, &[integer, scope, rows, across, used])?;
+    let zero = module.constant(op::FUNCTION, [op::CONSTANT, integer, ZERO])?;
+    let zeros = module.constant(op::FUNCTION, [op::COMPOSITE, integers, zero])?;
+    let zero = module.constant(op::FUNCTION, [op::CONSTANT, float, ZERO])?;
+    module.replace("products", |body, parameters| {
+        let [left, right] = *parameters else { return None };
+        let result = body.number();
+        body.put(op::MATRIX_MULTIPLY, &[integers, result, left, right, zeros, SIGNED]);
+        Some(body.elements(sums, |body, element| {
+            let [bits, value, sum] = body.numbers();
+            body.put(op::EXTRACT, &[integer, bits, result, element]);
+            body.put(op::BITCAST, &[float, value, bits]);
+            body.put(op::SUBTRACT, &[float, sum, value, zero]);
+            sum
+        }))
+    })?;
+
+    module.replace("matrix_product", |body, parameters| {
+        let [a, b] = *parameters else { return None };
+        let result = body.number();
+        body.put(op::MULTIPLY, &[sums, result, a, b]);
+        Some(result)
+    })?;
+    module.replace("matrix_fma", |body, parameters| {
+        let matrices: [u32; 3] = parameters.try_into().ok()?;
+        Some(body.elements(sums, |body, element| {
+            let [a, b, c, sum] = body.numbers();
+            for (number, matrix) in [a, b, c].into_iter().zip(matrices) {
+                body.put(op::EXTRACT, &[float, number, matrix, element]);
+            }
+            body.put(op::EXTENDED, &[float, sum, extended, FMA, a, b, c]);
+            sum
+        }))
+    })?;
+    let stride = module.constant(op::FUNCTION, [op::CONSTANT, word, STRIDE])?;
+    let loads =
+        [("left_at", "weights", Use::Left, ROW_MAJOR), ("right_at", "inputs", Use::Right, COLUMN_MAJOR)];
+    for (function, variable, used, order) in loads {
+        let variable = module.named(variable)?;
+        let kind = module.matrix(word, used)?.start + 1;
+        let kind = module.words[kind];
+        let order = module.constant(op::FUNCTION, [op::CONSTANT, word, order])?;
+        module.replace(function, |body, parameters| {
+            let [at] = *parameters else { return None };
+            let [first, result] = body.numbers();
+            body.put(op::ACCESS, &[pointer, first, variable, at]);
+            body.put(op::MATRIX_LOAD, &[kind, result, first, order, stride]);
+            Some(result)
+        })?;
+    }
+    Some(module.words)
+}
+
+/// A module of SPIR-V.
+struct Module {
+    words: Vec<u32>,
+}
+
+/// The instructions of a new body.
+struct Body {
+    words: Vec<u32>,
+    bound: u32,
+}
+
+impl Body {
+    /// A number for a result.
+    fn number(&mut self) -> u32 {
+        self.bound += 1;
+        self.bound - 1
+    }
+
+    fn numbers<const N: usize>(&mut self) -> [u32; N] {
+        [(); N].map(|()| self.number())
+    }
+
+    fn put(&mut self, op: u32, operands: &[u32]) {
+        self.words.push((operands.len() as u32 + 1) << 16 | op);
+        self.words.extend(operands);
+    }
+
+    /// A matrix of this type, element by element.
+    fn elements(&mut self, kind: u32, mut element: impl FnMut(&mut Body, u32) -> u32) -> u32 {
+        let mut matrix = self.number();
+        self.put(op::UNDEFINED, &[kind, matrix]);
+        for index in 0..ELEMENTS {
+            let value = element(self, index);
+            let next = self.number();
+            self.put(op::INSERT, &[kind, next, value, matrix, index]);
+            matrix = next;
+        }
+        matrix
+    }
+}
+
+impl Module {
+    /// The instructions: the number of each and its words.
+    fn instructions(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let mut at = HEADER;
+        std::iter::from_fn(move || {
+            let first = *self.words.get(at)?;
+            let end = at + (first >> 16).max(1) as usize;
+            let range = at..end.min(self.words.len());
+            at = end;
+            Some((first & 0xffff, range))
+        })
+    }
+
+    /// The first instruction of this kind whose operands are as asked for.
+    fn find(&self, op: u32, is: impl Fn(&[u32]) -> bool) -> Option<Range<usize>> {
+        let mut all = self.instructions();
+        let found = all.find(|(found, range)| *found == op && is(&self.words[range.start + 1..range.end]));
+        found.map(|(_, range)| range)
+    }
+
+    /// The number of the first type, import or name of this kind whose further operands are as asked for.
+    fn number_of(&self, op: u32, is: impl Fn(&[u32]) -> bool) -> Option<u32> {
+        self.find(op, |operands| is(&operands[1..])).map(|range| self.words[range.start + 1])
+    }
+
+    /// The number of what has this name.
+    fn named(&self, wanted: &str) -> Option<u32> {
+        self.number_of(op::NAME, |operands| name(operands) == wanted)
+    }
+
+    /// Where the type of matrices for this use is declared, and what it is for is a constant of this type.
+    fn matrix(&self, word: u32, used: Use) -> Option<Range<usize>> {
+        let is = |operands: &[u32]| operands[0] == word && operands[2..] == [used as u32];
+        let used = self.words[self.find(op::CONSTANT, is)?.start + 2];
+        self.find(op::TYPE_MATRIX, |operands| operands[5] == used)
+    }
+
+    /// The number of a type that is there, or else is declared before the first instruction of a kind.
+    fn kind(&mut self, before: u32, op: u32, operands: &[u32]) -> Option<u32> {
+        if let Some(number) = self.number_of(op, |found| found == operands) {
+            return Some(number);
+        }
+        self.insert(before, |number| [&[(operands.len() as u32 + 2) << 16 | op, number], operands].concat())
+    }
+
+    /// The same of a constant: its instruction, its type and its value.
+    fn constant(&mut self, before: u32, [op, kind, value]: [u32; 3]) -> Option<u32> {
+        let at = self.find(before, |_| true)?.start;
+        if let Some(range) = self.find(op, |operands| operands[0] == kind && operands[2..] == [value])
+            && range.start < at
+        {
+            return Some(self.words[range.start + 2]);
+        }
+        self.insert(before, |number| vec![4 << 16 | op, kind, number, value])
+    }
+
+    /// Inserts an instruction with a new number before the first one of a kind.
+    fn insert(&mut self, before: u32, make: impl Fn(u32) -> Vec<u32>) -> Option<u32> {
+        let at = self.find(before, |_| true)?.start;
+        let number = self.words[BOUND];
+        self.words[BOUND] += 1;
+        self.words.splice(at..at, make(number));
+        Some(number)
+    }
+
+    /// Replaces the body of the function of this name; `make` is given its parameters and returns the number of its
+    /// result.
+    fn replace(&mut self, function: &str, make: impl Fn(&mut Body, &[u32]) -> Option<u32>) -> Option<()> {
+        let number = self.named(function)?;
+        let start = self.find(op::FUNCTION, |operands| operands[1] == number)?;
+        let within = || self.instructions().skip_while(|(_, range)| range.start < start.end);
+        let parameters: Vec<u32> = within()
+            .take_while(|(op, _)| *op == op::PARAMETER)
+            .map(|(_, range)| self.words[range.start + 2])
+            .collect();
+        let label = within().find(|(op, _)| *op == op::LABEL)?.1;
+        let end = within().find(|(op, _)| *op == op::FUNCTION_END)?.1;
+        let mut body = Body { words: vec![], bound: self.words[BOUND] };
+        let result = make(&mut body, &parameters)?;
+        body.put(op::RETURN_VALUE, &[result]);
+        self.words[BOUND] = body.bound;
+        self.words.splice(label.end..end.start, body.words);
+        Some(())
+    }
+}
+
+/// A string of an instruction.
+fn name(words: &[u32]) -> String {
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    String::from_utf8_lossy(&bytes.take_while(|byte| *byte != 0).collect::<Vec<_>>()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, source};
+    use gleed_gguf::Format;
+    use gleed_model::program::Activation;
+
+    /// The kernels of a format on matrix units.
+    fn kernels(format: Format) -> impl Iterator<Item = String> {
+        let (layout, _) = Layout::of(format);
+        let gated = ((layout, true), Combination::Gated(Activation::Silu));
+        let joined = ((layout, false), Combination::Joined);
+        [None, Some(gated), Some(joined)].into_iter().flat_map(move |second| {
+            let spec =
+                LinearSpec { first: (layout, false), second, input: InputKind::Integers, requantizes: false };
+            Tiling::UNITS.map(|tiling| source(spec, tiling))
+        })
+    }
+
+    #[test]
+    fn every_kernel_on_matrix_units_is_completed() {
+        for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
+            for kernel in kernels(format) {
+                let words = translate(&kernel).unwrap_or_else(|error| panic!("{format}: {error}"));
+                let module = Module { words };
+                let count = |wanted| module.instructions().filter(|(op, _)| *op == wanted).count();
+                assert_eq!(count(op::MATRIX_MULTIPLY), 1, "one function multiplies");
+                assert_eq!(count(op::EXTENDED).min(8), 8, "an fma for each element");
+                let named = |name| module.named(name).is_some();
+                assert!(["products", "matrix_fma", "left_at", "weights"].into_iter().all(named));
+            }
+        }
+    }
+
+    /// Every number is given to one result, below the bound, before anything but a branch or a phi reads it.
+    #[test]
+    fn numbers_are_given_once() {
+        let words = translate(&kernels(Format::Q2_K).next().unwrap()).unwrap();
+        let bound = words[BOUND];
+        let module = Module { words };
+        let mut given = std::collections::HashSet::new();
+        for (op, range) in module.instructions() {
+            let operands = &module.words[range.start + 1..range.end];
+            let result = match op {
+                op::TYPE_INT | op::TYPE_FLOAT | op::TYPE_VECTOR | op::TYPE_POINTER | op::TYPE_MATRIX => {
+                    operands[0]
+                }
+                op::CONSTANT | op::COMPOSITE => {
+                    assert!(given.contains(&operands[0]), "the type of a constant is declared before it");
+                    operands[1]
+                }
+                op::EXTRACT | op::INSERT | op::MATRIX_LOAD | op::MATRIX_MULTIPLY | op::SUBTRACT => {
+                    operands[1]
+                }
+                _ => continue,
+            };
+            assert!(result < bound && given.insert(result), "{op} gives {result} again");
+        }
+    }
+
+    #[test]
+    fn a_module_without_them_is_refused() {
+        let text = "enable f16;\n@compute @workgroup_size(1)\nfn main() {}";
+        assert!(translate(text).is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! What Vulkan says of an adapter and wgpu does not: how much memory it has, and that it multiplies matrices of bytes.
+
+/// Bytes of the adapter's own memory: the largest heap that is local to the device.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    // SAFETY: the handle is only asked for its properties while the adapter is alive, and is not kept.
+    let heaps = unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        instance.get_physical_device_memory_properties(vulkan.raw_physical_device())
+    };
+    let heaps = &heaps.memory_heaps[..heaps.memory_heap_count as usize];
+    // Bit 0 of the flags is VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
+    heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
+}
+
+/// The shapes of matrices of signed bytes that the subgroups of an adapter multiply, each in words as in
+/// [`crate::AdapterInfo::cooperative_matrices`]. Only to be asked of an adapter with cooperative matrices.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<String> {
+    use ash::vk::{ComponentTypeKHR, CooperativeMatrixPropertiesKHR, ScopeKHR};
+    let of_bytes = |shape: &&CooperativeMatrixPropertiesKHR| {
+        shape.scope == ScopeKHR::SUBGROUP
+            && [shape.a_type, shape.b_type] == [ComponentTypeKHR::SINT8; 2]
+            && [shape.c_type, shape.result_type] == [ComponentTypeKHR::SINT32; 2]
+            && shape.saturating_accumulation == 0
+    };
+    let in_words = |shape: &CooperativeMatrixPropertiesKHR| {
+        format!("{}x{}x{} I8 to I32", shape.m_size, shape.n_size, shape.k_size)
+    };
+    // SAFETY: as above.
+    unsafe {
+        let Some(vulkan) = adapter.as_hal::<wgpu::hal::api::Vulkan>() else { return vec![] };
+        let shared = vulkan.shared_instance();
+        let matrices = ash::khr::cooperative_matrix::Instance::new(shared.entry(), shared.raw_instance());
+        let shapes = matrices.get_physical_device_cooperative_matrix_properties(vulkan.raw_physical_device());
+        shapes.unwrap_or_default().iter().filter(of_bytes).map(in_words).collect()
+    }
+}
+
+/// Bytes of the adapter's own memory: Metal has no such number for a shared memory.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn memory(_adapter: &wgpu::Adapter) -> Option<u64> {
+    None
+}
+
+/// Metal has no matrices of bytes.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn byte_matrices(_adapter: &wgpu::Adapter) -> Vec<String> {
+    vec![]
+}
