@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::kernels::{Dispatch, Grid, Kernels, Source};
-use crate::{Error, Gpu, Result};
+use crate::linear::{UNITS_ENABLED, exact_units};
+use crate::{Error, Gpu, Result, spirv};
 
 /// Bytes that are read at once, where there is room: much more than caches hold.
 const BYTES: u64 = 1 << 30;
@@ -36,6 +37,8 @@ pub struct Limits {
     pub f32: f64,
     /// Operations on bytes, likewise.
     pub int8: f64,
+    /// Those of matrix units, where linear layers use them for bytes.
+    pub int8_units: Option<f64>,
 }
 
 impl Limits {
@@ -52,12 +55,53 @@ impl Limits {
             let dispatch = kernels.dispatch(source, Grid::Rows(1))?;
             rate(gpu, &dispatch, 64, MOST_WORKGROUPS, per_group(each))
         };
+        let int8_units = exact_units(&gpu.info).then(|| units(gpu, &out)).transpose()?;
         Ok(Limits {
+            int8_units,
             memory,
             f32: compute("limit of f32", include_str!("kernels/limit_f32.wgsl"), 2)?,
             int8: compute("limit of int8", include_str!("kernels/limit_int8.wgsl"), 8)?,
         })
     }
+}
+
+/// Operations on bytes of matrix units.
+fn units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
+    let kernel = include_str!("kernels/limit_units.wgsl");
+    let text = format!("{UNITS_ENABLED}const STEPS = {STEPS}u;\n{}{kernel}", spirv::STUBS);
+    // What SPIR-V binds is not looked up: it is said here.
+    let entry = wgpu::BindGroupLayoutEntry {
+        binding: 0,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only: false },
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    let (layout, bindings) = gpu.scoped("binding the limit of matrix units", || {
+        let layout = gpu
+            .device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &[entry] });
+        let entries = &[wgpu::BindGroupEntry { binding: 0, resource: out.as_entire_binding() }];
+        let bindings = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &layout,
+            entries,
+        });
+        let layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        (layout, bindings)
+    })?;
+    // SAFETY: its loops end, and its indices are below the lengths above.
+    let pipeline = unsafe { gpu.pipeline("the limit of matrix units", &text, Some(&layout)) }?;
+    let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 32;
+    let dispatch = Dispatch { pipeline, bindings, grid: Grid::Rows(1) };
+    rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }
 
 /// Bytes read per second. A device that is nearly full gets a smaller buffer.

@@ -312,7 +312,7 @@ fn name(words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, source};
+    use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, UNITS_ENABLED, source};
     use gleed_gguf::Format;
     use gleed_model::program::Activation;
 
@@ -371,6 +371,8 @@ mod tests {
 
     #[test]
     fn a_module_without_them_is_refused() {
+        let limit = include_str!("kernels/limit_units.wgsl");
+        assert_eq!(translate(&format!("{UNITS_ENABLED}const STEPS = 2u;\n{STUBS}{limit}")).err(), None);
         let text = "enable f16;\n@compute @workgroup_size(1)\nfn main() {}";
         assert!(translate(text).is_err());
     }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use gleed_gpu::linear::exact_units;
 use gleed_gpu::{Choice, Error, Gpu, Limits, adapters};
 
 #[test]
@@ -46,4 +47,6 @@ fn limits_are_those_of_a_computer() {
     assert!(limits.memory > 1e8 && limits.memory < 1e14, "{limits:?}");
     assert!(limits.f32 > 1e8 && limits.f32 < 1e16, "{limits:?}");
     assert!(limits.int8 > 1e8 && limits.int8 < 1e17, "{limits:?}");
+    assert_eq!(limits.int8_units.is_some(), exact_units(&common::gpu().info));
+    assert!(limits.int8_units.is_none_or(|units| units > limits.int8 && units < 1e17), "{limits:?}");
 }

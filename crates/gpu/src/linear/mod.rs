@@ -20,6 +20,7 @@ pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
+pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{
     Combination, InputKind, LinearSpec, Tiling, cooperative, exact_units, quantize_source, source,
 };

@@ -9,7 +9,8 @@ use crate::kernels::activate;
 use crate::spirv;
 use crate::{AdapterInfo, Gpu};
 
-const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
+/// What kernels on matrix units begin with.
+pub(crate) const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
 
 const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
 const MAIN: &str = include_str!("../kernels/linear_main.wgsl");

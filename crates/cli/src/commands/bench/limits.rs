@@ -31,7 +31,7 @@ pub struct Limits {
     pub f32: f64,
     /// Operations on bytes of the vector unit, likewise.
     pub int8: f64,
-    /// Operations on bytes of the tile unit, where the instruction set has one.
+    /// Operations on bytes of the tile unit or of matrix units, where there are any.
     pub int8_tiles: Option<f64>,
 }
 
@@ -79,8 +79,8 @@ impl Meter {
             Machine::Cpu(cores) => cores.measure(),
             #[cfg(feature = "gpu")]
             Machine::Gpu(gpu) => {
-                let gleed_gpu::Limits { memory, f32, int8 } = gleed_gpu::Limits::measure(gpu)?;
-                Limits { memory, f32, int8, int8_tiles: None }
+                let gleed_gpu::Limits { memory, f32, int8, int8_units } = gleed_gpu::Limits::measure(gpu)?;
+                Limits { memory, f32, int8, int8_tiles: int8_units }
             }
         });
         Ok(())

@@ -83,7 +83,7 @@ pub fn picture(model: &str, run: &str, limits: &Limits, results: &[Measured]) ->
     let points = points(results);
     let memory = limits.memory / 1e9;
     let roofs: Vec<(&str, f64)> = [
-        ("int8 tiles (AMX)", limits.int8_tiles),
+        ("int8 tiles", limits.int8_tiles),
         ("int8 vectors", Some(limits.int8)),
         ("f32 vectors", Some(limits.f32)),
     ]
