@@ -6,6 +6,10 @@
 // A workgroup of $THREADS lanes has slots of 32 lanes; a slot computes $SLOTCOUNT neighbouring outputs, lane p of
 // it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
 // integers again, a workgroup has 32 of them, a group.
+//
+// NORMED: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
+// squares of the row's groups. NORMS: the results are added to what is in the output, x, and x times the weights of
+// the RMS norm that follows is what becomes integers, beside the sum of squares of the group of x.
 
 //@if FIRST
 // [row][matrix][output of the workgroup][chain and one of padding]
@@ -17,6 +21,20 @@ var<workgroup> chains: array<f32, $CHAINS>;
 // [row][output of the workgroup]
 var<workgroup> block: array<vec4<f32>, $RESULTS>;
 const BLOCK_QUADS = $RESULTS;
+//@end
+//@if NORMS
+@group(0) @binding(5) var<storage, read> norm_weight: array<f32>;
+
+// The same of x.
+var<workgroup> block_x: array<vec4<f32>, $RESULTS>;
+//@end
+//@if NORMED
+// [row][lane]
+var<workgroup> lane_squares: array<vec4<f32>, $LANESQUARES>;
+
+fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(input[shape.squares + row * ((groups + 3u) / 4u) + four]);
+}
 //@end
 
 fn fold(at: u32) -> f32 {
@@ -54,6 +72,18 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     var acc_$m_$o_$r = 0.0;
     //@end
     //@end
+    //@end
+    //@if NORMED
+    for (var r = slot; r < $ROWCOUNT; r += $THREADS / 32u) {
+        lane_squares[r * 8u + lane / 4u][lane % 4u] = lane_sum(min(first_row + r, last_row), shape.groups, lane);
+    }
+    //@end
+    //@if NORMS
+    // Asked for early: the result that this thread will end.
+    let own_index = first_output + thread % 32u;
+    let own_row = min(first_row + thread / 32u, last_row);
+    let residual = output[shape.output_a + own_row * shape.output_stride + own_index];
+    let own_norm_weight = norm_weight[own_index];
     //@end
 
     for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
@@ -103,15 +133,27 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
         let row = first_row + i / $OUTPUTS;
         if (index < shape.outputs_$BODY && row < row_count()) {
             let at = i / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + i % $OUTPUTS;
-            let result = biased_$BODY(index, fold(at));
+            //@if NORMED
+            let factor = folded_factor(i / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
+            //@end
+            //@if UNNORMED
+            let factor = 1.0;
+            //@end
+            let result = biased_$BODY(factor, index, fold(at));
             //@if GATED
-            let value = gated(result, biased_b(index, fold(at + $OUTPUTS)));
+            let value = gated(result, biased_b(factor, index, fold(at + $OUTPUTS)));
             write_a(row, index, value);
             //@if REQUANTIZE
             block[i / 4u][i % 4u] = value;
             //@end
             //@end
-            //@if UNGATED
+            //@if NORMS
+            let x = residual + result;
+            write_a(row, index, x);
+            block_x[i / 4u][i % 4u] = x;
+            block[i / 4u][i % 4u] = x * own_norm_weight;
+            //@end
+            //@if WRITES
             write_$BODY(row, index, result);
             //@end
         }
@@ -125,6 +167,9 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     if (puts) {
         values = block[thread];
         put_largest(thread, values);
+        //@if NORMS
+        put_squares(thread, block_x[thread]);
+        //@end
     }
     workgroupBarrier();
     var scale = 0.0;
@@ -134,6 +179,12 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     workgroupBarrier();
     if (puts) {
         put_about(row, shape.outputs_a / 32u, group * 8u + thread % 8u, thread, scale);
+        //@if NORMS
+        if (thread % 8u == 0u) {
+            let fours = (shape.outputs_a / 32u + 3u) / 4u;
+            integers[shape.written_squares + row * fours * 4u + group] = bitcast<u32>(group_squares(thread));
+        }
+        //@end
     }
     //@end
 }

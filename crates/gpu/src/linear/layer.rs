@@ -67,22 +67,47 @@ pub enum Input<'a> {
     Floats(RowsView<'a>),
     /// Integers with scales, for matrices of integers.
     Integers(&'a Quantized),
+    /// The same of rows that an RMS norm has multiplied with its weights, but not with their factors yet: results
+    /// are. The number is what the norm adds to the mean of squares.
+    Normed(&'a Quantized, f32),
 }
 
 impl Input<'_> {
     fn kind(self) -> InputKind {
         match self {
             Input::Floats(view) => view.kind(),
-            Input::Integers(_) => InputKind::Integers,
+            Input::Integers(_) | Input::Normed(..) => InputKind::Integers,
+        }
+    }
+
+    /// Whether it is integers that are there.
+    pub(crate) fn is_in(&self, quantized: &Quantized) -> bool {
+        self.buffer() == quantized.buffer()
+    }
+
+    fn quantized(&self) -> Option<&Quantized> {
+        match self {
+            Input::Floats(_) => None,
+            Input::Integers(quantized) | Input::Normed(quantized, _) => Some(quantized),
         }
     }
 
     fn buffer(&self) -> &wgpu::Buffer {
         match self {
             Input::Floats(view) => view.buffer,
-            Input::Integers(quantized) => quantized.buffer(),
+            Input::Integers(quantized) | Input::Normed(quantized, _) => quantized.buffer(),
         }
     }
+}
+
+/// The RMS norm of the sum of a layer's results and its output, of which the layer does what is before the factors
+/// of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct NextNorm<'a> {
+    /// A storage buffer of the norm's weights, one float per output.
+    pub weight: &'a wgpu::Buffer,
+    /// Where sums times weights go as integers, with their sums of squares.
+    pub integers: &'a Quantized,
 }
 
 /// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
@@ -136,6 +161,11 @@ pub(super) struct Shape {
     pub(super) output: [u32; 2],
     pub(super) output_stride: u32,
     pub(super) most_rows: u32,
+    pub(super) squares: u32,
+    pub(super) factors: u32,
+    pub(super) inverse_width: f32,
+    pub(super) epsilon: f32,
+    pub(super) written_squares: u32,
 }
 
 /// What is common to the dispatches of a layer.
@@ -145,6 +175,7 @@ struct Builder<'a> {
     kernels: &'a LinearKernels,
     name: &'a str,
     operands: Operands<'a>,
+    next_norm: Option<NextNorm<'a>>,
 }
 
 impl Linear {
@@ -156,9 +187,36 @@ impl Linear {
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check([matrix; 2], false)?;
         Ok(Linear { dispatches: builder.plain(matrix)? })
+    }
+
+    /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers, for steps
+    /// of so few rows that [`Linear::requantizes`]; none where the input or the shape are not made for that.
+    pub fn with_next_norm(
+        gpu: &Gpu,
+        kernels: &LinearKernels,
+        name: &str,
+        matrix: Matrix,
+        operands: Operands,
+        next_norm: NextNorm,
+    ) -> Result<Option<Linear>> {
+        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm) };
+        builder.check([matrix; 2], false)?;
+        let outputs = matrix.weight.packing().rows();
+        if next_norm.weight.size() < 4 * outputs as u64 {
+            let expected = format!("a norm's weights of {outputs} values");
+            let found = format!("{} bytes", next_norm.weight.size());
+            return Err(Error::Tensor { name: name.to_string(), expected, found });
+        }
+        // With factors of its own input, a product could be rounded or not before it is added.
+        if !matches!(operands.input, Input::Integers(_)) || !kernels.can_requantize() {
+            return Ok(None);
+        }
+        let dispatches = builder.plain(matrix)?;
+        let all = dispatches.iter().all(|dispatch| dispatch.spec.requantizes);
+        Ok(all.then_some(Linear { dispatches }))
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
@@ -170,7 +228,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
@@ -192,7 +250,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, false)?;
         let [first, second] = matrices;
         let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
@@ -214,8 +272,8 @@ impl Linear {
     /// Whether the results of so many rows are written as integers too.
     pub fn requantizes(&self, rows: u32) -> bool {
         self.dispatches.iter().all(|dispatch| {
-            dispatch.spec.requantizes
-                && dispatch.fitting(rows).is_some_and(|(tiling, _)| tiling.requantizes())
+            let fits = |tiling: Tiling| tiling.requantizes() && tiling.rows() >= rows;
+            dispatch.spec.requantizes && dispatch.fitting(rows).is_some_and(|(tiling, _)| fits(*tiling))
         })
     }
 
@@ -264,10 +322,7 @@ impl Builder<'_> {
                 format!("a second of {} x {}", second.rows(), second.columns()),
             );
         }
-        let quantized = match self.operands.input {
-            Input::Integers(quantized) => Some(quantized),
-            Input::Floats(_) => None,
-        };
+        let quantized = self.operands.input.quantized();
         for (matrix, packing) in matrices.iter().zip([first, second]) {
             if let Some(quantized) = quantized
                 && (packing.layout().integers().is_none() || packing.columns() > quantized.columns())
@@ -289,15 +344,19 @@ impl Builder<'_> {
 
     /// What the shapes of all dispatches of these matrices have in common; `width` is their number of outputs.
     fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
-        let Operands { input, output, integers, .. } = self.operands;
+        let Operands { input, output, .. } = self.operands;
+        let integers = self.integers();
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
         let (input_offset, input_stride, room) = match input {
             Input::Floats(view) => {
                 let (offset, stride) = view.offset_and_stride();
                 (offset, stride, view.room(first.columns() as u64))
             }
-            Input::Integers(quantized) => (0, quantized.stride(first.columns()), quantized.rows()),
+            Input::Integers(quantized) | Input::Normed(quantized, _) => {
+                (0, quantized.stride(first.columns()), quantized.rows())
+            }
         };
+        let epsilon = if let Input::Normed(_, epsilon) = input { epsilon } else { 0.0 };
         let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
         Shape {
             columns: first.columns() as u32,
@@ -307,8 +366,18 @@ impl Builder<'_> {
             input_stride,
             output_stride: output.stride,
             most_rows: u32::try_from(room).unwrap_or(u32::MAX),
+            squares: input.quantized().map_or(0, |quantized| quantized.squares() as u32),
+            factors: input.quantized().map_or(0, |quantized| quantized.factors() as u32),
+            inverse_width: 1.0 / first.columns() as f32,
+            epsilon,
+            written_squares: integers.map_or(0, |quantized| 4 * quantized.squares() as u32),
             ..Shape::default()
         }
+    }
+
+    /// Where results go as integers.
+    fn integers(&self) -> Option<&Quantized> {
+        self.next_norm.map_or(self.operands.integers, |norm| Some(norm.integers))
     }
 
     /// A dispatch for every piece of a matrix.
@@ -331,17 +400,20 @@ impl Builder<'_> {
         combination: Option<Combination>,
         shape: Shape,
     ) -> Result<Dispatch> {
-        let Operands { input, output, integers, batch } = self.operands;
+        let Operands { input, output, batch, .. } = self.operands;
         let [first, second] =
             matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
         let second = combination.map(|combination| (second, combination));
-        let spec = LinearSpec { first, second, input: input.kind(), requantizes: false };
+        let normed = matches!(input, Input::Normed(..));
+        let spec = LinearSpec { first, second, input: input.kind(), normed, requantizes: false };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
-        let can =
-            whole && spec.is_gated() && spec.input == InputKind::Integers && self.kernels.can_requantize();
+        let can = whole
+            && (spec.is_gated() || self.next_norm.is_some())
+            && spec.input == InputKind::Integers
+            && self.kernels.can_requantize();
         let room = |quantized: &&Quantized| can && quantized.columns() >= rows[0].len();
-        let integers = integers.filter(room);
+        let integers = self.integers().filter(room);
         let spec = LinearSpec { requantizes: integers.is_some(), ..spec };
         let outputs = [0, 1].map(|i: usize| rows[i].len() as u32);
         let shape = Shape {
@@ -355,8 +427,9 @@ impl Builder<'_> {
         let pipelines = self.kernels.pipelines(self.gpu, spec)?;
         // Bindings that the kernel does not have are given something that is there.
         let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
-        let weights =
-            [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), bias(1)];
+        // A layer that does a part of the next norm has its weights where others have a second bias.
+        let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.as_entire_binding());
+        let weights = [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), last];
         let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group = self.kernels.bind(
             self.gpu,

@@ -15,7 +15,7 @@ mod shader;
 pub(crate) mod template;
 mod weight;
 
-pub use layer::{Input, Linear, Matrix, Operands, RowsView};
+pub use layer::{Input, Linear, Matrix, NextNorm, Operands, RowsView};
 pub use layout::{Factors, Integers, Layout, Scales};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
