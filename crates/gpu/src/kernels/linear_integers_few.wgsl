@@ -7,9 +7,10 @@
 // it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
 // integers again, a workgroup has 32 of them, a group.
 //
-// NORMED: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
-// squares of the row's groups. NORMS: the results are added to what is in the output, x, and x times the weights of
-// the RMS norm that follows is what becomes integers, beside the sum of squares of the group of x.
+// FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
+// squares of the row's groups, as there may be nobody else who did. NORMS: the results are added to what is in the
+// output, x, and x times the weights of the RMS norm that follows is what becomes integers, beside the sum of
+// squares of the group of x.
 
 //@if FIRST
 // [row][matrix][output of the workgroup][chain and one of padding]
@@ -28,7 +29,7 @@ const BLOCK_QUADS = $RESULTS;
 // The same of x.
 var<workgroup> block_x: array<vec4<f32>, $RESULTS>;
 //@end
-//@if NORMED
+//@if FOLDS
 // [row][lane]
 var<workgroup> lane_squares: array<vec4<f32>, $LANESQUARES>;
 
@@ -73,16 +74,20 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     //@end
     //@end
     //@end
-    //@if NORMED
+    // The result that this thread will end; what it needs for that is asked for early.
+    let own_index = first_output + thread % $OUTPUTS;
+    let own_row = first_row + thread / $OUTPUTS;
+    let ends = thread < $OUTPUTS * $ROWCOUNT && own_index < shape.outputs_$BODY && own_row < row_count();
+    //@if FOLDS
     for (var r = slot; r < $ROWCOUNT; r += $THREADS / 32u) {
         lane_squares[r * 8u + lane / 4u][lane % 4u] = lane_sum(min(first_row + r, last_row), shape.groups, lane);
     }
     //@end
+    //@if READS
+    let factor = row_factor(min(own_row, last_row));
+    //@end
     //@if NORMS
-    // Asked for early: the result that this thread will end.
-    let own_index = first_output + thread % 32u;
-    let own_row = min(first_row + thread / 32u, last_row);
-    let residual = output[shape.output_a + own_row * shape.output_stride + own_index];
+    let residual = output[shape.output_a + min(own_row, last_row) * shape.output_stride + own_index];
     let own_norm_weight = norm_weight[own_index];
     //@end
 
@@ -128,35 +133,28 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     //@end
     //@end
     workgroupBarrier();
-    for (var i = thread; i < $OUTPUTS * $ROWCOUNT; i += $THREADS) {
-        let index = first_output + i % $OUTPUTS;
-        let row = first_row + i / $OUTPUTS;
-        if (index < shape.outputs_$BODY && row < row_count()) {
-            let at = i / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + i % $OUTPUTS;
-            //@if NORMED
-            let factor = folded_factor(i / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
-            //@end
-            //@if UNNORMED
-            let factor = 1.0;
-            //@end
-            let result = biased_$BODY(factor, index, fold(at));
-            //@if GATED
-            let value = gated(result, biased_b(factor, index, fold(at + $OUTPUTS)));
-            write_a(row, index, value);
-            //@if REQUANTIZE
-            block[i / 4u][i % 4u] = value;
-            //@end
-            //@end
-            //@if NORMS
-            let x = residual + result;
-            write_a(row, index, x);
-            block_x[i / 4u][i % 4u] = x;
-            block[i / 4u][i % 4u] = x * own_norm_weight;
-            //@end
-            //@if WRITES
-            write_$BODY(row, index, result);
-            //@end
-        }
+    if (ends) {
+        let at = thread / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + thread % $OUTPUTS;
+        //@if FOLDS
+        let factor = folded_factor(thread / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
+        //@end
+        let result = biased_$BODY(factor, own_index, fold(at));
+        //@if GATED
+        let value = gated(result, biased_b(factor, own_index, fold(at + $OUTPUTS)));
+        write_a(own_row, own_index, value);
+        //@if REQUANTIZE
+        block[thread / 4u][thread % 4u] = value;
+        //@end
+        //@end
+        //@if NORMS
+        let x = residual + result;
+        write_a(own_row, own_index, x);
+        block_x[thread / 4u][thread % 4u] = x;
+        block[thread / 4u][thread % 4u] = x * own_norm_weight;
+        //@end
+        //@if WRITES
+        write_$BODY(own_row, own_index, result);
+        //@end
     }
     //@if REQUANTIZE
     workgroupBarrier();

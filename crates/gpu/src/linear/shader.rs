@@ -69,6 +69,11 @@ impl LinearSpec {
         self.requantizes && self.second.is_none()
     }
 
+    /// Whether a kernel folds the factors of rows itself: only where a layer before may have done the norm's work.
+    fn folds_in(self, tiling: Tiling) -> bool {
+        self.normed && tiling.requantizes()
+    }
+
     /// The kernel for few rows has 32 outputs in a workgroup then, and threads for them.
     fn requantizes_in(self, tiling: Tiling) -> bool {
         self.requantizes && tiling.requantizes()
@@ -132,9 +137,9 @@ impl Tiling {
     /// Those of [`Tiling::INTEGERS`] that a device has workgroup memory for: the one for eight rows needs 17 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
         let room = gpu.device.limits().max_compute_workgroup_storage_size;
-        // The chains of all outputs and rows, and the lanes of sums of squares.
+        // The chains of all outputs and rows.
         let bytes = |tiling: &Tiling| match *tiling {
-            Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows + 4 * 32 * rows,
+            Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
             Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
         };
         Tiling::INTEGERS.into_iter().filter(|tiling| bytes(tiling) <= room).collect()
@@ -259,7 +264,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
             text.push_str(PUT_SQUARES);
         }
     }
-    if let (true, Tiling::Few { .. }) = (spec.normed, tiling) {
+    if spec.folds_in(tiling) {
         text.push_str(ROW_FACTOR);
     }
     // Joined layers have a body for each matrix, others one for all.
@@ -319,6 +324,8 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("CHAINS", rows * matrices * chains)
                 .set("RESULTS", format!("{}u", rows * 8))
                 .set("LANESQUARES", rows * 8)
+                .switch("FOLDS", spec.folds_in(tiling))
+                .switch("READS", !spec.folds_in(tiling))
                 .switch("REQUANTIZE", requantizes)
                 .switch("NORMS", requantizes && spec.norms())
                 .switch("WRITES", !spec.is_gated() && !(requantizes && spec.norms()))

@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         self.layers(gpu, op, *input, |integers| {
             let input = integers.unwrap_or(Input::Floats(floats));
             let by_others = self.resources.quantized.map(|[_, by_others]| by_others);
-            let integers = by_others.filter(|_| self.next_multiplies(*out));
+            let integers = by_others.filter(|others| self.next_multiplies(*out) && !input.is_in(others));
             let operands = Operands { integers, ..self.operands(input, self.place(*out)) };
             let both = [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
             let (linear, name) = (self.resources.linear, &self.program.weights[gate.weight].name);
