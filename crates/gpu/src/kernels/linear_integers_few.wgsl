@@ -8,9 +8,12 @@
 // integers again, a workgroup has 32 of them, a group.
 //
 // FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
-// squares of the row's groups, as there may be nobody else who did. NORMS: the results are added to what is in the
-// output, x, and x times the weights of the RMS norm that follows is what becomes integers, beside the sum of
-// squares of the group of x.
+// squares of the row's groups, as there may be nobody else who did; READS: the same, where the norm has written it.
+// NORMS: the results are added to what is in the output, x, and x times the weights of the RMS norm that follows is
+// what becomes integers, beside the sum of squares of the group of x.
+//
+// What is needed to end a result is read at the beginning and kept in workgroup memory: a compiler may put off a
+// read whose value is kept in a register until the value is needed, when nothing hides how long that takes.
 
 //@if FIRST
 // [row][matrix][output of the workgroup][chain and one of padding]
@@ -26,8 +29,11 @@ const BLOCK_QUADS = $RESULTS;
 //@if NORMS
 @group(0) @binding(5) var<storage, read> norm_weight: array<f32>;
 
-// The same of x.
+// The same of x; before that, what it is added to, and in `block` the weights of the norm.
 var<workgroup> block_x: array<vec4<f32>, $RESULTS>;
+//@end
+//@if READS
+var<workgroup> row_factors: array<f32, $ROWCOUNT>;
 //@end
 //@if FOLDS
 // [row][lane]
@@ -74,21 +80,23 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     //@end
     //@end
     //@end
-    // The result that this thread will end; what it needs for that is asked for early.
-    let own_index = first_output + thread % $OUTPUTS;
-    let own_row = first_row + thread / $OUTPUTS;
-    let ends = thread < $OUTPUTS * $ROWCOUNT && own_index < shape.outputs_$BODY && own_row < row_count();
     //@if FOLDS
     for (var r = slot; r < $ROWCOUNT; r += $THREADS / 32u) {
         lane_squares[r * 8u + lane / 4u][lane % 4u] = lane_sum(min(first_row + r, last_row), shape.groups, lane);
     }
     //@end
     //@if READS
-    let factor = row_factor(min(own_row, last_row));
+    if (thread < $ROWCOUNT) {
+        row_factors[thread] = row_factor(min(first_row + thread, last_row));
+    }
     //@end
     //@if NORMS
-    let residual = output[shape.output_a + min(own_row, last_row) * shape.output_stride + own_index];
-    let own_norm_weight = norm_weight[own_index];
+    if (thread < $OUTPUTS * $ROWCOUNT) {
+        let to_row = min(first_row + thread / $OUTPUTS, last_row);
+        let to = first_output + thread % $OUTPUTS;
+        block_x[thread / 4u][thread % 4u] = output[shape.output_a + to_row * shape.output_stride + to];
+        block[thread / 4u][thread % 4u] = norm_weight[to];
+    }
     //@end
 
     for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
@@ -133,8 +141,16 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     //@end
     //@end
     workgroupBarrier();
-    if (ends) {
+    let own_index = first_output + thread % $OUTPUTS;
+    let own_row = first_row + thread / $OUTPUTS;
+    if (thread < $OUTPUTS * $ROWCOUNT && own_index < shape.outputs_$BODY && own_row < row_count()) {
         let at = thread / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + thread % $OUTPUTS;
+        //@if READS
+        let factor = row_factors[thread / $OUTPUTS];
+        //@end
+        //@if UNNORMED
+        let factor = 1.0;
+        //@end
         //@if FOLDS
         let factor = folded_factor(thread / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
         //@end
@@ -147,10 +163,10 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
         //@end
         //@end
         //@if NORMS
-        let x = residual + result;
+        let x = block_x[thread / 4u][thread % 4u] + result;
         write_a(own_row, own_index, x);
         block_x[thread / 4u][thread % 4u] = x;
-        block[thread / 4u][thread % 4u] = x * own_norm_weight;
+        block[thread / 4u][thread % 4u] *= x;
         //@end
         //@if WRITES
         write_$BODY(own_row, own_index, result);

@@ -325,10 +325,10 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("RESULTS", format!("{}u", rows * 8))
                 .set("LANESQUARES", rows * 8)
                 .switch("FOLDS", spec.folds_in(tiling))
-                .switch("READS", !spec.folds_in(tiling))
+                .switch("READS", spec.normed && !spec.folds_in(tiling))
                 .switch("REQUANTIZE", requantizes)
                 .switch("NORMS", requantizes && spec.norms())
-                .switch("WRITES", !spec.is_gated() && !(requantizes && spec.norms()))
+                .switch("WRITES", !(spec.is_gated() || requantizes && spec.norms()))
         }
         Tiling::Many { rows } => values
             .list("ROWS", 0..rows / 16)
