@@ -1,7 +1,8 @@
 //! Activations as integers: buffers of them, and the dispatch that makes them of floats.
 
-use super::layer::{RowsView, Shape};
+use super::layer::Shape;
 use super::layout::GROUP;
+use super::operands::RowsView;
 use super::pipelines::LinearKernels;
 use crate::{Gpu, Result};
 
