@@ -16,7 +16,7 @@ use crate::buffers::Activations;
 use crate::cache::Layer;
 use crate::kernels::{Dispatch, Grid, Kernels, List};
 use crate::linear::{LinearKernels, Quantized, Tiling};
-use crate::plan::{self, Command, Planned, Resources, RowCounts, plan};
+use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
 use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
@@ -184,6 +184,12 @@ impl GpuExecutor {
         &self.converted
     }
 
+    /// How many norms a step of so many rows leaves to the linear layers before them.
+    pub fn norms_in_layers(&self, rows: usize) -> usize {
+        let counts = Counts { rows, ..Counts::default() };
+        self.nodes.iter().filter(|node| node.is_done(counts, Recorded::Together)).count()
+    }
+
     /// The WGSL texts of all kernels of this program, with its sizes in them.
     pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
         self.kernels.texts()
@@ -236,12 +242,9 @@ impl GpuExecutor {
     }
 
     /// Records nodes, those with no rows left out.
-    fn record(&self, encoder: &mut wgpu::CommandEncoder, nodes: &[Planned]) {
+    fn record(&self, encoder: &mut wgpu::CommandEncoder, nodes: &[Planned], recorded: Recorded) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        for node in nodes {
-            let counts = self.counts(node.list);
-            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
-        }
+        nodes.iter().for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded));
     }
 
     /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each
@@ -269,7 +272,7 @@ impl GpuExecutor {
             write_count(&self.gpu, &self.row_counts.logits, count);
             let counts = Counts { rows: count, ..Counts::default() };
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            last.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+            record_node(&mut pass, last, counts, Recorded::Together);
             drop(pass);
             let bytes = 4 * (count * stride) as u64;
             encoder.copy_buffer_to_buffer(logits.buffer, 0, &self.readable, 0, bytes);
@@ -283,7 +286,7 @@ impl GpuExecutor {
     /// All nodes in one submission.
     fn run(&mut self) -> Result<()> {
         let mut encoder = self.encoder();
-        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1]);
+        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1], Recorded::Together);
         self.run_logits(encoder)
     }
 
@@ -295,7 +298,7 @@ impl GpuExecutor {
             if index == last {
                 self.run_logits(encoder)?;
             } else {
-                self.record(&mut encoder, &self.nodes[index..=index]);
+                self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart);
                 self.gpu.queue.submit([encoder.finish()]);
                 self.gpu.wait()?;
             }
@@ -340,10 +343,15 @@ fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
     gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
 }
 
-fn record_command(pass: &mut wgpu::ComputePass, command: &Command, counts: Counts) {
-    match command {
-        Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
-        Command::Linear(layers) => layers.record(pass, counts),
+fn record_node(pass: &mut wgpu::ComputePass, node: &Planned, counts: Counts, recorded: Recorded) {
+    if node.is_done(counts, recorded) {
+        return;
+    }
+    for command in &node.commands {
+        match command {
+            Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
+            Command::Linear(layers) => layers.record(pass, counts, recorded),
+        }
     }
 }
 

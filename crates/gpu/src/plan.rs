@@ -1,6 +1,7 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
 mod layers;
+mod norms;
 
 use gleed_model::program::{self, Op, Program, View, WeightId};
 use gleed_model::verify::{Misfit, verify};
@@ -13,7 +14,8 @@ use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, gather};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
-use crate::linear::{LinearKernels, PackedWeight, Quantized};
+use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
+use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
 pub(crate) use layers::integer_columns;
@@ -25,6 +27,31 @@ pub(crate) struct Planned {
     /// The rows that it sees; a gather already sees the wanted ones.
     pub list: List,
     pub commands: Vec<Command>,
+    /// The layer before it, if that does this node's work too, for some numbers of rows.
+    pub within: Option<Linear>,
+}
+
+impl Planned {
+    /// Whether there is nothing left to do for it.
+    pub fn is_done(&self, counts: Counts, recorded: Recorded) -> bool {
+        self.within.as_ref().is_some_and(|layer| recorded.together(layer, counts))
+    }
+}
+
+/// How nodes are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// All of a step: one may do the work of the next, and leave out what nobody reads.
+    Together,
+    /// Each writes all that it stands for, so that it can be looked at and timed.
+    Apart,
+}
+
+impl Recorded {
+    /// Whether a layer that can also do a norm's work does.
+    fn together(self, layer: &Linear, counts: Counts) -> bool {
+        self == Recorded::Together && layer.requantizes(counts.rows as u32)
+    }
 }
 
 /// Something to record.
@@ -51,7 +78,7 @@ pub(crate) struct Resources<'a> {
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
-    /// Where activations become integers, in arithmetic of integers: those of linear layers, and others.
+    /// Where activations become integers, in arithmetic of integers: those that norms write, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
     /// Bytes of memory that a workgroup may have.
     pub workgroup_memory: usize,
@@ -120,16 +147,16 @@ pub(crate) fn plan(
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let last = program.nodes.len() - 1;
-    let mut producer = None;
+    let (mut producer, mut within) = (None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if matches!(node.op, Op::Gather { .. }) {
             list = List::Wanted;
         }
         let counts = resources.row_counts;
         let row_count = if index == last { &counts.logits } else { &counts.lists[list as usize] };
-        let next = program.nodes.get(index + 1).map(|node| &node.op);
         let before = producer.take();
-        let planner = Planner { program, resources, list, row_count, attention_rows, next, producer: before };
+        let planner =
+            Planner { program, index, resources, list, row_count, attention_rows, producer: before };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
@@ -140,8 +167,8 @@ pub(crate) fn plan(
             (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
                 layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
             }
-            (Op::Norm { heads: 1, out, .. } | Op::AddNorm { out, .. }, _)
-                if planner.integers_of(*out).is_some() =>
+            (Op::Norm { norm, heads: 1, out, .. } | Op::AddNorm { norm, out, .. }, _)
+                if norm.bias.is_some() && planner.norm_integers(norm, *out).is_some() =>
             {
                 Some((*out, Producer::Norm))
             }
@@ -150,20 +177,23 @@ pub(crate) fn plan(
             }
             _ => None,
         };
-        Ok(Planned { list, commands })
+        let next = match &commands[..] {
+            [Command::Linear(layers)] => layers.with_norm.clone(),
+            _ => None,
+        };
+        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
     });
     nodes.collect()
 }
 
 struct Planner<'a> {
     program: &'a Program,
+    index: usize,
     resources: Resources<'a>,
     list: List,
     /// How many rows the node's linear layers have.
     row_count: &'a wgpu::Buffer,
     attention_rows: usize,
-    /// The next op.
-    next: Option<&'a Op>,
     /// What is before this node, and what it writes, perhaps as integers too.
     producer: Option<(View, Producer)>,
 }
@@ -196,6 +226,11 @@ impl<'a> Planner<'a> {
         embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
     }
 
+    /// The next op.
+    fn next(&self) -> Option<&'a Op> {
+        self.program.nodes.get(self.index + 1).map(|node| &node.op)
+    }
+
     /// Where a view is, in the rows that the node sees.
     fn place(&self, view: View) -> Place<'a> {
         self.resources.activations.place(view, self.list)
@@ -209,11 +244,11 @@ impl<'a> Planner<'a> {
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
-                let integers = self.integers_of(*out).filter(|_| *heads == 1);
+                let integers = self.norm_integers(of, *out).filter(|_| *heads == 1);
                 norm(kernels, self.norm(of), *heads, place(input), None, place(out), integers).map(one)
             }
             Op::AddNorm { x, y, norm: of, out } => {
-                let integers = self.integers_of(*out);
+                let integers = self.norm_integers(of, *out);
                 norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
             // The step's upload has brought it.

@@ -322,8 +322,8 @@ mod tests {
         let gated = ((layout, true), Combination::Gated(Activation::Silu));
         let joined = ((layout, false), Combination::Joined);
         [None, Some(gated), Some(joined)].into_iter().flat_map(move |second| {
-            let spec =
-                LinearSpec { first: (layout, false), second, input: InputKind::Integers, requantizes: false };
+            let (first, input) = ((layout, false), InputKind::Integers);
+            let spec = LinearSpec { first, second, input, normed: second.is_some(), requantizes: false };
             Tiling::UNITS.map(|tiling| source(spec, tiling))
         })
     }

@@ -132,10 +132,15 @@ pub const GELU_CUBIC: f32 = 0.044_715;
 
 /// RMS norm of one row: `x · (1/√(mean(x²) + ε)) · weight`.
 pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    let scale = 1.0 / (dot(x, x) / x.len() as f32 + epsilon).sqrt();
+    let scale = rms_factor(x, epsilon);
     for ((out, x), w) in out.iter_mut().zip(x).zip(weight) {
         *out = x * scale * w;
     }
+}
+
+/// What an RMS norm multiplies a row with before its weights: `1/√(mean(x²) + ε)`.
+pub fn rms_factor(x: &[f32], epsilon: f32) -> f32 {
+    1.0 / (dot(x, x) / x.len() as f32 + epsilon).sqrt()
 }
 
 /// Layer norm of one row: `(x - mean) · (1/√(variance + ε)) · weight + bias`.

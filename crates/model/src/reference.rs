@@ -20,7 +20,8 @@ pub struct Options {
     pub arithmetic: Arithmetic,
     /// The node from which on activations that meet block-quantised weights are rounded to int8 in groups of
     /// 32, whatever the blocks of the weights, and then multiplied as in `F32`: what a GPU that has these nodes
-    /// computes in `Q8`, but for the order.
+    /// computes in `Q8`, but for the order. Those of an RMS norm are rounded before they are multiplied with the
+    /// factor of their row, except for the logits.
     pub rounds_to_groups: Option<usize>,
     /// The element type of the KV cache.
     pub kv: KvType,
@@ -66,6 +67,18 @@ pub struct Reference {
     tables: Vec<Vec<u32>>,
     /// What the batch brings.
     inputs: Vec<f32>,
+    /// The last RMS norm of whole rows, if what it wrote is still there.
+    normed: Option<Normed>,
+}
+
+/// An RMS norm before it is finished.
+struct Normed {
+    /// What it wrote.
+    view: View,
+    /// Rows times its weights.
+    rows: Vec<Vec<f32>>,
+    /// What each row is multiplied with.
+    factors: Vec<f32>,
 }
 
 impl Reference {
@@ -90,6 +103,7 @@ impl Reference {
             rows: vec![],
             tables: vec![],
             inputs: vec![],
+            normed: None,
         })
     }
 
@@ -152,6 +166,8 @@ impl Reference {
     }
 
     fn run(&mut self, op: &Op, order: Order) {
+        let overwritten = |normed: &Normed| op.outputs().iter().any(|view| view.overlaps(normed.view));
+        self.normed.take_if(|normed| overwritten(normed));
         match op {
             Op::Input { views } => {
                 let inputs = std::mem::take(&mut self.inputs);
@@ -174,7 +190,7 @@ impl Reference {
                     self.set(*x, r).iter_mut().zip(entry).for_each(|(x, p)| *x += p);
                 }
             }
-            Op::Norm { norm, heads, input, out } => self.norm(*norm, *heads, *input, *out),
+            Op::Norm { norm, heads, input, out } => self.norm(order, *norm, *heads, *input, *out),
             Op::Linear { parts, input, out } => {
                 let mut offset = 0;
                 for part in parts {
@@ -203,15 +219,15 @@ impl Reference {
             Op::Gather { views } => self.gather(views),
             Op::AddNorm { x, y, norm, out } => {
                 self.add(*x, *y);
-                self.norm(*norm, 1, *x, *out);
+                self.norm(order, *norm, 1, *x, *out);
             }
             Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
                 let kv_heads = self.program.caches[*cache].heads;
                 if let Some(norm) = query_norm {
-                    self.norm(*norm, *heads, *query, *query);
+                    self.norm(order, *norm, *heads, *query, *query);
                 }
                 if let Some(norm) = key_norm {
-                    self.norm(*norm, kv_heads, *key, *key);
+                    self.norm(order, *norm, kv_heads, *key, *key);
                 }
                 self.rope(*rope, *heads, *query);
                 self.rope(*rope, kv_heads, *key);
@@ -234,9 +250,15 @@ impl Reference {
         }
     }
 
-    fn norm(&mut self, norm: Norm, heads: usize, input: View, out: View) {
+    fn norm(&mut self, order: Order, norm: Norm, heads: usize, input: View, out: View) {
         let weight = self.vector(norm.weight);
         let bias = norm.bias.map(|b| self.vector(b));
+        if order == Order::Groups && heads == 1 && bias.is_none() {
+            let rows: Vec<&[f32]> = (0..self.rows.len()).map(|r| self.get(input, r)).collect();
+            let factors = rows.iter().map(|x| plain::rms_factor(x, norm.epsilon)).collect();
+            let times = |x: &&[f32]| x.iter().zip(&weight).map(|(x, w)| x * w).collect();
+            self.normed = Some(Normed { view: out, rows: rows.iter().map(times).collect(), factors });
+        }
         for r in 0..self.rows.len() {
             let x = self.get(input, r).to_vec();
             let width = x.len() / heads;
@@ -254,8 +276,16 @@ impl Reference {
         let bias = part.bias.map(|b| self.vector(b));
         let rounds = order == Order::Groups && weight.format.groups().is_some();
         let groups = weight.format.groups().filter(|_| order == Order::Blocks);
-        let inputs = (0..self.rows.len()).map(|r| self.get(input, r).to_vec());
-        let inputs: Vec<Vec<f32>> = inputs.map(|x| if rounds { rounded(x) } else { x }).collect();
+        let normed = self
+            .normed
+            .as_ref()
+            .filter(|normed| rounds && normed.view == input && out.buffer != self.program.logits.buffer);
+        let factors = normed.map(|normed| normed.factors.clone());
+        let inputs: Vec<Vec<f32>> = match normed {
+            Some(normed) => normed.rows.clone(),
+            None => (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect(),
+        };
+        let inputs: Vec<Vec<f32>> = inputs.into_iter().map(|x| if rounds { rounded(x) } else { x }).collect();
         let quantised: Vec<Quantised> = match groups {
             Some(groups) => inputs.iter().map(|x| Quantised::new(x, groups.block)).collect(),
             None => vec![],
@@ -281,6 +311,7 @@ impl Reference {
                 }
             };
             for (r, result) in results.into_iter().enumerate() {
+                let result = factors.as_ref().map_or(result, |factors| result * factors[r]);
                 self.set(out, r)[n] = offset.map_or(result, |b| result + b);
             }
         }

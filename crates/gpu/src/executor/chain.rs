@@ -11,8 +11,9 @@ use gleed_model::choice::Rule;
 use gleed_model::executor::check;
 use gleed_model::{Batch, StepError};
 
-use super::{GpuExecutor, record_command, record_dispatch, write_count};
+use super::{GpuExecutor, record_dispatch, record_node, write_count};
 use crate::kernels::{Dispatch, Kernels, Place, choose};
+use crate::plan::Recorded;
 use crate::{Gpu, Result};
 
 /// Tokens of a link that there is room for, at least.
@@ -157,8 +158,7 @@ impl GpuExecutor {
         let choosing = if drawn { &self.choosers.drawn } else { &self.choosers.greedy };
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for node in &self.nodes {
-            let counts = counts[node.list as usize];
-            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+            record_node(&mut pass, node, counts[node.list as usize], Recorded::Together);
         }
         choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use gleed_model::executor::check;
 use gleed_model::{Batch, StepError};
 
-use super::{GpuExecutor, record_command, write_count};
+use super::{GpuExecutor, record_node, write_count};
+use crate::plan::Recorded;
 use crate::{Error, Gpu, Result};
 
 /// Timestamps of compute passes.
@@ -99,8 +100,7 @@ impl GpuExecutor {
         let mut encoder = self.begin_timed(batch);
         for (index, node) in self.nodes.iter().enumerate() {
             let mut pass = clock.pass(&mut encoder, index);
-            let counts = self.counts(node.list);
-            node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+            record_node(&mut pass, node, self.counts(node.list), Recorded::Apart);
         }
         clock.finish(&self.gpu, encoder)
     }
@@ -111,8 +111,7 @@ impl GpuExecutor {
         let mut pass = clock.pass(&mut encoder, 0);
         for _ in 0..times {
             for node in self.nodes.get(nodes.clone()).unwrap_or_default() {
-                let counts = self.counts(node.list);
-                node.commands.iter().for_each(|command| record_command(&mut pass, command, counts));
+                record_node(&mut pass, node, self.counts(node.list), Recorded::Apart);
             }
         }
         drop(pass);

@@ -3,6 +3,9 @@
 // plain:  out[row][o] = Σ_c a[o][c] · input[row][c] (+ bias_a[o])
 // gated:  the same of two matrices, activation(that of a) · that of b
 // joined: the outputs of a, then those of b
+//
+// Where an RMS norm before leaves its factor of a row to be multiplied here, every sum is multiplied with it
+// before the bias is added.
 
 struct Shape {
     // Columns of the input, and groups of 32 that they make.
@@ -28,6 +31,14 @@ struct Shape {
     output_stride: u32,
     // Rows that the input and the output have room for.
     most_rows: u32,
+    // Where the sums of squares of a normed input's groups and the factors of its rows start, in vectors.
+    squares: u32,
+    factors: u32,
+    // One over its columns, and what is added to the mean of their squares.
+    inverse_width: f32,
+    epsilon: f32,
+    // Where the sums of squares of what is written as integers start, in words.
+    written_squares: u32,
 }
 
 //@if ALIGNED
@@ -76,28 +87,40 @@ fn write_$m(row: u32, index: u32, value: f32) {
 }
 
 //@end
+// What a sum becomes: multiplied with the factor of its row, which is 1 unless the input was normed, and its bias
+// added. A sum times 1 is that sum.
 //@if BIASA
 @group(0) @binding(4) var<storage, read> bias_a: array<f32>;
-fn biased_a(index: u32, value: f32) -> f32 {
-    return value + bias_a[shape.bias_a + index];
+fn biased_a(factor: f32, index: u32, sum: f32) -> f32 {
+    return fma(factor, sum, bias_a[shape.bias_a + index]);
 }
 //@end
 //@if NOBIASA
-fn biased_a(index: u32, value: f32) -> f32 {
-    return value;
+fn biased_a(factor: f32, index: u32, sum: f32) -> f32 {
+    return factor * sum;
 }
 //@end
 //@if BIASB
 @group(0) @binding(5) var<storage, read> bias_b: array<f32>;
-fn biased_b(index: u32, value: f32) -> f32 {
-    return value + bias_b[shape.bias_b + index];
+fn biased_b(factor: f32, index: u32, sum: f32) -> f32 {
+    return fma(factor, sum, bias_b[shape.bias_b + index]);
 }
 //@end
 //@if NOBIASB
-fn biased_b(index: u32, value: f32) -> f32 {
-    return value;
+fn biased_b(factor: f32, index: u32, sum: f32) -> f32 {
+    return factor * sum;
 }
 //@end
+
+// The factor of a row, as the norm has written it.
+fn row_factor(row: u32) -> f32 {
+    //@if NORMED
+    return bitcast<f32>(input[shape.factors + row / 4u][row % 4u]);
+    //@end
+    //@if UNNORMED
+    return 1.0;
+    //@end
+}
 
 //@if GATED
 fn gated(gate: f32, up: f32) -> f32 {

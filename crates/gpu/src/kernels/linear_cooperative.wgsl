@@ -111,8 +111,8 @@ $STOREBODY
         let index = first_output + $o * 16u + at % 16u;
         if (row < row_count() && index < shape.outputs_$BODY) {
             let pair = row_quarter * 512u + at;
-            let gate = biased_a(index, results[pair]);
-            write_a(row, index, gated(gate, biased_b(index, results[pair + 256u])));
+            let gate = biased_a(1.0, index, results[pair]);
+            write_a(row, index, gated(gate, biased_b(1.0, index, results[pair + 256u])));
         }
     }
     //@end
@@ -121,7 +121,7 @@ $STOREBODY
         let row = first_row + (row_quarter * $FRAGMENTSROW + $r) * 16u + i / 16u;
         let index = first_output + (sum_half * $FRAGMENTSOUT + $o) * 16u + i % 16u;
         if (row < row_count() && index < shape.outputs_$BODY) {
-            write_$BODY(row, index, biased_$BODY(index, results[subgroup * 256u + i]));
+            write_$BODY(row, index, biased_$BODY(1.0, index, results[subgroup * 256u + i]));
         }
     }
     //@end

@@ -106,9 +106,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
         if (first_output + 16u * $o < shape.outputs_$BODY) {
             let index = first_output + 16u * $o;
             let at = (lane * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128u + slot * 8u;
-            let result_$o = biased_$BODY(index, fold(at));
+            let result_$o = biased_$BODY(1.0, index, fold(at));
             //@if GATED
-            write_a(row, index, gated(result_$o, biased_b(index, fold(at + 128u))));
+            write_a(row, index, gated(result_$o, biased_b(1.0, index, fold(at + 128u))));
             //@end
             //@if UNGATED
             write_$BODY(row, index, result_$o);

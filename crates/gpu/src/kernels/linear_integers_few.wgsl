@@ -6,6 +6,14 @@
 // A workgroup of $THREADS lanes has slots of 32 lanes; a slot computes $SLOTCOUNT neighbouring outputs, lane p of
 // it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
 // integers again, a workgroup has 32 of them, a group.
+//
+// FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
+// squares of the row's groups, as there may be nobody else who did; READS: the same, where the norm has written it.
+// NORMS: the results are added to what is in the output, x, and x times the weights of the RMS norm that follows is
+// what becomes integers, beside the sum of squares of the group of x.
+//
+// What is needed to end a result is read at the beginning and kept in workgroup memory: a compiler may put off a
+// read whose value is kept in a register until the value is needed, when nothing hides how long that takes.
 
 //@if FIRST
 // [row][matrix][output of the workgroup][chain and one of padding]
@@ -17,6 +25,23 @@ var<workgroup> chains: array<f32, $CHAINS>;
 // [row][output of the workgroup]
 var<workgroup> block: array<vec4<f32>, $RESULTS>;
 const BLOCK_QUADS = $RESULTS;
+//@end
+//@if NORMS
+@group(0) @binding(5) var<storage, read> norm_weight: array<f32>;
+
+// The same of x; before that, what it is added to, and in `block` the weights of the norm.
+var<workgroup> block_x: array<vec4<f32>, $RESULTS>;
+//@end
+//@if READS
+var<workgroup> row_factors: array<f32, $ROWCOUNT>;
+//@end
+//@if FOLDS
+// [row][lane]
+var<workgroup> lane_squares: array<vec4<f32>, $LANESQUARES>;
+
+fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(input[shape.squares + row * ((groups + 3u) / 4u) + four]);
+}
 //@end
 
 fn fold(at: u32) -> f32 {
@@ -54,6 +79,24 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     var acc_$m_$o_$r = 0.0;
     //@end
     //@end
+    //@end
+    //@if FOLDS
+    for (var r = slot; r < $ROWCOUNT; r += $THREADS / 32u) {
+        lane_squares[r * 8u + lane / 4u][lane % 4u] = lane_sum(min(first_row + r, last_row), shape.groups, lane);
+    }
+    //@end
+    //@if READS
+    if (thread < $ROWCOUNT) {
+        row_factors[thread] = row_factor(min(first_row + thread, last_row));
+    }
+    //@end
+    //@if NORMS
+    if (thread < $OUTPUTS * $ROWCOUNT) {
+        let to_row = min(first_row + thread / $OUTPUTS, last_row);
+        let to = first_output + thread % $OUTPUTS;
+        block_x[thread / 4u][thread % 4u] = output[shape.output_a + to_row * shape.output_stride + to];
+        block[thread / 4u][thread % 4u] = norm_weight[to];
+    }
     //@end
 
     for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
@@ -98,23 +141,36 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     //@end
     //@end
     workgroupBarrier();
-    for (var i = thread; i < $OUTPUTS * $ROWCOUNT; i += $THREADS) {
-        let index = first_output + i % $OUTPUTS;
-        let row = first_row + i / $OUTPUTS;
-        if (index < shape.outputs_$BODY && row < row_count()) {
-            let at = i / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + i % $OUTPUTS;
-            let result = biased_$BODY(index, fold(at));
-            //@if GATED
-            let value = gated(result, biased_b(index, fold(at + $OUTPUTS)));
-            write_a(row, index, value);
-            //@if REQUANTIZE
-            block[i / 4u][i % 4u] = value;
-            //@end
-            //@end
-            //@if UNGATED
-            write_$BODY(row, index, result);
-            //@end
-        }
+    let own_index = first_output + thread % $OUTPUTS;
+    let own_row = first_row + thread / $OUTPUTS;
+    if (thread < $OUTPUTS * $ROWCOUNT && own_index < shape.outputs_$BODY && own_row < row_count()) {
+        let at = thread / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + thread % $OUTPUTS;
+        //@if READS
+        let factor = row_factors[thread / $OUTPUTS];
+        //@end
+        //@if UNNORMED
+        let factor = 1.0;
+        //@end
+        //@if FOLDS
+        let factor = folded_factor(thread / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
+        //@end
+        let result = biased_$BODY(factor, own_index, fold(at));
+        //@if GATED
+        let value = gated(result, biased_b(factor, own_index, fold(at + $OUTPUTS)));
+        write_a(own_row, own_index, value);
+        //@if REQUANTIZE
+        block[thread / 4u][thread % 4u] = value;
+        //@end
+        //@end
+        //@if NORMS
+        let x = block_x[thread / 4u][thread % 4u] + result;
+        write_a(own_row, own_index, x);
+        block_x[thread / 4u][thread % 4u] = x;
+        block[thread / 4u][thread % 4u] *= x;
+        //@end
+        //@if WRITES
+        write_$BODY(own_row, own_index, result);
+        //@end
     }
     //@if REQUANTIZE
     workgroupBarrier();
@@ -125,6 +181,9 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     if (puts) {
         values = block[thread];
         put_largest(thread, values);
+        //@if NORMS
+        put_squares(thread, block_x[thread]);
+        //@end
     }
     workgroupBarrier();
     var scale = 0.0;
@@ -134,6 +193,12 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     workgroupBarrier();
     if (puts) {
         put_about(row, shape.outputs_a / 32u, group * 8u + thread % 8u, thread, scale);
+        //@if NORMS
+        if (thread % 8u == 0u) {
+            let fours = (shape.outputs_a / 32u + 3u) / 4u;
+            integers[shape.written_squares + row * fours * 4u + group] = bitcast<u32>(group_squares(thread));
+        }
+        //@end
     }
     //@end
 }

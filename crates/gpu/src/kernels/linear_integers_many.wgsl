@@ -153,17 +153,20 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     }
     //@end
 
+    //@for r in ROWS
+    let factor_$r = row_factor(min(first_row + own_row + 16u * $r, last_row));
+    //@end
     //@for o in EIGHT
     let index_$o = first_output + own_output + 8u * $o;
     //@for r in ROWS
     if (index_$o < shape.outputs_$BODY && first_row + own_row + 16u * $r < row_count()) {
         let row = first_row + own_row + 16u * $r;
         //@if GATED
-        let gate = biased_a(index_$o, gate_$o_$r);
-        write_a(row, index_$o, gated(gate, biased_b(index_$o, total_$o_$r)));
+        let gate = biased_a(factor_$r, index_$o, gate_$o_$r);
+        write_a(row, index_$o, gated(gate, biased_b(factor_$r, index_$o, total_$o_$r)));
         //@end
         //@if UNGATED
-        write_$BODY(row, index_$o, biased_$BODY(index_$o, total_$o_$r));
+        write_$BODY(row, index_$o, biased_$BODY(factor_$r, index_$o, total_$o_$r));
         //@end
     }
     //@end

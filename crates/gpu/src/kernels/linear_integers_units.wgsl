@@ -268,8 +268,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
             let row = first_row + own_row + $r * 16u + i / 16u;
             let index = first_output + own_sum % $OUTPUTS + $o * 16u + i % 16u;
             if (row < row_count() && index < shape.outputs_$BODY) {
-                let gate = biased_a(index, floats[pair * 256u + i]);
-                let up = biased_b(index, floats[(pair + $GRIDOUT / 2u) * 256u + i]);
+                let factor = row_factor(row);
+                let gate = biased_a(factor, index, floats[pair * 256u + i]);
+                let up = biased_b(factor, index, floats[(pair + $GRIDOUT / 2u) * 256u + i]);
                 write_a(row, index, gated(gate, up));
             }
         }
@@ -280,7 +281,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
         let row = first_row + own_row + $r * 16u + i / 16u;
         let index = first_output + own_sum + $o * 16u + i % 16u;
         if (row < row_count() && index < shape.outputs_$BODY) {
-            write_$BODY(row, index, biased_$BODY(index, floats[subgroup * 256u + i]));
+            write_$BODY(row, index, biased_$BODY(row_factor(row), index, floats[subgroup * 256u + i]));
         }
     }
     //@end

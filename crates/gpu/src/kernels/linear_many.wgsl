@@ -132,11 +132,11 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     if (index_$o < shape.outputs_$BODY && first_row + own_row + 16u * $r < row_count()) {
         let row = first_row + own_row + 16u * $r;
         //@if GATED
-        let gate = biased_a(index_$o, gate_$o_$r);
-        write_a(row, index_$o, gated(gate, biased_b(index_$o, acc_$o_$r)));
+        let gate = biased_a(1.0, index_$o, gate_$o_$r);
+        write_a(row, index_$o, gated(gate, biased_b(1.0, index_$o, acc_$o_$r)));
         //@end
         //@if UNGATED
-        write_$BODY(row, index_$o, biased_$BODY(index_$o, acc_$o_$r));
+        write_$BODY(row, index_$o, biased_$BODY(1.0, index_$o, acc_$o_$r));
         //@end
     }
     //@end

@@ -15,7 +15,8 @@ pub(crate) struct Norm<'a> {
 }
 
 /// out = norm(input) of each head, after input += addend where there is one; as integers too, where there is
-/// somewhere to write them and the columns are whole groups.
+/// somewhere to write them and the columns are whole groups. The integers of an RMS norm are those of its input
+/// times its weights, beside the factor of each row.
 pub(crate) fn norm(
     kernels: &mut Kernels,
     norm: Norm,
@@ -44,8 +45,13 @@ pub(crate) fn norm(
             .switch("WRITES", writes);
         expand(include_str!("quad.wgsl"), &values)
     };
-    let mut source = Source::new("norm", &expand(include_str!("norm.wgsl"), &values))
-        .snippet(include_str!("fold.wgsl"))
+    let text = match (integers, norm.bias) {
+        (Some(_), None) => {
+            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("row_factor.wgsl")
+        }
+        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("fold.wgsl"),
+    };
+    let mut source = Source::new("norm", &text)
         .snippet(&quad("source", addend.is_some()))
         .snippet(&quad("weight", false))
         .snippet(&quad("out", true))
@@ -66,6 +72,12 @@ pub(crate) fn norm(
     }
     if let Some(integers) = integers {
         source = source.put_integers(integers, 256 * width.div_ceil(4 * 256));
+        if norm.bias.is_none() {
+            source = source
+                .snippet(include_str!("put_squares.wgsl"))
+                .size("SQUARES", 4 * integers.squares())
+                .size("FACTORS", 4 * integers.factors());
+        }
     }
     kernels.dispatch(source, Grid::Rows(heads as u32))
 }

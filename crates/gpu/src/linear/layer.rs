@@ -5,98 +5,12 @@ use std::ops::Range;
 use gleed_model::program::Activation;
 
 use super::layout::GROUP;
+use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
 use super::pipelines::LinearKernels;
 use super::quantize::Quantized;
 use super::shader::{Combination, InputKind, LinearSpec, Tiling};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
-
-/// Rows of floats in a larger buffer: row r starts at `offset + r · stride`, all in floats. Inputs are read
-/// faster where both are multiples of four.
-#[derive(Debug, Clone, Copy)]
-pub struct RowsView<'a> {
-    /// The buffer.
-    pub buffer: &'a wgpu::Buffer,
-    /// Where the first row starts.
-    pub offset: u32,
-    /// How far rows are apart.
-    pub stride: u32,
-}
-
-impl RowsView<'_> {
-    /// Rows of so many floats that the buffer has room for.
-    pub(super) fn room(self, width: u64) -> u64 {
-        let floats = self.buffer.size() / 4;
-        let (offset, stride) = (u64::from(self.offset), u64::from(self.stride));
-        match floats.checked_sub(offset + width) {
-            Some(_) if stride == 0 => 1,
-            Some(more) => more / stride + 1,
-            None => 0,
-        }
-    }
-
-    /// Whether rows can be read four floats at a time: they start at multiples of four, and what is beyond
-    /// the last column of the last row is in the buffer.
-    pub(super) fn kind(self) -> InputKind {
-        let aligned = [u64::from(self.offset), u64::from(self.stride), self.buffer.size() / 4]
-            .iter()
-            .all(|floats| floats.is_multiple_of(4));
-        if aligned { InputKind::Aligned } else { InputKind::Unaligned }
-    }
-
-    /// Where rows start and how far they are apart, in what a kernel reads at a time.
-    pub(super) fn offset_and_stride(self) -> (u32, u32) {
-        let element = if self.kind() == InputKind::Aligned { 4 } else { 1 };
-        (self.offset / element, self.stride / element)
-    }
-}
-
-/// A matrix and what is added to its outputs.
-#[derive(Debug, Clone, Copy)]
-pub struct Matrix<'a> {
-    /// The matrix.
-    pub weight: &'a PackedWeight,
-    /// A storage buffer of one float per row of the matrix.
-    pub bias: Option<&'a wgpu::Buffer>,
-}
-
-/// The activations that a linear layer reads.
-#[derive(Debug, Clone, Copy)]
-pub enum Input<'a> {
-    /// Floats.
-    Floats(RowsView<'a>),
-    /// Integers with scales, for matrices of integers.
-    Integers(&'a Quantized),
-}
-
-impl Input<'_> {
-    fn kind(self) -> InputKind {
-        match self {
-            Input::Floats(view) => view.kind(),
-            Input::Integers(_) => InputKind::Integers,
-        }
-    }
-
-    fn buffer(&self) -> &wgpu::Buffer {
-        match self {
-            Input::Floats(view) => view.buffer,
-            Input::Integers(quantized) => quantized.buffer(),
-        }
-    }
-}
-
-/// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
-#[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
-    /// The activations.
-    pub input: Input<'a>,
-    /// Where the results go.
-    pub output: RowsView<'a>,
-    /// Where the results of a gated layer go as integers too, when there are few rows.
-    pub integers: Option<&'a Quantized>,
-    /// A uniform buffer of 16 bytes whose first word is the number of rows of a step.
-    pub batch: &'a wgpu::Buffer,
-}
 
 /// A linear layer with everything bound.
 #[derive(Debug, Clone)]
@@ -143,6 +57,11 @@ pub(super) struct Shape {
     pub(super) output: [u32; 2],
     pub(super) output_stride: u32,
     pub(super) most_rows: u32,
+    pub(super) squares: u32,
+    pub(super) factors: u32,
+    pub(super) inverse_width: f32,
+    pub(super) epsilon: f32,
+    pub(super) written_squares: u32,
 }
 
 /// What is common to the dispatches of a layer.
@@ -152,6 +71,7 @@ struct Builder<'a> {
     kernels: &'a LinearKernels,
     name: &'a str,
     operands: Operands<'a>,
+    next_norm: Option<NextNorm<'a>>,
 }
 
 impl Linear {
@@ -163,9 +83,36 @@ impl Linear {
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check([matrix; 2], false)?;
         Ok(Linear { dispatches: builder.plain(matrix)? })
+    }
+
+    /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers, for steps
+    /// of so few rows that [`Linear::requantizes`]; none where the input or the shape are not made for that.
+    pub fn with_next_norm(
+        gpu: &Gpu,
+        kernels: &LinearKernels,
+        name: &str,
+        matrix: Matrix,
+        operands: Operands,
+        next_norm: NextNorm,
+    ) -> Result<Option<Linear>> {
+        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm) };
+        builder.check([matrix; 2], false)?;
+        let outputs = matrix.weight.packing().rows();
+        if next_norm.weight.size() < 4 * outputs as u64 {
+            let expected = format!("a norm's weights of {outputs} values");
+            let found = format!("{} bytes", next_norm.weight.size());
+            return Err(Error::Tensor { name: name.to_string(), expected, found });
+        }
+        // With factors of its own input, a product could be rounded or not before it is added.
+        if !matches!(operands.input, Input::Integers(_)) || !kernels.can_requantize() {
+            return Ok(None);
+        }
+        let dispatches = builder.plain(matrix)?;
+        let all = dispatches.iter().all(|dispatch| dispatch.spec.requantizes);
+        Ok(all.then_some(Linear { dispatches }))
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
@@ -177,7 +124,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
@@ -199,7 +146,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, false)?;
         let [first, second] = matrices;
         let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
@@ -221,8 +168,8 @@ impl Linear {
     /// Whether the results of so many rows are written as integers too.
     pub fn requantizes(&self, rows: u32) -> bool {
         self.dispatches.iter().all(|dispatch| {
-            dispatch.spec.requantizes
-                && dispatch.fitting(rows).is_some_and(|(tiling, _)| tiling.requantizes())
+            let fits = |tiling: Tiling| tiling.requantizes() && tiling.rows() >= rows;
+            dispatch.spec.requantizes && dispatch.fitting(rows).is_some_and(|(tiling, _)| fits(*tiling))
         })
     }
 
@@ -291,10 +238,7 @@ impl Builder<'_> {
                 format!("a second of {} x {}", second.rows(), second.columns()),
             );
         }
-        let quantized = match self.operands.input {
-            Input::Integers(quantized) => Some(quantized),
-            Input::Floats(_) => None,
-        };
+        let quantized = self.operands.input.quantized();
         for (matrix, packing) in matrices.iter().zip([first, second]) {
             if let Some(quantized) = quantized
                 && (packing.layout().integers().is_none() || packing.columns() > quantized.columns())
@@ -316,15 +260,19 @@ impl Builder<'_> {
 
     /// What the shapes of all dispatches of these matrices have in common; `width` is their number of outputs.
     fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
-        let Operands { input, output, integers, .. } = self.operands;
+        let Operands { input, output, .. } = self.operands;
+        let integers = self.integers();
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
         let (input_offset, input_stride, room) = match input {
             Input::Floats(view) => {
                 let (offset, stride) = view.offset_and_stride();
                 (offset, stride, view.room(first.columns() as u64))
             }
-            Input::Integers(quantized) => (0, quantized.stride(first.columns()), quantized.rows()),
+            Input::Integers(quantized) | Input::Normed(quantized, _) => {
+                (0, quantized.stride(first.columns()), quantized.rows())
+            }
         };
+        let epsilon = if let Input::Normed(_, epsilon) = input { epsilon } else { 0.0 };
         let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
         Shape {
             columns: first.columns() as u32,
@@ -334,8 +282,18 @@ impl Builder<'_> {
             input_stride,
             output_stride: output.stride,
             most_rows: u32::try_from(room).unwrap_or(u32::MAX),
+            squares: input.quantized().map_or(0, |quantized| quantized.squares() as u32),
+            factors: input.quantized().map_or(0, |quantized| quantized.factors() as u32),
+            inverse_width: 1.0 / first.columns() as f32,
+            epsilon,
+            written_squares: integers.map_or(0, |quantized| 4 * quantized.squares() as u32),
             ..Shape::default()
         }
+    }
+
+    /// Where results go as integers.
+    fn integers(&self) -> Option<&Quantized> {
+        self.next_norm.map_or(self.operands.integers, |norm| Some(norm.integers))
     }
 
     /// A dispatch for every piece of a matrix.
@@ -358,17 +316,20 @@ impl Builder<'_> {
         combination: Option<Combination>,
         shape: Shape,
     ) -> Result<Dispatch> {
-        let Operands { input, output, integers, batch } = self.operands;
+        let Operands { input, output, batch, .. } = self.operands;
         let [first, second] =
             matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
         let second = combination.map(|combination| (second, combination));
-        let spec = LinearSpec { first, second, input: input.kind(), requantizes: false };
+        let normed = matches!(input, Input::Normed(..));
+        let spec = LinearSpec { first, second, input: input.kind(), normed, requantizes: false };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
-        let can =
-            whole && spec.is_gated() && spec.input == InputKind::Integers && self.kernels.can_requantize();
+        let can = whole
+            && (spec.is_gated() || self.next_norm.is_some())
+            && spec.input == InputKind::Integers
+            && self.kernels.can_requantize();
         let room = |quantized: &&Quantized| can && quantized.columns() >= rows[0].len();
-        let integers = integers.filter(room);
+        let integers = self.integers().filter(room);
         let spec = LinearSpec { requantizes: integers.is_some(), ..spec };
         let outputs = [0, 1].map(|i: usize| rows[i].len() as u32);
         let shape = Shape {
@@ -382,8 +343,9 @@ impl Builder<'_> {
         let pipelines = self.kernels.pipelines(self.gpu, spec)?;
         // Bindings that the kernel does not have are given something that is there.
         let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
-        let weights =
-            [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), bias(1)];
+        // A layer that does a part of the next norm has its weights where others have a second bias.
+        let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.as_entire_binding());
+        let weights = [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), last];
         let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group = self.kernels.bind(
             self.gpu,

@@ -8,6 +8,7 @@ pub(crate) mod decode;
 mod integers;
 mod layer;
 mod layout;
+mod operands;
 mod pack;
 mod pipelines;
 mod quantize;
@@ -15,8 +16,9 @@ mod shader;
 pub(crate) mod template;
 mod weight;
 
-pub use layer::{Input, Linear, Matrix, Operands, RowsView};
+pub use layer::Linear;
 pub use layout::{Factors, Integers, Layout, Scales};
+pub use operands::{Input, Matrix, NextNorm, Operands, RowsView};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};

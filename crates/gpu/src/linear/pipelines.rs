@@ -73,7 +73,7 @@ impl LinearKernels {
         })
     }
 
-    /// Whether gated layers can write their results as integers.
+    /// Whether layers can write their results as integers.
     pub(super) fn can_requantize(&self) -> bool {
         self.unused.is_some()
     }
@@ -85,6 +85,8 @@ impl LinearKernels {
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
+        let tilings: Vec<Tiling> =
+            tilings.iter().copied().filter(|tiling| !spec.norms() || tiling.requantizes()).collect();
         std::thread::scope(|scope| {
             let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
             let is_units = |tiling: &&Tiling| matches!(tiling, Tiling::Units { .. });

@@ -1,7 +1,8 @@
 //! Activations as integers: buffers of them, and the dispatch that makes them of floats.
 
-use super::layer::{RowsView, Shape};
+use super::layer::Shape;
 use super::layout::GROUP;
+use super::operands::RowsView;
 use super::pipelines::LinearKernels;
 use crate::{Gpu, Result};
 
@@ -25,13 +26,24 @@ impl Quantized {
 
     /// Bytes that it takes.
     pub fn bytes(rows: usize, columns: usize) -> u64 {
-        (rows * columns.div_ceil(GROUP) * VECTORS * 16) as u64
+        16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64
     }
 
     /// The integers: `[row][group][3]` of four words each: 16 bytes, 16 more, and the scale with the sums of the
-    /// first and of the last 16 and, as a float, both sums times the scale.
+    /// first and of the last 16 and, as a float, both sums times the scale. Then what only norms write: the sums
+    /// of squares of all groups, `[row][group]` in whole vectors of four, and the factors of the rows.
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
+    }
+
+    /// Where sums of squares begin, in vectors of four words.
+    pub(crate) fn squares(&self) -> usize {
+        squares_at(self.rows, self.columns)
+    }
+
+    /// Where the factors of rows begin, in vectors of four words.
+    pub(crate) fn factors(&self) -> usize {
+        factors_at(self.rows, self.columns)
     }
 
     pub(super) fn columns(&self) -> usize {
@@ -46,6 +58,14 @@ impl Quantized {
     pub(super) fn stride(&self, columns: usize) -> u32 {
         (columns.div_ceil(GROUP) * VECTORS) as u32
     }
+}
+
+fn squares_at(rows: usize, columns: usize) -> usize {
+    rows * columns.div_ceil(GROUP) * VECTORS
+}
+
+fn factors_at(rows: usize, columns: usize) -> usize {
+    squares_at(rows, columns) + rows * columns.div_ceil(4 * GROUP)
 }
 
 /// The dispatch that makes integers of floats, with everything bound.

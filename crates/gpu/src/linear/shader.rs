@@ -20,6 +20,8 @@ const INTEGERS_FEW: &str = include_str!("../kernels/linear_integers_few.wgsl");
 const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl");
 const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
 const PUT_INTEGERS: &str = include_str!("../kernels/put_integers.wgsl");
+const PUT_SQUARES: &str = include_str!("../kernels/put_squares.wgsl");
+const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
@@ -33,8 +35,11 @@ pub struct LinearSpec {
     pub second: Option<((Layout, bool), Combination)>,
     /// What the input is.
     pub input: InputKind,
-    /// Whether few rows of results are also written as integers, of a gated layer whose input are integers and
-    /// whose outputs are whole groups.
+    /// Whether the input is that of an RMS norm but for the factors of its rows; it is integers then.
+    pub normed: bool,
+    /// Whether few rows of results are also written as integers, of a layer whose input are integers and whose
+    /// outputs are whole groups: those of a gated one as they are; those of one with a single matrix are first
+    /// added to what is in the output, and multiplied with the weights of the RMS norm that follows.
     pub requantizes: bool,
 }
 
@@ -62,6 +67,16 @@ impl LinearSpec {
     /// Whether the layer is gated.
     pub(crate) fn is_gated(self) -> bool {
         matches!(self.second, Some((_, Combination::Gated(_))))
+    }
+
+    /// Whether the layer adds its results to the output, for the norm that follows.
+    pub(crate) fn norms(self) -> bool {
+        self.requantizes && self.second.is_none()
+    }
+
+    /// Whether a kernel folds the factors of rows itself: only where a layer before may have done the norm's work.
+    fn folds_in(self, tiling: Tiling) -> bool {
+        self.normed && tiling.requantizes()
     }
 
     /// The kernel for few rows has 32 outputs in a workgroup then, and threads for them.
@@ -247,6 +262,8 @@ fn common(input: InputKind) -> Values {
         .switch("UNALIGNED", input == InputKind::Unaligned)
         .switch("FLOATS", input != InputKind::Integers)
         .switch("INTEGERS", input == InputKind::Integers)
+        .switch("NORMED", false)
+        .switch("UNNORMED", true)
 }
 
 /// The WGSL of a linear layer in one tiling.
@@ -271,7 +288,9 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         .switch("GATED", gated)
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
-        .switch("TERMSDIFFER", gated && kinds[0] != kinds[1]);
+        .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
+        .switch("NORMED", spec.normed)
+        .switch("UNNORMED", !spec.normed);
     let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
         Tiling::Few { .. } if spec.input == InputKind::Integers => ("", INTEGERS_FEW),
@@ -302,6 +321,12 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     if spec.requantizes_in(tiling) {
         text.push_str(TO_INTEGERS);
         text.push_str(PUT_INTEGERS);
+        if spec.norms() {
+            text.push_str(PUT_SQUARES);
+        }
+    }
+    if spec.folds_in(tiling) {
+        text.push_str(ROW_FACTOR);
     }
     // Joined layers have a body for each matrix, others one for all.
     let bodies: &[(char, &str)] = match (gated, joined) {
@@ -377,7 +402,12 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("STAGE", rows * steps * 8 * 9)
                 .set("CHAINS", rows * matrices * chains)
                 .set("RESULTS", format!("{}u", rows * 8))
+                .set("LANESQUARES", rows * 8)
+                .switch("FOLDS", spec.folds_in(tiling))
+                .switch("READS", spec.normed && !spec.folds_in(tiling))
                 .switch("REQUANTIZE", requantizes)
+                .switch("NORMS", requantizes && spec.norms())
+                .switch("WRITES", !(spec.is_gated() || requantizes && spec.norms()))
         }
         Tiling::Many { rows } => values
             .list("ROWS", 0..rows / 16)

@@ -3,11 +3,14 @@
 
 use std::collections::VecDeque;
 
-use gleed_model::program::{Op, Part, Program, View, Weight, WeightId};
+use gleed_model::program::{Norm, Op, Part, Program, View, Weight, WeightId};
 
-use super::{Command, Planner};
+use super::norms::{leaves_factors, next_norm, norm_of};
+use super::{Command, Planner, Recorded, Resources};
 use crate::kernels::Place;
-use crate::linear::{Input, Layout, Linear, Matrix, Operands, PackedWeight, Quantize, Quantized, RowsView};
+use crate::linear::{
+    Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView,
+};
 use crate::step::{Counts, Items};
 use crate::{Gpu, Result};
 
@@ -22,6 +25,8 @@ pub(crate) struct Layers {
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
     pub(super) layers: Vec<Linear>,
+    /// What does the work of the layers and of the norm after them, for some numbers of rows.
+    pub(super) with_norm: Option<Linear>,
 }
 
 /// An op that also writes its output as integers.
@@ -29,7 +34,7 @@ pub(crate) struct Layers {
 pub(super) enum Producer {
     /// For some numbers of rows.
     Layer(Linear),
-    /// Always.
+    /// Always: a layer norm.
     Norm,
     /// When all rows are single ones that look not far back, or have merged spans.
     Attention,
@@ -46,12 +51,15 @@ impl Producer {
 }
 
 impl Layers {
-    pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts) {
+    pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts, recorded: Recorded) {
         let rows = counts.rows as u32;
         if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
             self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
         }
-        self.layers.iter().for_each(|layer| layer.record(pass, rows));
+        match self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts)) {
+            Some(layer) => layer.record(pass, rows),
+            None => self.layers.iter().for_each(|layer| layer.record(pass, rows)),
+        }
     }
 }
 
@@ -60,13 +68,16 @@ fn rows_view(place: Place) -> RowsView {
 }
 
 /// Whether a matrix has integers on the device.
-fn has_integers(program: &Program, id: WeightId) -> bool {
+pub(super) fn has_integers(program: &Program, id: WeightId) -> bool {
     matches!(Layout::of(program.weights[id].format).0, Layout::Integers(_))
 }
 
-/// Whether any matrix of an op does.
-fn of_integers(program: &Program, op: &Op) -> bool {
-    op.matrices().iter().any(|id| has_integers(program, *id))
+/// Whether an op multiplies integers: any of its matrices has them, or both of a gated one. A gate and an up of
+/// different kinds are both multiplied as floats.
+pub(super) fn of_integers(program: &Program, op: &Op) -> bool {
+    let matrices = op.matrices();
+    let mut have = matrices.iter().map(|id| has_integers(program, *id));
+    if let Op::GatedLinear { .. } = op { have.all(|has| has) } else { have.any(|has| has) }
 }
 
 /// The most columns of the inputs that become integers.
@@ -91,7 +102,7 @@ impl<'a> Planner<'a> {
             let mut offset = 0;
             let layers = pairs.map(|((first, rows), second)| {
                 let integers = integers.filter(|_| has_integers(self.program, first.weight));
-                let input = integers.map_or(Input::Floats(floats), Input::Integers);
+                let input = integers.unwrap_or(Input::Floats(floats));
                 let outputs = rows + second.map_or(0, |(_, rows)| rows);
                 let operands = self.operands(input, self.place(out.part(offset, outputs)));
                 offset += outputs;
@@ -129,11 +140,9 @@ impl<'a> Planner<'a> {
         };
         let floats = rows_view(self.place(*input));
         self.layers(gpu, op, *input, |integers| {
-            // A gate and an up of different kinds are both multiplied as floats.
-            let both_have = [gate, up].iter().all(|part| has_integers(self.program, part.weight));
-            let input = integers.filter(|_| both_have).map_or(Input::Floats(floats), Input::Integers);
-            let by_layers = self.resources.quantized.map(|[by_layers, _]| by_layers);
-            let integers = by_layers.filter(|_| self.next_multiplies(*out));
+            let input = integers.unwrap_or(Input::Floats(floats));
+            let by_others = self.resources.quantized.map(|[_, by_others]| by_others);
+            let integers = by_others.filter(|others| self.next_multiplies(*out) && !input.is_in(others));
             let operands = Operands { integers, ..self.operands(input, self.place(*out)) };
             let both = [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
             let (linear, name) = (self.resources.linear, &self.program.weights[gate.weight].name);
@@ -148,20 +157,49 @@ impl<'a> Planner<'a> {
         gpu: &Gpu,
         op: &Op,
         input: View,
-        make: impl Fn(Option<&'a Quantized>) -> Result<Vec<Linear>>,
+        make: impl Fn(Option<Input<'a>>) -> Result<Vec<Linear>>,
     ) -> Result<Command> {
         let linear = self.resources.linear;
         let floats = rows_view(self.place(input));
-        let integers = self.resources.quantized.filter(|_| of_integers(self.program, op));
-        let Some([by_layers, by_others]) = integers else {
-            let layers = make(None)?;
-            return Ok(Command::Linear(Layers { quantize: None, producer: None, layers }));
+        let (mut quantize, mut producer, mut integers) = (None, None, None);
+        if let Some([by_norms, by_others]) =
+            self.resources.quantized.filter(|_| of_integers(self.program, op))
+        {
+            let before = self.producer.as_ref().filter(|(view, _)| *view == input);
+            producer = before.map(|(_, producer)| producer.clone());
+            if let Some(epsilon) = self.epsilon_of(input) {
+                integers = Some(Input::Normed(by_norms, epsilon));
+            } else {
+                // Gated layers may write integers themselves, where norms do not.
+                let gated = matches!(op, Op::GatedLinear { .. });
+                let quantized = match producer {
+                    Some(Producer::Norm) => by_norms,
+                    None if gated => by_norms,
+                    _ => by_others,
+                };
+                quantize = Some(Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?);
+                integers = Some(Input::Integers(quantized));
+            }
+        }
+        let with_norm = self.with_norm(gpu, op, integers)?;
+        Ok(Command::Linear(Layers { quantize, producer, layers: make(integers)?, with_norm }))
+    }
+
+    /// The layer that does the work of a linear op and of the norm after it, where one can.
+    fn with_norm(&self, gpu: &Gpu, op: &Op, input: Option<Input<'a>>) -> Result<Option<Linear>> {
+        let Resources { linear, weights, quantized, .. } = self.resources;
+        let (Op::Linear { parts, .. }, Some(input), Some([by_norms, _])) = (op, input, quantized) else {
+            return Ok(None);
         };
-        let producer = self.producer.as_ref().filter(|(view, _)| *view == input);
-        let producer = producer.map(|(_, producer)| producer.clone());
-        let quantized = if let Some(Producer::Layer(_)) = producer { by_layers } else { by_others };
-        let quantize = Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?;
-        Ok(Command::Linear(Layers { quantize: Some(quantize), producer, layers: make(Some(quantized))? }))
+        let next = next_norm(self.program, self.index).filter(|_| self.writes_factors(self.index + 1));
+        let (Some((x, norm)), [part]) = (next, &parts[..]) else { return Ok(None) };
+        let (Some(weight), false) = (weights.matrix(part.weight), input.is_in(by_norms)) else {
+            return Ok(None);
+        };
+        let operands = self.operands(input, self.place(x));
+        let next_norm = NextNorm { weight: weights.vector(norm), integers: by_norms };
+        let name = &self.program.weights[part.weight].name;
+        Linear::with_next_norm(gpu, linear, name, self.with_bias(weight, part), operands, next_norm)
     }
 
     fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {
@@ -174,24 +212,48 @@ impl<'a> Planner<'a> {
             Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
             _ => false,
         };
-        self.next.filter(reads).is_some_and(|op| of_integers(self.program, op))
+        self.next().filter(reads).is_some_and(|op| of_integers(self.program, op))
     }
 
     /// Where attention writes its output as integers.
     pub(super) fn attention_integers(&self, cache: usize, out: View) -> Option<&'a Quantized> {
         let whole = self.program.caches[cache].value_dim.is_multiple_of(32);
-        self.integers_of(out).filter(|_| whole)
+        let [_, by_others] = self.resources.quantized?;
+        (whole && self.next_makes_none(out)).then_some(by_others)
     }
 
-    /// Where a norm or attention writes a view as integers, because the next op reads it so. The logits make
-    /// their own, as they are computed some rows at a time.
-    pub(super) fn integers_of(&self, view: View) -> Option<&'a Quantized> {
+    /// Where a norm writes its output as integers.
+    pub(super) fn norm_integers(&self, norm: &Norm, out: View) -> Option<&'a Quantized> {
+        let [by_norms, _] = self.resources.quantized?;
+        let writes = if norm.bias.is_none() {
+            self.writes_factors(self.index)
+        } else {
+            // A layer norm keeps two numbers of each quad, and its sums.
+            let fits = 2 * out.width.next_multiple_of(1024) + 2048 <= self.resources.workgroup_memory;
+            fits && out.width.is_multiple_of(32) && self.next_makes_none(out)
+        };
+        writes.then_some(by_norms)
+    }
+
+    /// Whether the next op reads a view as integers that somebody else makes. The logits make their own, as they
+    /// are computed some rows at a time.
+    fn next_makes_none(&self, view: View) -> bool {
         let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);
-        let [_, by_others] = self.resources.quantized?;
-        let whole = view.width.is_multiple_of(32) && !self.next.is_some_and(logits);
-        // A norm keeps two numbers of each quad, and its sums.
-        let fits = 2 * view.width + 2048 <= self.resources.workgroup_memory;
-        (whole && fits && self.next_multiplies(view)).then_some(by_others)
+        !self.next().is_some_and(logits) && self.next_multiplies(view)
+    }
+
+    /// Whether a node is an RMS norm that writes integers and leaves the factors of rows to who reads them.
+    fn writes_factors(&self, node: usize) -> bool {
+        let width = self.program.nodes[node].op.outputs().last().map_or(0, |out| out.width);
+        // It keeps three numbers of each quad, one of each group, and those of 32 lanes.
+        let fits = 3 * width.next_multiple_of(1024) + width / 8 + 256 <= self.resources.workgroup_memory;
+        fits && self.resources.quantized.is_some() && leaves_factors(self.program, node)
+    }
+
+    /// What the norm that wrote a view adds to the mean of squares, where it left the factors of rows.
+    fn epsilon_of(&self, view: View) -> Option<f32> {
+        let (writer, norm) = norm_of(self.program, self.index, view)?;
+        self.writes_factors(writer).then_some(norm.epsilon)
     }
 
     fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {

@@ -43,6 +43,7 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
                 first: (*layout, false),
                 second: None,
                 input: InputKind::Aligned,
+                normed: false,
                 requantizes: false,
             };
             let with = |bias, combination| Some(((second, bias), combination));
@@ -58,7 +59,13 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
             for spec in specs(layouts[3]) {
                 let gated = matches!(spec.second, Some((_, Combination::Gated(_))));
                 let spec = LinearSpec { input: InputKind::Integers, requantizes: gated, ..spec };
-                Tiling::INTEGERS.iter().for_each(|tiling| translate(&source(spec, *tiling)));
+                let mut variants = vec![spec, LinearSpec { normed: true, ..spec }];
+                if spec.second.is_none() {
+                    variants.push(LinearSpec { requantizes: true, ..spec });
+                }
+                for spec in variants {
+                    Tiling::INTEGERS.iter().for_each(|tiling| translate(&source(spec, *tiling)));
+                }
             }
         }
         for spec in specs(layouts[3]) {
