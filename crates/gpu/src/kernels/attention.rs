@@ -113,6 +113,7 @@ impl Attention<'_> {
             .set("UNITQUADS", quads)
             .list("PARTS", 0..quads)
             .switch("SCALED", self.cache.kind == KvType::Q8_0)
+            .switch("UNSCALED", self.cache.kind != KvType::Q8_0)
     }
 
     /// What both kernels need.
@@ -170,24 +171,19 @@ fn row(
     let parts = op.group().div_ceil(most_queries);
     let queries = op.group().div_ceil(parts);
 
-    // A thread keeps 64 registers of its key, and 32 of values before it has its score, where values are
-    // small enough; or as many after that.
-    let ahead = units.min(16);
+    // What is asked for at once, twice that ahead: a key of 128 dimensions and all values of a span, of which half
+    // before there is a score, where values are small enough.
+    let (chunk, values) = (units.min(8), 8);
     let small = op.cache.kind == KvType::F16;
-    let groups = |range: std::ops::Range<usize>, on: bool| range.filter(move |_| on);
     let unrolled = op
         .unrolled()
         .set("QUERYCOUNT", queries)
         .list("QUERIES", 0..queries)
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(teams * SPAN))
-        .list("AHEAD", 0..ahead)
-        .switch("MORE", units > ahead)
-        .list("ALL", 0..16)
-        .list("EARLY", groups(0..8, small))
-        .list("MIDDLE", if small { 8..16 } else { 0..8 })
-        .list("LATE", groups(8..16, !small))
-        .list("FIRSTHALF", 0..8)
-        .list("SECONDHALF", 8..16)
+        .list("CHUNK", 0..chunk)
+        .list("VALUECHUNK", 0..values)
+        .list("EARLY", 0..if small { values } else { 0 })
+        .list("MIDDLE", 0..if small { 0 } else { values })
         .list("FOUR", ["x", "y", "z", "w"])
         .switch("NEAR", kind == Items::Near)
         .switch("INTEGERS", integers.is_some())
@@ -196,7 +192,8 @@ fn row(
         Items::Near => header::near(list as usize),
         kind => header::ITEMS + 2 * kind as usize + list as usize,
     };
-    let text = expand(include_str!("attention_row.wgsl"), &unrolled);
+    let text = include_str!("key_unit.wgsl").to_string() + include_str!("attention_row.wgsl");
+    let text = expand(&text, &unrolled);
     let (pairs, element) = match op.cache.kind {
         KvType::F32 => (include_str!("pair_f32.wgsl"), "vec2<u32>"),
         KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
@@ -207,7 +204,8 @@ fn row(
         .snippet(pairs)
         .size("ITEMS", items)
         .size("TEAMS", teams)
-        .size("AHEAD", ahead)
+        .size("CHUNK", chunk)
+        .size("VALUE_CHUNK", values)
         .size("HEAD_PARTS", parts)
         .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
         .read_place("query", "QUERY_", op.query)
@@ -239,30 +237,26 @@ fn span(
     let queries = op.group().div_ceil(parts);
     // Where spans are few, threads have less to do one after the other; where they are many, less in all.
     let (teams, queries) = if kind == Items::Few { (queries, 1) } else { (1, queries) };
-    // A thread keeps 128 registers of its keys, and where workgroups are few 64 of values before it has its
-    // scores. All values of f32 would be too many.
-    let ahead = units.min(16);
-    let (early, first) = match (op.cache.kind, kind) {
-        (KvType::F32, _) => (0, 8),
-        (_, Items::Few) => (8, 16),
-        _ => (0, 16),
-    };
+    // What is asked for at once, twice that ahead, and a quarter of a span: a device reads the text of a kernel from
+    // memory too, which takes longer than all else where every position has its own. Where workgroups are few,
+    // the first values are asked for before there are scores.
+    let (chunk, values) = (units.min(4), if op.cache.kind == KvType::F32 { 2 } else { 4 });
+    let early = kind == Items::Few && op.cache.kind != KvType::F32;
     let unrolled = op
         .unrolled()
         .set("QUERYCOUNT", queries)
         .list("QUERIES", 0..queries)
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(SPAN_TEAM))
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
-        .list("AHEAD", 0..ahead)
-        .switch("MORE", units > ahead)
+        .list("CHUNK", 0..chunk)
+        .list("VALUECHUNK", 0..values)
         .list("BOTH", 0..2)
-        .list("EARLY", 0..early)
-        .list("MIDDLE", early..first)
-        .list("FIRST", 0..first)
-        .list("LATE", first..16)
+        .list("EARLY", 0..if early { values } else { 0 })
+        .list("MIDDLE", 0..if early { 0 } else { values })
         .list("HALF", 0..8)
         .list("FOUR", ["x", "y", "z", "w"]);
-    let text = expand(include_str!("attention_span.wgsl"), &unrolled);
+    let text = include_str!("key_unit.wgsl").to_string() + include_str!("attention_span.wgsl");
+    let text = expand(&text, &unrolled);
     let (quads, element) = match op.cache.kind {
         KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
         KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
@@ -273,7 +267,8 @@ fn span(
         .snippet(quads)
         .size("ITEMS", header::ITEMS + 2 * kind as usize + list as usize)
         .size("TEAMS", teams)
-        .size("AHEAD", ahead)
+        .size("CHUNK", chunk)
+        .size("VALUE_CHUNK", values)
         .size("HEAD_PARTS", parts)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .read_place("query", "QUERY_", op.query)

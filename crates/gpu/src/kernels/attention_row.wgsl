@@ -8,7 +8,8 @@
 //   sum of weights: a chain over the first 32 positions plus one over the last 32;
 //   result: one chain of fma over the positions; one thread per two values.
 // An item has all spans of the row, and they are merged in ascending order.
-// Everything is asked for as early as registers allow: for a single row nothing but waiting takes time.
+// Keys and values are asked for early, a chunk of each while the one before is on its way: for a single row nothing
+// but waiting takes time.
 
 const SPAN = 64u;
 const THREADS = TEAMS * SPAN;
@@ -32,15 +33,6 @@ var<workgroup> softmaxes: array<Softmax, TEAMS * $QUERYCOUNT>;
 //@if INTEGERS
 // The head's values, in quads.
 var<workgroup> block: array<vec4<f32>, 32>;
-//@end
-
-//@if SCALED
-// The scale of a unit of a key, whose page and head begin at `at`, in units.
-fn key_scale(at: u32, unit: u32, slot: u32) -> f32 {
-    let word = (KEY_WORDS + unit / 4u) * PAGE + slot;
-    let scales = unpack2x16float(keys[at + word / 4u][word % 4u]);
-    return select(scales.x, scales.y, unit / 2u % 2u == 1u);
-}
 //@end
 
 @compute @workgroup_size(THREADS)
@@ -82,24 +74,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let span = start + team;
         let has_span = span < end_span;
         let position = span * SPAN + lane;
-        //@for u in AHEAD
+        //@for u in CHUNK
         var unit_$u = vec4<u32>();
         var scale_$u = 1.0;
+        var next_$u = vec4<u32>();
+        var next_scale_$u = 1.0;
         //@end
-        //@for g in ALL
+        //@for g in VALUECHUNK
         //@for c in FOUR
         var stored_$g_$c = StoredPair();
+        var later_$g_$c = StoredPair();
         //@end
         //@end
         var block = 0u;
         if has_span {
             block = step[pages + span] * KV_HEADS + kv_head;
             let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
-            //@for u in AHEAD
-            unit_$u = keys[key_at + $u * PAGE + lane];
-            //@if SCALED
+            //@for u in CHUNK
+            unit_$u = key_unit(key_at, $u, lane);
             scale_$u = key_scale(key_at, $u, lane);
-            //@end
+            next_$u = key_unit(key_at, CHUNK + $u, lane);
+            next_scale_$u = key_scale(key_at, CHUNK + $u, lane);
             //@end
             let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
             //@for g in EARLY
@@ -127,36 +122,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@for q in QUERIES
             score_$q = 0.0;
             //@end
-            //@for u in AHEAD
-            //@for p in PARTS
-            {
-                let key = unit_quad_$p(unit_$u, scale_$u);
-                //@for q in QUERIES
-                let x_$q = queries[$q * QUADS + $u * UNIT_QUADS + $p];
-                score_$q = fma(x_$q.x, key.x, score_$q);
-                score_$q = fma(x_$q.y, key.y, score_$q);
-                score_$q = fma(x_$q.z, key.z, score_$q);
-                score_$q = fma(x_$q.w, key.w, score_$q);
-                //@end
-            }
-            //@end
-            //@end
-            //@if MORE
-            // Dimensions that are too many to be asked for at once.
             let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
-            for (var first = AHEAD; first < UNITS; first += AHEAD) {
-                //@for u in AHEAD
-                let more_$u = keys[key_at + min(first + $u, UNITS - 1u) * PAGE + lane];
-                var more_scale_$u = 1.0;
-                //@if SCALED
-                more_scale_$u = key_scale(key_at, min(first + $u, UNITS - 1u), lane);
+            for (var first = 0u; first < UNITS; first += CHUNK) {
+                //@for u in CHUNK
+                let now_$u = unit_$u;
+                let now_scale_$u = scale_$u;
+                unit_$u = next_$u;
+                scale_$u = next_scale_$u;
                 //@end
-                //@end
-                //@for u in AHEAD
+                if first + 2u * CHUNK < UNITS {
+                    //@for u in CHUNK
+                    next_$u = key_unit(key_at, first + 2u * CHUNK + $u, lane);
+                    next_scale_$u = key_scale(key_at, first + 2u * CHUNK + $u, lane);
+                    //@end
+                }
+                //@for u in CHUNK
                 if first + $u < UNITS {
                     //@for p in PARTS
                     {
-                        let key = unit_quad_$p(more_$u, more_scale_$u);
+                        let key = unit_quad_$p(now_$u, now_scale_$u);
                         //@for q in QUERIES
                         let x_$q = queries[$q * QUADS + (first + $u) * UNIT_QUADS + $p];
                         score_$q = fma(x_$q.x, key.x, score_$q);
@@ -169,7 +153,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
                 //@end
             }
-            //@end
             //@for q in QUERIES
             score_$q = select(NOTHING, score_$q, position < visible);
             scores[(team * $QUERYCOUNT + $q) * 16u + lane / 4u][lane % 4u] = score_$q;
@@ -178,6 +161,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@for g in MIDDLE
             //@for c in FOUR
             stored_$g_$c = load_pair(value_at, 4u * $g + PLACE_$c, read_pair);
+            //@end
+            //@end
+            //@for g in VALUECHUNK
+            //@for c in FOUR
+            later_$g_$c = load_pair(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_pair);
             //@end
             //@end
         }
@@ -191,9 +179,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {
                 let at = (team * $QUERYCOUNT + $q) * 16u;
                 var peaks = scores[at];
-                //@for g in ALL
-                peaks = max(peaks, scores[at + $g]);
-                //@end
+                for (var g = 1u; g < 16u; g++) {
+                    peaks = max(peaks, scores[at + g]);
+                }
                 peak_$q = max(max(peaks.x, peaks.y), max(peaks.z, peaks.w));
                 let weight = select(0.0, exponential(score_$q - peak_$q), position < visible);
                 weights[at + lane / 4u][lane % 4u] = weight;
@@ -208,59 +196,38 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if has_span {
             // Positions past these were never written, or by others.
             let seen = min(visible - span * SPAN, SPAN);
-            //@for g in FIRSTHALF
-            {
-                //@for q in QUERIES
-                let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
+            let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
+            for (var first = 0u; 4u * first < seen; first += VALUE_CHUNK) {
+                //@for g in VALUECHUNK
+                //@for c in FOUR
+                let now_$g_$c = stored_$g_$c;
+                stored_$g_$c = later_$g_$c;
                 //@end
-                if 4u * $g + 4u <= seen {
+                //@end
+                if first + 2u * VALUE_CHUNK < 16u {
+                    //@for g in VALUECHUNK
                     //@for c in FOUR
-                    let value_$c = value_pair(stored_$g_$c, read_pair);
+                    later_$g_$c = load_pair(value_at, 4u * (first + 2u * VALUE_CHUNK + $g) + PLACE_$c, read_pair);
+                    //@end
+                    //@end
+                }
+                //@for g in VALUECHUNK
+                {
                     //@for q in QUERIES
-                    result_$q = fma(vec2<f32>(weight_$q.$c), value_$c, result_$q);
+                    let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + first + $g];
                     //@end
-                    //@end
-                } else {
+                    let left = seen - min(seen, 4u * (first + $g));
                     //@for c in FOUR
-                    if 4u * $g + PLACE_$c < seen {
-                        let value = value_pair(stored_$g_$c, read_pair);
+                    if left > PLACE_$c {
+                        let value = value_pair(now_$g_$c, read_pair);
                         //@for q in QUERIES
                         result_$q = fma(vec2<f32>(weight_$q.$c), value, result_$q);
                         //@end
                     }
                     //@end
                 }
-            }
-            //@end
-            //@for g in LATE
-            //@for c in FOUR
-            stored_$g_$c = load_pair(block * (VALUE_WORDS + VALUE_SCALES) * PAGE, 4u * $g + PLACE_$c, read_pair);
-            //@end
-            //@end
-            //@for g in SECONDHALF
-            {
-                //@for q in QUERIES
-                let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
                 //@end
-                if 4u * $g + 4u <= seen {
-                    //@for c in FOUR
-                    let value_$c = value_pair(stored_$g_$c, read_pair);
-                    //@for q in QUERIES
-                    result_$q = fma(vec2<f32>(weight_$q.$c), value_$c, result_$q);
-                    //@end
-                    //@end
-                } else {
-                    //@for c in FOUR
-                    if 4u * $g + PLACE_$c < seen {
-                        let value = value_pair(stored_$g_$c, read_pair);
-                        //@for q in QUERIES
-                        result_$q = fma(vec2<f32>(weight_$q.$c), value, result_$q);
-                        //@end
-                    }
-                    //@end
-                }
             }
-            //@end
             if lane < $QUERYCOUNT {
                 let at = (team * $QUERYCOUNT + lane) * 16u;
                 var low = 0.0;

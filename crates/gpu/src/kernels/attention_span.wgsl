@@ -7,7 +7,8 @@
 //   weight = e^(score - the span's largest score); a thread has some quads of positions;
 //   sum of weights: a chain over the first 32 positions plus one over the last 32;
 //   result: one chain of fma over the positions; a thread has four values.
-// Two positions and four values, because what threads read from workgroup memory is what takes longest.
+// Two positions and four values, because what threads read from workgroup memory is what takes longest. Keys and
+// values are asked for in chunks, each two before it is needed.
 //
 // An item: the row, positions that it sees, the span's page, the span, its end, where its partial result is.
 
@@ -28,15 +29,6 @@ var<workgroup> queries: array<vec4<f32>, TEAMS * $QUERYCOUNT * QUADS>;
 var<workgroup> weights: array<vec4<f32>, TEAMS * $QUERYCOUNT * 16u>;
 // [query][four positions]: the largest score.
 var<workgroup> peaks: array<vec4<f32>, TEAMS * $QUERYCOUNT * 4u>;
-
-//@if SCALED
-// The scale of a unit of a key, whose page and head begin at `at`, in units.
-fn key_scale(at: u32, unit: u32, slot: u32) -> f32 {
-    let word = (KEY_WORDS + unit / 4u) * PAGE + slot;
-    let scales = unpack2x16float(keys[at + word / 4u][word % 4u]);
-    return select(scales.x, scales.y, unit / 2u % 2u == 1u);
-}
-//@end
 
 // The largest score of a query.
 fn peak_of(query: u32) -> f32 {
@@ -78,19 +70,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@end
     let block = page * KV_HEADS + kv_head;
     let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
-    //@for u in AHEAD
+    //@for u in CHUNK
     //@for h in BOTH
-    let unit_$u_$h = keys[key_at + $u * PAGE + lane + $h * LANES];
-    var scale_$u_$h = 1.0;
-    //@if SCALED
-    scale_$u_$h = key_scale(key_at, $u, lane + $h * LANES);
-    //@end
+    var unit_$u_$h = key_unit(key_at, $u, lane + $h * LANES);
+    var scale_$u_$h = key_scale(key_at, $u, lane + $h * LANES);
+    var next_$u_$h = key_unit(key_at, CHUNK + $u, lane + $h * LANES);
+    var next_scale_$u_$h = key_scale(key_at, CHUNK + $u, lane + $h * LANES);
     //@end
     //@end
     let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
     //@for g in EARLY
     //@for c in FOUR
-    let stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+    var stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
     //@end
     //@end
     //@for t in QUERYTURNS
@@ -109,43 +100,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@end
     //@end
     let own_queries = team * $QUERYCOUNT * QUADS;
-    //@for u in AHEAD
-    //@for p in PARTS
-    {
+    for (var first = 0u; first < UNITS; first += CHUNK) {
+        //@for u in CHUNK
         //@for h in BOTH
-        let key_$h = unit_quad_$p(unit_$u_$h, scale_$u_$h);
-        //@end
-        //@for q in QUERIES
-        let x_$q = queries[own_queries + $q * QUADS + $u * UNIT_QUADS + $p];
-        //@end
-        //@for c in FOUR
-        //@for q in QUERIES
-        //@for h in BOTH
-        score_$q_$h = fma(x_$q.$c, key_$h.$c, score_$q_$h);
+        let now_$u_$h = unit_$u_$h;
+        let now_scale_$u_$h = scale_$u_$h;
+        unit_$u_$h = next_$u_$h;
+        scale_$u_$h = next_scale_$u_$h;
         //@end
         //@end
-        //@end
-    }
-    //@end
-    //@end
-    //@if MORE
-    // Dimensions that are too many to be asked for at once.
-    for (var first = AHEAD; first < UNITS; first += AHEAD) {
-        //@for u in AHEAD
-        //@for h in BOTH
-        let more_$u_$h = keys[key_at + min(first + $u, UNITS - 1u) * PAGE + lane + $h * LANES];
-        var more_scale_$u_$h = 1.0;
-        //@if SCALED
-        more_scale_$u_$h = key_scale(key_at, min(first + $u, UNITS - 1u), lane + $h * LANES);
-        //@end
-        //@end
-        //@end
-        //@for u in AHEAD
+        if first + 2u * CHUNK < UNITS {
+            //@for u in CHUNK
+            //@for h in BOTH
+            next_$u_$h = key_unit(key_at, first + 2u * CHUNK + $u, lane + $h * LANES);
+            next_scale_$u_$h = key_scale(key_at, first + 2u * CHUNK + $u, lane + $h * LANES);
+            //@end
+            //@end
+        }
+        //@for u in CHUNK
         if first + $u < UNITS {
             //@for p in PARTS
             {
                 //@for h in BOTH
-                let key_$h = unit_quad_$p(more_$u_$h, more_scale_$u_$h);
+                let key_$h = unit_quad_$p(now_$u_$h, now_scale_$u_$h);
                 //@end
                 //@for q in QUERIES
                 let x_$q = queries[own_queries + $q * QUADS + (first + $u) * UNIT_QUADS + $p];
@@ -162,10 +139,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         //@end
     }
-    //@end
     //@for g in MIDDLE
     //@for c in FOUR
-    let stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+    var stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+    //@end
+    //@end
+    //@for g in VALUECHUNK
+    //@for c in FOUR
+    var later_$g_$c = load_quad(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_quad);
     //@end
     //@end
     //@for q in QUERIES
@@ -205,71 +186,34 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@for q in QUERIES
     var result_$q = vec4<f32>();
     //@end
-    if seen == SPAN {
-        //@for g in FIRST
-        {
-            //@for q in QUERIES
-            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
-            //@end
-            //@for c in FOUR
-            let value_$c = value_quad(stored_$g_$c, read_quad);
-            //@for q in QUERIES
-            result_$q = fma(vec4<f32>(weight_$q.$c), value_$c, result_$q);
-            //@end
-            //@end
-        }
-        //@end
-        //@for g in LATE
+    // A position that the row does not see must not count, be its value infinite.
+    for (var first = 0u; 4u * first < seen; first += VALUE_CHUNK) {
+        //@for g in VALUECHUNK
         //@for c in FOUR
-        let stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+        let now_$g_$c = stored_$g_$c;
+        stored_$g_$c = later_$g_$c;
         //@end
         //@end
-        //@for g in LATE
+        if first + 2u * VALUE_CHUNK < 16u {
+            //@for g in VALUECHUNK
+            //@for c in FOUR
+            later_$g_$c = load_quad(value_at, 4u * (first + 2u * VALUE_CHUNK + $g) + PLACE_$c, read_quad);
+            //@end
+            //@end
+        }
+        //@for g in VALUECHUNK
         {
             //@for q in QUERIES
-            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
+            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + first + $g];
             //@end
+            let left = seen - min(seen, 4u * (first + $g));
             //@for c in FOUR
-            let value_$c = value_quad(stored_$g_$c, read_quad);
-            //@for q in QUERIES
-            result_$q = fma(vec4<f32>(weight_$q.$c), value_$c, result_$q);
-            //@end
-            //@end
-        }
-        //@end
-    } else {
-        // A position that the row does not see must not count, be its value infinite.
-        //@for g in FIRST
-        if 4u * $g < seen {
-            //@for q in QUERIES
-            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
-            //@end
-            //@for c in FOUR
-            let value_$c = value_quad(stored_$g_$c, read_quad);
-            //@for q in QUERIES
-            result_$q = select(
-                result_$q,
-                fma(vec4<f32>(weight_$q.$c), value_$c, result_$q),
-                4u * $g + PLACE_$c < seen,
-            );
-            //@end
-            //@end
-        }
-        //@end
-        //@for g in LATE
-        if 4u * $g < seen {
-            //@for q in QUERIES
-            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + $g];
-            //@end
-            //@for c in FOUR
-            let value_$c = value_quad(load_quad(value_at, 4u * $g + PLACE_$c, read_quad), read_quad);
-            //@for q in QUERIES
-            result_$q = select(
-                result_$q,
-                fma(vec4<f32>(weight_$q.$c), value_$c, result_$q),
-                4u * $g + PLACE_$c < seen,
-            );
-            //@end
+            if left > PLACE_$c {
+                let value = value_quad(now_$g_$c, read_quad);
+                //@for q in QUERIES
+                result_$q = fma(vec4<f32>(weight_$q.$c), value, result_$q);
+                //@end
+            }
             //@end
         }
         //@end
