@@ -168,8 +168,8 @@ impl Linear {
     /// Whether the results of so many rows are written as integers too.
     pub fn requantizes(&self, rows: u32) -> bool {
         self.dispatches.iter().all(|dispatch| {
-            let fits = |tiling: Tiling| tiling.requantizes() && tiling.rows() >= rows;
-            dispatch.spec.requantizes && dispatch.fitting(rows).is_some_and(|(tiling, _)| fits(*tiling))
+            let fits = |tiling: Tiling| dispatch.spec.requantizes_in(tiling) && tiling.rows() >= rows;
+            dispatch.fitting(rows).is_some_and(|(tiling, _)| fits(*tiling))
         })
     }
 

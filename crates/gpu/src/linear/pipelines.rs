@@ -55,6 +55,7 @@ impl LinearKernels {
         };
         let limits = gpu.device.limits();
         let requantizes = limits.max_storage_buffers_per_shader_stage >= 9
+            && limits.max_compute_workgroup_storage_size >= Tiling::REQUANTIZING_BYTES
             && limits.max_compute_invocations_per_workgroup >= Tiling::REQUANTIZING_THREADS;
         let entries: Vec<_> = (0..if requantizes { 11 } else { 10 }).map(entry).collect();
         let unused = requantizes.then(|| gpu.storage("no integers", 4)).transpose()?;
@@ -85,18 +86,17 @@ impl LinearKernels {
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
-        let tilings: Vec<Tiling> =
-            tilings.iter().copied().filter(|tiling| !spec.norms() || tiling.requantizes()).collect();
+        let is_units = |tiling: &&Tiling| matches!(tiling, Tiling::Units { .. });
+        let on_units = tilings.iter().filter(is_units).any(|tiling| tiling.takes(spec));
+        let needed = |tiling: &&Tiling| match tiling {
+            _ if spec.norms() => tiling.requantizes(),
+            Tiling::Many { .. } => !on_units,
+            _ => tiling.takes(spec),
+        };
         std::thread::scope(|scope| {
             let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
-            let is_units = |tiling: &&Tiling| matches!(tiling, Tiling::Units { .. });
-            let on_units = tilings.iter().filter(is_units).any(|tiling| tiling.takes(spec));
-            let needed = |tiling: &&Tiling| match tiling {
-                Tiling::Many { .. } => !on_units,
-                _ => tiling.takes(spec),
-            };
-            let tilings = tilings.iter().filter(needed);
-            let compiled: Vec<_> = tilings.map(|tiling| (*tiling, compile(*tiling))).collect();
+            let needed = tilings.iter().filter(needed);
+            let compiled: Vec<_> = needed.map(|tiling| (*tiling, compile(*tiling))).collect();
             let results = compiled.into_iter().map(|(tiling, thread)| {
                 let pipeline = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 Ok((tiling, pipeline))

@@ -79,9 +79,11 @@ impl LinearSpec {
         self.normed && tiling.requantizes()
     }
 
-    /// The kernel for few rows has 32 outputs in a workgroup then, and threads for them.
-    fn requantizes_in(self, tiling: Tiling) -> bool {
-        self.requantizes && tiling.requantizes()
+    /// The kernel for few rows has 32 outputs in a workgroup then, and threads for them: of two matrices for two rows
+    /// at most, as the chains of more would not fit in 32 KiB.
+    pub(crate) fn requantizes_in(self, tiling: Tiling) -> bool {
+        let matrices = if self.is_gated() { 2 } else { 1 };
+        self.requantizes && tiling.requantizes() && tiling.rows() * matrices <= 4
     }
 }
 
@@ -197,8 +199,9 @@ impl Tiling {
         }
     }
 
-    /// Threads of a workgroup that writes its results as integers too.
+    /// Threads of a workgroup that writes its results as integers too, and bytes of memory that it may need.
     pub(crate) const REQUANTIZING_THREADS: u32 = 512;
+    pub(crate) const REQUANTIZING_BYTES: u32 = 20 << 10;
 
     /// Whether a layer that can write its results as integers does in this tiling.
     pub(crate) fn requantizes(self) -> bool {

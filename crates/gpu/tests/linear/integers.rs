@@ -281,8 +281,8 @@ fn gated_layers_write_integers_too() {
         Ok(layer)
     });
     let gated = gated.unwrap();
-    assert!((1..=4).all(|rows| gated.requantizes(rows)) && !gated.requantizes(5) && !gated.requantizes(64));
-    for rows in 1..=4 {
+    assert!((1..=2).all(|rows| gated.requantizes(rows)) && !gated.requantizes(3) && !gated.requantizes(64));
+    for rows in 1..=2 {
         let floats = run.rows(rows);
         let (_, expected) = quantize(kernels, &floats, outputs, 0);
         let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
