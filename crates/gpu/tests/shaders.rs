@@ -42,15 +42,12 @@ fn texts() -> HashSet<String> {
     for family in FAMILIES {
         let (file, plain) = tiny(family, &FORMATS, 1);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-            for program in [&plain, &fuse(&plain, Rules::ALL)] {
-                let options = Options {
-                    arithmetic: Arithmetic::F32,
-                    kv,
-                    max_rows: 4,
-                    pages: 1,
-                    logits_rows: None,
-                    matrix_units: false,
-                };
+            let fused = fuse(&plain, Rules::ALL);
+            for (program, arithmetic) in
+                [(&plain, Arithmetic::F32), (&fused, Arithmetic::F32), (&fused, Arithmetic::Q8)]
+            {
+                let options =
+                    Options { arithmetic, kv, max_rows: 4, pages: 1, logits_rows: None, matrix_units: false };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }
