@@ -8,7 +8,8 @@ use super::layout::GROUP;
 use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
 use super::pipelines::LinearKernels;
 use super::quantize::Quantized;
-use super::shader::{Combination, InputKind, LinearSpec, Tiling};
+use super::shader::{Combination, InputKind, LinearSpec};
+use super::tiling::{Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
 
@@ -188,43 +189,6 @@ impl Linear {
     }
 }
 
-/// Workgroups that keep a large GPU busy.
-const MANY_WORKGROUPS: u32 = 96;
-
-/// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
-/// many, of which there are too few to fill a large GPU.
-fn few_in_turn(input: InputKind, on_units: bool) -> u32 {
-    match input {
-        InputKind::Integers if on_units => 80,
-        InputKind::Integers => 112,
-        InputKind::Aligned | InputKind::Unaligned => 24,
-    }
-}
-
-/// The pipeline for so many rows, given the workgroups that a tiling would have. Those for few rows are used several
-/// times; of those on matrix units it is the largest that has many workgroups.
-fn fitting<T>(
-    pipelines: &[(Tiling, T)],
-    rows: u32,
-    input: InputKind,
-    workgroups: impl Fn(Tiling) -> u32,
-) -> Option<&(Tiling, T)> {
-    let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
-    let is_units = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Units { .. });
-    let mut on_units = pipelines.iter().filter(is_units);
-    let smallest = on_units.next();
-    let most_of_few = pipelines.iter().rfind(is_few);
-    let most_of_few = most_of_few.filter(|_| rows <= few_in_turn(input, smallest.is_some()));
-    if most_of_few.is_none() && smallest.is_some() {
-        return on_units.rfind(|(tiling, _)| workgroups(*tiling) >= MANY_WORKGROUPS).or(smallest);
-    }
-    let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
-    match (most_of_few, enough) {
-        (Some(few), Some((tiling, _))) if few.0.rows() < tiling.rows() => Some(few),
-        _ => enough,
-    }
-}
-
 impl Builder<'_> {
     /// That the operands fit each other.
     fn check(&self, matrices: [Matrix; 2], same_rows: bool) -> Result<()> {
@@ -369,37 +333,4 @@ fn common_pieces<'a>(
         let rows = a.rows.start.max(b.rows.start)..a.rows.end.min(b.rows.end);
         (!rows.is_empty()).then_some((rows, [a, b]))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_choose_their_tiling() {
-        let all = Tiling::ALL.map(|tiling| (tiling, ()));
-        let rows_of = |pipelines: &[(Tiling, ())], rows| {
-            fitting(pipelines, rows, InputKind::Aligned, |_| 0).map(|(tiling, ())| tiling.rows())
-        };
-        for (rows, chosen) in [(1, 1), (2, 2), (3, 4), (8, 8), (9, 8), (24, 8), (25, 32), (33, 64), (500, 64)]
-        {
-            assert_eq!(rows_of(&all, rows), Some(chosen), "{rows} rows");
-        }
-        let integers = Tiling::INTEGERS.map(|tiling| (tiling, ()));
-        for (rows, chosen) in [(1, 1), (3, 4), (5, 8), (32, 8), (112, 8), (113, 64), (500, 64)] {
-            let found =
-                fitting(&integers, rows, InputKind::Integers, |_| 0).map(|(tiling, ())| tiling.rows());
-            assert_eq!(found, Some(chosen), "{rows} rows of integers");
-        }
-        // On matrix units, of 4096 outputs.
-        let on_units = [&integers[..4], &Tiling::UNITS.map(|tiling| (tiling, ()))].concat();
-        for (rows, chosen) in [(1u32, 1), (3, 4), (80, 8), (81, 64), (183, 64), (384, 128), (512, 128)] {
-            let workgroups = |tiling: Tiling| 4096 / tiling.rows() * rows.div_ceil(tiling.rows());
-            let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| t.rows());
-            assert_eq!(found, Some(chosen), "{rows} rows on matrix units");
-        }
-        assert_eq!(rows_of(&all[..1], 9), Some(1));
-        assert_eq!(rows_of(&all[6..], 1), Some(64));
-        assert_eq!(rows_of(&[], 1), None);
-    }
 }

@@ -14,6 +14,7 @@ mod pipelines;
 mod quantize;
 mod shader;
 pub(crate) mod template;
+mod tiling;
 mod weight;
 
 pub use layer::Linear;
@@ -23,8 +24,7 @@ pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
 pub(crate) use shader::UNITS_ENABLED;
-pub use shader::{
-    Combination, InputKind, LinearSpec, Tiling, cooperative, exact_units, quantize_source, source,
-};
+pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
+pub use tiling::{Tiling, cooperative, exact_units};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

@@ -1,7 +1,8 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
 use super::layer::Shape;
-use super::shader::{InputKind, LinearSpec, Tiling, cooperative, exact_units, quantize_source, source};
+use super::shader::{InputKind, LinearSpec, quantize_source, source};
+use super::tiling::{Tiling, cooperative, exact_units};
 use crate::{Error, Gpu, Result};
 
 /// The tilings that a device's linear layers come in, and what all of them bind.

@@ -4,10 +4,10 @@ use gleed_model::program::Activation;
 
 use super::layout::Layout;
 use super::template::{Values, expand};
+use super::tiling::Tiling;
 use super::{decode, integers};
 use crate::kernels::activate;
 use crate::spirv;
-use crate::{AdapterInfo, Gpu};
 
 /// What kernels on matrix units begin with.
 pub(crate) const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
@@ -84,164 +84,6 @@ impl LinearSpec {
     pub(crate) fn requantizes_in(self, tiling: Tiling) -> bool {
         let matrices = if self.is_gated() { 2 } else { 1 };
         self.requantizes && tiling.requantizes() && tiling.rows() * matrices <= 4
-    }
-}
-
-/// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tiling {
-    /// Weights are read once for 1, 2, 4 or 8 rows.
-    Few {
-        /// Rows of a workgroup.
-        rows: u32,
-        /// Outputs of a slot of lanes: 1 or 2, or up to 4 for inputs of integers.
-        outputs: u32,
-    },
-    /// Tiles of 64 outputs and 16, 32 or 64 rows.
-    Many {
-        /// Rows of a workgroup.
-        rows: u32,
-    },
-    /// Exact products of bytes on the device's matrix units, for inputs of integers. Where [`exact_units`] says so.
-    Units {
-        /// Sums of a workgroup, its outputs or twice as many as its gated outputs; and rows.
-        tile: (u32, u32),
-        /// Those of each of its subgroups.
-        own: (u32, u32),
-    },
-    /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
-    /// sums are not. Where [`cooperative`] says so.
-    Cooperative {
-        /// Sums of a workgroup, 32, 64 or 128: its outputs, or twice as many as its gated outputs.
-        sums: u32,
-        /// Rows of a workgroup: 64 or 128.
-        rows: u32,
-    },
-}
-
-/// Whether an adapter can run [`Tiling::Cooperative`]: products of 16x16 matrices of f16, summed in f32,
-/// by subgroups of 32.
-pub fn cooperative(adapter: &AdapterInfo) -> bool {
-    adapter.f16
-        && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x16 F16 to F32")
-}
-
-/// Whether an adapter can run [`Tiling::Units`]: products of 16x32 and 32x16 matrices of signed bytes by subgroups
-/// of 32.
-pub fn exact_units(adapter: &AdapterInfo) -> bool {
-    adapter.backend == "vulkan"
-        && adapter.f16
-        && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x32 I8 to I32")
-}
-
-impl Tiling {
-    /// The tilings to have for any number of rows, fewest rows first.
-    pub const ALL: [Tiling; 7] = [
-        Tiling::Few { rows: 1, outputs: 1 },
-        Tiling::Few { rows: 2, outputs: 1 },
-        Tiling::Few { rows: 4, outputs: 1 },
-        Tiling::Few { rows: 8, outputs: 1 },
-        Tiling::Many { rows: 16 },
-        Tiling::Many { rows: 32 },
-        Tiling::Many { rows: 64 },
-    ];
-
-    /// The same for inputs of integers.
-    pub const INTEGERS: [Tiling; 5] = [
-        Tiling::Few { rows: 1, outputs: 4 },
-        Tiling::Few { rows: 2, outputs: 4 },
-        Tiling::Few { rows: 4, outputs: 4 },
-        Tiling::Few { rows: 8, outputs: 4 },
-        Tiling::Many { rows: 64 },
-    ];
-
-    /// Those for inputs of integers on matrix units, which [`Tiling::Many`] is left out for: tiles for too few
-    /// outputs and rows to fill a large GPU with larger ones, and larger ones.
-    pub const UNITS: [Tiling; 2] =
-        [Tiling::Units { tile: (64, 64), own: (32, 32) }, Tiling::Units { tile: (128, 128), own: (64, 32) }];
-
-    /// The tilings for inputs of integers that a device can have: the one for eight rows needs 17 KiB of workgroup
-    /// memory, larger tiles on matrix units 48 KiB.
-    pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
-        let room = gpu.device.limits().max_compute_workgroup_storage_size;
-        let bytes = |tiling: &Tiling| match *tiling {
-            // The chains of all outputs and rows.
-            Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
-            Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
-            // Two stages of weights, which may be there twice, and of inputs; and of floats.
-            Tiling::Units { tile: (sums, rows), .. } => 2 * 48 * (2 * sums + rows) + 4 * tiling.unit_floats(),
-        };
-        let units = if exact_units(&gpu.info) { &Tiling::UNITS[..] } else { &[] };
-        let all = Tiling::INTEGERS.iter().chain(units).copied();
-        all.filter(|tiling| bytes(tiling) <= room).collect()
-    }
-
-    /// Floats in workgroup memory of a kernel on matrix units: two stages of scales, or a fragment of each subgroup.
-    fn unit_floats(self) -> u32 {
-        match self {
-            Tiling::Units { tile: (sums, rows), own } => {
-                (2 * (4 * sums + 3 * rows)).max(256 * sums * rows / (own.0 * own.1))
-            }
-            _ => 0,
-        }
-    }
-
-    /// Whether it has a kernel for a layer: on matrix units, gates and ups are scaled alike.
-    pub(crate) fn takes(self, spec: LinearSpec) -> bool {
-        let kind = |layout: Layout| layout.integers().map(|i| (i.scales.halves(), i.scales.mins()));
-        match (self, spec.second) {
-            (Tiling::Units { .. }, Some(((second, _), Combination::Gated(_)))) => {
-                kind(spec.first.0) == kind(second)
-            }
-            _ => true,
-        }
-    }
-
-    /// Threads of a workgroup that writes its results as integers too, and bytes of memory that it may need.
-    pub(crate) const REQUANTIZING_THREADS: u32 = 512;
-    pub(crate) const REQUANTIZING_BYTES: u32 = 20 << 10;
-
-    /// Whether a layer that can write its results as integers does in this tiling.
-    pub(crate) fn requantizes(self) -> bool {
-        matches!(self, Tiling::Few { rows: ..=4, .. })
-    }
-
-    /// Outputs of a workgroup of a layer.
-    pub(crate) fn outputs(self, spec: LinearSpec) -> u32 {
-        match self {
-            Tiling::Few { .. } if spec.requantizes_in(self) => 32,
-            Tiling::Few { .. } if spec.input == InputKind::Integers => 4 * self.slot_outputs(spec),
-            Tiling::Few { outputs, .. } => 16 * outputs,
-            Tiling::Many { .. } => 64,
-            Tiling::Cooperative { sums, .. } | Tiling::Units { tile: (sums, _), .. } => {
-                sums / if spec.is_gated() { 2 } else { 1 }
-            }
-        }
-    }
-
-    /// Outputs of a slot of the kernels for few rows; gated layers of integers have half as many, as each has
-    /// two sums.
-    fn slot_outputs(self, spec: LinearSpec) -> u32 {
-        match self {
-            Tiling::Few { .. } if spec.requantizes_in(self) => 32 * 32 / Tiling::REQUANTIZING_THREADS,
-            Tiling::Few { outputs, .. } if spec.input == InputKind::Integers && spec.is_gated() => {
-                outputs.div_ceil(2)
-            }
-            Tiling::Few { outputs, .. } => outputs,
-            Tiling::Many { .. } | Tiling::Cooperative { .. } | Tiling::Units { .. } => 1,
-        }
-    }
-
-    /// Rows of a workgroup.
-    pub fn rows(self) -> u32 {
-        match self {
-            Tiling::Few { rows, .. }
-            | Tiling::Many { rows }
-            | Tiling::Cooperative { rows, .. }
-            | Tiling::Units { tile: (_, rows), .. } => rows,
-        }
     }
 }
 
@@ -360,20 +202,10 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     text + &expand(MAIN, &values)
 }
 
-/// Threads of a workgroup.
-fn threads(spec: LinearSpec, tiling: Tiling) -> u32 {
-    match tiling {
-        Tiling::Few { .. } if spec.requantizes_in(tiling) => Tiling::REQUANTIZING_THREADS,
-        Tiling::Few { .. } | Tiling::Many { .. } => 128,
-        Tiling::Cooperative { .. } => 256,
-        Tiling::Units { tile, own } => tile.0 * tile.1 / (own.0 * own.1) * 32,
-    }
-}
-
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
     let subgroups = matches!(tiling, Tiling::Cooperative { .. } | Tiling::Units { .. });
-    let threads = threads(spec, tiling);
+    let threads = tiling.threads(spec);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
         .set("THREADS", threads)
