@@ -37,6 +37,24 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     //@end
     //@end
 
+    //@text LOAD
+    if (unpacks) {
+        //@if GATED
+        if (matrix == 1u) {
+            raw_b = load_b(shape.first_b + staged_output, next);
+        } else {
+            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
+        }
+        //@end
+        //@if UNGATED
+        raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
+        //@end
+    } else {
+        //@for i in FETCHES
+        fetched_$i = input[from_$i + next * 3u];
+        //@end
+    }
+    //@end
     //@if GATED
     for (var matrix = 0u; matrix < 2u; matrix++) {
     var raw_b: Raw_b;
@@ -47,21 +65,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
     //@end
     var group = 0u;
     var chain = 0u;
-    if (unpacks) {
-        //@if GATED
-        if (matrix == 1u) {
-            raw_b = load_b(shape.first_b + staged_output, 0u);
-        } else {
-            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, 0u);
-        }
-        //@end
-        //@if UNGATED
-        raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, 0u);
-        //@end
-    } else {
-        //@for i in FETCHES
-        fetched_$i = input[from_$i];
-        //@end
+    {
+        let next = 0u;
+$LOAD
     }
     for (var count = 0u; count < shape.groups; count++) {
         workgroupBarrier();
@@ -90,22 +96,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
         workgroupBarrier();
         let ends = group + 32u >= shape.groups;
         let next = min(select(group + 32u, chain + 1u, ends), shape.groups - 1u);
-        if (unpacks) {
-            //@if GATED
-            if (matrix == 1u) {
-                raw_b = load_b(shape.first_b + staged_output, next);
-            } else {
-                raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
-            }
-            //@end
-            //@if UNGATED
-            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, next);
-            //@end
-        } else {
-            //@for i in FETCHES
-            fetched_$i = input[from_$i + next * 3u];
-            //@end
-        }
+$LOAD
         //@for r in ROWS
         let first_$r = inputs[own_row + 16u * $r];
         let last_$r = inputs[$TILEROWS + own_row + 16u * $r];

@@ -99,9 +99,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@end
     //@end
 
-    // The group that is multiplied, and the one that was loaded last.
-    var now = 0u;
-    var loaded = 0u;
+    //@text LOAD
     if (unpacks) {
         //@if GATED
         if (is_up) {
@@ -120,83 +118,44 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
         about_$i = input[from_$i + loaded * 3u + 2u];
         //@end
     }
+    //@end
+    //@text STAGE
     if (unpacks) {
         //@if GATED
         if (is_up) {
-            stage_sum_b(0u, thread, raw_b, loaded);
+            stage_sum_b(stage, thread, raw_b, loaded);
         } else {
-            stage_sum_$BODY(0u, thread, raw_$BODY, loaded);
+            stage_sum_$BODY(stage, thread, raw_$BODY, loaded);
         }
         //@end
         //@if UNGATED
-        stage_sum_$BODY(0u, thread, raw_$BODY, loaded);
+        stage_sum_$BODY(stage, thread, raw_$BODY, loaded);
         //@end
     } else {
         //@for i in FETCHES
         if (fetched + $FETCHERS * $i < $TILEROWS) {
-            stage_row_$BODY(0u, fetched + $FETCHERS * $i, first_$i, last_$i, about_$i);
+            stage_row_$BODY(stage, fetched + $FETCHERS * $i, first_$i, last_$i, about_$i);
         }
         //@end
+    }
+    //@end
+    // The group that is multiplied, and the one that was loaded last.
+    var now = 0u;
+    var loaded = 0u;
+    {
+        let stage = 0u;
+$LOAD
+$STAGE
     }
     loaded = after(0u);
-    if (unpacks) {
-        //@if GATED
-        if (is_up) {
-            raw_b = load_b(shape.first_b + staged_output, loaded);
-        } else {
-            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, loaded);
-        }
-        //@end
-        //@if UNGATED
-        raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, loaded);
-        //@end
-    } else {
-        //@for i in FETCHES
-        first_$i = input[from_$i + loaded * 3u];
-        last_$i = input[from_$i + loaded * 3u + 1u];
-        about_$i = input[from_$i + loaded * 3u + 2u];
-        //@end
-    }
+$LOAD
     workgroupBarrier();
     for (var count = 0u; count < shape.groups; count++) {
-        if (unpacks) {
-            //@if GATED
-            if (is_up) {
-                stage_sum_b((count + 1u) % 2u, thread, raw_b, loaded);
-            } else {
-                stage_sum_$BODY((count + 1u) % 2u, thread, raw_$BODY, loaded);
-            }
-            //@end
-            //@if UNGATED
-            stage_sum_$BODY((count + 1u) % 2u, thread, raw_$BODY, loaded);
-            //@end
-        } else {
-            //@for i in FETCHES
-            if (fetched + $FETCHERS * $i < $TILEROWS) {
-                stage_row_$BODY((count + 1u) % 2u, fetched + $FETCHERS * $i, first_$i, last_$i, about_$i);
-            }
-            //@end
-        }
+        let stage = (count + 1u) % 2u;
+$STAGE
         let next = loaded;
         loaded = after(loaded);
-        if (unpacks) {
-            //@if GATED
-            if (is_up) {
-                raw_b = load_b(shape.first_b + staged_output, loaded);
-            } else {
-                raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, loaded);
-            }
-            //@end
-            //@if UNGATED
-            raw_$BODY = load_$BODY(shape.first_$BODY + staged_output, loaded);
-            //@end
-        } else {
-            //@for i in FETCHES
-            first_$i = input[from_$i + loaded * 3u];
-            last_$i = input[from_$i + loaded * 3u + 1u];
-            about_$i = input[from_$i + loaded * 3u + 2u];
-            //@end
-        }
+$LOAD
         let weights_at = count % 2u * STAGE_WEIGHTS;
         let inputs_at = count % 2u * $TILEROWS * 3u;
         let floats_at = count % 2u * STAGE_FLOATS;

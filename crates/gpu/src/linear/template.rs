@@ -2,8 +2,9 @@
 //! or per matrix are variables of their own rather than arrays that a compiler may put in memory.
 //!
 //! `//@for r in ROWS` … `//@end` repeats lines for each value of the list `ROWS`, with `$r` replaced by it;
-//! `//@if GATED` … `//@end` keeps lines when `GATED` is not empty. `$NAME` is replaced by its value. Names
-//! are letters only, so that `acc_$m_$r` works.
+//! `//@if GATED` … `//@end` keeps lines when `GATED` is not empty; `//@text LOAD` … `//@end` puts lines by for
+//! `$LOAD`, which may stand in several places. `$NAME` is replaced by its value. Names are letters only, so that
+//! `acc_$m_$r` works.
 
 use std::collections::HashMap;
 
@@ -67,6 +68,11 @@ fn expand_lines(lines: &[&str], values: &mut Values, out: &mut String) {
             }
             ["if", name] if values.get(name).is_empty() => {}
             ["if", _] => expand_lines(inner, values, out),
+            ["text", name] => {
+                let mut text = String::new();
+                expand_lines(inner, values, &mut text);
+                values.0.insert(name.to_string(), vec![text.trim_end().to_string()]);
+            }
             _ => panic!("not a directive: {directive}"),
         }
         at = end;
@@ -114,5 +120,7 @@ mod tests {
             .switch("ON", true)
             .switch("OFF", false);
         assert_eq!(expand(template, &values), "a 7\n  x_a_0;\n  x_a_1;\n  x_b_0;\n  x_b_1;\non\nb\n");
+        let template = "//@text TWICE\n//@for r in ROWS\nx_$r;\n//@end\n//@end\n$TWICE\nb\n$TWICE";
+        assert_eq!(expand(template, &values), "x_0;\nx_1;\nb\nx_0;\nx_1;\n");
     }
 }
