@@ -190,6 +190,16 @@ impl GpuExecutor {
         self.nodes.iter().filter(|node| node.is_done(counts, Recorded::Together)).count()
     }
 
+    /// How many linear layers multiply so many rows of integers on matrix units.
+    pub fn layers_on_matrix_units(&self, rows: usize) -> usize {
+        let commands = self.nodes.iter().flat_map(|node| &node.commands);
+        let layers = commands.filter_map(|command| match command {
+            Command::Linear(layers) => Some(layers.layers()),
+            Command::Dispatch(_) => None,
+        });
+        layers.flatten().filter(|layer| layer.on_matrix_units(rows as u32)).count()
+    }
+
     /// The WGSL texts of all kernels of this program, with its sizes in them.
     pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
         self.kernels.texts()

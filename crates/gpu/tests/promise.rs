@@ -11,6 +11,7 @@ use std::sync::Arc;
 use common::{FAMILIES, Sequences, bits, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
+use gleed_gpu::linear::exact_units;
 use gleed_model::arithmetic::SPAN;
 use gleed_model::compare::LogitsDifference;
 use gleed_model::fuse::{Rules, fuse};
@@ -54,6 +55,10 @@ fn check_family(family: &str) {
         let options = Options { arithmetic, kv, ..OPTIONS };
         let mut all_at_once = executor(&gpu, &file, &fused, options);
         let same = SEQUENCES.run(&mut all_at_once, &SEQUENCES.whole(), 1);
+        // Where there are matrix units for bytes, these rows were multiplied there, and single ones are not.
+        let on_units = |rows: usize| all_at_once.layers_on_matrix_units(rows) > 0;
+        let should = arithmetic == Arithmetic::Q8 && exact_units(&gpu.info);
+        assert_eq!([SEQUENCES.lengths.iter().sum(), 1].map(on_units), [should, false]);
 
         let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
         let made_for =

@@ -51,6 +51,10 @@ impl Producer {
 }
 
 impl Layers {
+    pub fn layers(&self) -> &[Linear] {
+        &self.layers
+    }
+
     pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts, recorded: Recorded) {
         let rows = counts.rows as u32;
         if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
