@@ -237,9 +237,9 @@ fn span(
     let queries = op.group().div_ceil(parts);
     // Where spans are few, threads have less to do one after the other; where they are many, less in all.
     let (teams, queries) = if kind == Items::Few { (queries, 1) } else { (1, queries) };
-    // What is asked for at once, twice that ahead, and a quarter of a span: a device reads the text of a kernel from
-    // memory too, which takes longer than all else where every position has its own. Where workgroups are few,
-    // the first values are asked for before there are scores.
+    // What is asked for at once, twice that ahead, and a quarter of a span: with all of it written out this kernel
+    // took more than twice as long within a model as by itself. Where workgroups are few, the first values are
+    // asked for before there are scores.
     let (chunk, values) = (units.min(4), if op.cache.kind == KvType::F32 { 2 } else { 4 });
     let early = kind == Items::Few && op.cache.kind != KvType::F32;
     let unrolled = op
