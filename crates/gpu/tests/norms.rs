@@ -5,12 +5,12 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Random, batch, bits, executor, file, gpu};
-use gleed_gguf::{Format, Gguf, Metadata};
+use common::{Case, batch, bits, executor, gpu};
+use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Gpu, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::executor::{Buffers, Observer};
-use gleed_model::program::{Activation, Buffer, Node, Norm, Op, Part, Program, View, Weight, WeightId};
+use gleed_model::program::{Activation, Norm, Op, Part, Program};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const TOKENS: usize = 300;
@@ -39,88 +39,55 @@ struct Shape<'a> {
 
 struct Builder<'a> {
     shape: Shape<'a>,
-    random: Random,
-    tensors: Vec<(String, Vec<usize>, Format, Vec<u8>)>,
-    program: Program,
+    case: Case,
     matrices: usize,
 }
 
 impl Builder<'_> {
-    fn buffer(&mut self, name: &'static str, width: usize) -> View {
-        self.program.buffers.push(Buffer { name, width });
-        View { buffer: self.program.buffers.len() - 1, offset: 0, width }
-    }
-
-    fn weight(&mut self, rows: usize, columns: usize, format: Format) -> WeightId {
-        let name = format!("weight {}", self.program.weights.len());
-        let values = self.random.units(rows * columns);
-        let mut bytes = vec![0; values.len() / format.block_len() * format.block_bytes()];
-        format.encode(&values, &mut bytes).unwrap();
-        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
-        self.tensors.push((name.clone(), shape, format, bytes));
-        self.program.weights.push(Weight { name, rows, columns, format });
-        self.program.weights.len() - 1
-    }
-
     fn part(&mut self, rows: usize, columns: usize) -> Part {
         let format = self.shape.formats[self.matrices % self.shape.formats.len()];
         self.matrices += 1;
-        let weight = self.weight(rows, columns, format);
-        Part { weight, bias: self.shape.biases.then(|| self.weight(1, rows, Format::F32)) }
+        let weight = self.case.weight(rows, columns, format);
+        Part { weight, bias: self.shape.biases.then(|| self.case.floats(1, rows)) }
     }
 
     fn norm(&mut self) -> Norm {
-        Norm { weight: self.weight(1, self.shape.width, Format::F32), bias: None, epsilon: 1e-5 }
-    }
-
-    fn push(&mut self, op: Op) {
-        let labels = vec![format!("{}", self.program.nodes.len())];
-        self.program.nodes.push(Node { op, labels, layer: None });
+        Norm { weight: self.case.floats(1, self.shape.width), bias: None, epsilon: 1e-5 }
     }
 }
 
 /// Two projections after each of three norms, the last of which two layers read, and a head.
 fn model(seed: u64, shape: Shape) -> (Arc<Gguf>, Program) {
     let Shape { width, joined, hidden, .. } = shape;
-    let program = Program {
-        buffers: vec![],
-        weights: vec![],
-        nodes: vec![],
-        caches: vec![],
-        ropes: vec![],
-        logits: View { buffer: 0, offset: 0, width: 0 },
-        vocabulary: TOKENS,
-        context: 512,
-    };
-    let mut builder = Builder { shape, random: Random::new(seed), tensors: vec![], program, matrices: 0 };
+    let mut builder = Builder { shape, case: Case::empty(seed, TOKENS, 512), matrices: 0 };
     let b = &mut builder;
-    let (x, y, normed) = (b.buffer("x", width), b.buffer("y", width), b.buffer("normed", width));
-    let (wide, gated) = (b.buffer("wide", joined + 37), b.buffer("gated", hidden));
-    let table = b.weight(TOKENS, width, Format::F32);
-    b.push(Op::Embed { table, out: x });
+    let (x, y, normed) =
+        (b.case.buffer("x", width), b.case.buffer("y", width), b.case.buffer("normed", width));
+    let (wide, gated) = (b.case.buffer("wide", joined + 37), b.case.buffer("gated", hidden));
+    let table = b.case.floats(TOKENS, width);
+    b.case.push(Op::Embed { table, out: x });
     let norm = b.norm();
-    b.push(Op::Norm { norm, heads: 1, input: x, out: normed });
+    b.case.push(Op::Norm { norm, heads: 1, input: x, out: normed });
     let parts = vec![b.part(joined, width), b.part(37, width)];
-    b.push(Op::Linear { parts, input: normed, out: wide });
+    b.case.push(Op::Linear { parts, input: normed, out: wide });
     let parts = vec![b.part(width, joined)];
-    b.push(Op::Linear { parts, input: wide.part(0, joined), out: y });
+    b.case.push(Op::Linear { parts, input: wide.part(0, joined), out: y });
     let norm = b.norm();
-    b.push(Op::AddNorm { x, y, norm, out: normed });
+    b.case.push(Op::AddNorm { x, y, norm, out: normed });
     let (gate, up) = (b.part(hidden, width), b.part(hidden, width));
-    b.push(Op::GatedLinear { activation: Activation::Silu, gate, up, input: normed, out: gated });
+    b.case.push(Op::GatedLinear { activation: Activation::Silu, gate, up, input: normed, out: gated });
     let parts = vec![b.part(width, hidden)];
-    b.push(Op::Linear { parts, input: gated, out: y });
+    b.case.push(Op::Linear { parts, input: gated, out: y });
     let norm = b.norm();
-    b.push(Op::AddNorm { x, y, norm, out: normed });
+    b.case.push(Op::AddNorm { x, y, norm, out: normed });
     for (offset, rows) in [(0, joined), (joined, 37)] {
         let parts = vec![b.part(rows, width)];
-        b.push(Op::Linear { parts, input: normed, out: wide.part(offset, rows) });
+        b.case.push(Op::Linear { parts, input: normed, out: wide.part(offset, rows) });
     }
-    let logits = b.buffer("logits", TOKENS);
-    let weight = b.weight(TOKENS, joined + 37, Format::F32);
-    b.push(Op::Linear { parts: vec![Part { weight, bias: None }], input: wide, out: logits });
-    b.program.logits = logits;
-    (file(&Metadata::default(), &builder.tensors), builder.program)
+    let logits = b.case.buffer("logits", TOKENS);
+    let weight = b.case.floats(TOKENS, joined + 37);
+    b.case.push(Op::Linear { parts: vec![Part { weight, bias: None }], input: wide, out: logits });
+    builder.case.with_logits(logits)
 }
 
 /// Looks at every op, so that each writes all that it stands for.

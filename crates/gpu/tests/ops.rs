@@ -6,13 +6,11 @@ mod common;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Random, batch, bits, executor, file, gpu};
-use gleed_gguf::{Format, Gguf, Metadata};
+use common::{Case, Random, batch, bits, executor, gpu};
+use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;
-use gleed_model::program::{
-    Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId,
-};
+use gleed_model::program::{Activation, KvLayer, Norm, Op, Part, Program, View};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
@@ -34,58 +32,20 @@ const TOLERANCE: f32 = 3e-6;
 /// place before rounding can differ by a whole step of 16 or 8 bits after it.
 const ROUNDED_TOLERANCE: f32 = 2e-3;
 
-/// A program in the making: tokens are embedded in the first buffer, some ops follow, and the first buffer
-/// goes through a head.
-struct Case {
-    random: Random,
-    tensors: Vec<(String, Vec<usize>, Format, Vec<u8>)>,
-    program: Program,
-}
-
 impl Case {
+    /// Tokens are embedded in the first buffer; some ops follow, and the first buffer goes through a head.
     fn new(seed: u64, width: usize) -> Case {
-        let nothing = View { buffer: 0, offset: 0, width: 0 };
-        let program = Program {
-            buffers: vec![],
-            weights: vec![],
-            nodes: vec![],
-            caches: vec![],
-            ropes: vec![],
-            logits: nothing,
-            vocabulary: TOKENS,
-            context: CONTEXT,
-        };
-        let mut case = Case { random: Random::new(seed), tensors: vec![], program };
+        let mut case = Case::empty(seed, TOKENS, CONTEXT);
         let out = case.buffer("x", width);
-        let table = case.weight(TOKENS, width);
+        let table = case.floats(TOKENS, width);
         case.push(Op::Embed { table, out });
         case
     }
 
-    fn buffer(&mut self, name: &'static str, width: usize) -> View {
-        self.program.buffers.push(Buffer { name, width });
-        View { buffer: self.program.buffers.len() - 1, offset: 0, width }
-    }
-
-    fn weight(&mut self, rows: usize, columns: usize) -> WeightId {
-        let name = format!("weight {}", self.program.weights.len());
-        let values = self.random.units(rows * columns);
-        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
-        self.tensors.push((name.clone(), shape, Format::F32, bytes));
-        self.program.weights.push(Weight { name, rows, columns, format: Format::F32 });
-        self.program.weights.len() - 1
-    }
-
     fn norm(&mut self, width: usize, layer: bool) -> Norm {
-        let weight = self.weight(1, width);
-        let bias = layer.then(|| self.weight(1, width));
+        let weight = self.floats(1, width);
+        let bias = layer.then(|| self.floats(1, width));
         Norm { weight, bias, epsilon: 1e-5 }
-    }
-
-    fn push(&mut self, op: Op) {
-        let labels = vec![format!("{}", self.program.nodes.len())];
-        self.program.nodes.push(Node { op, labels, layer: None });
     }
 
     /// Adds the head; the program is done.
@@ -93,10 +53,9 @@ impl Case {
         let width = self.program.buffers[0].width;
         let input = View { buffer: 0, offset: 0, width };
         let out = self.buffer("logits", TOKENS);
-        let weight = self.weight(TOKENS, width);
+        let weight = self.floats(TOKENS, width);
         self.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
-        self.program.logits = out;
-        (file(&Metadata::default(), &self.tensors), self.program)
+        self.with_logits(out)
     }
 }
 
@@ -160,7 +119,7 @@ fn sums_activations_and_gathered_rows() {
             let x = View { buffer: 0, offset: 3, width: 2 * width };
             let (y, z) = (case.buffer("y", width + 4), case.buffer("z", width));
             let (y, half) = (y.part(3, width), x.part(width, width));
-            let (table, norm) = (case.weight(CONTEXT, width), case.norm(width, index % 2 == 0));
+            let (table, norm) = (case.floats(CONTEXT, width), case.norm(width, index % 2 == 0));
             case.push(Op::AddPositions { table, x: half });
             case.push(Op::Activate { activation, gate: x.part(0, width), up: Some(half), out: y });
             case.push(Op::Activate { activation, gate: half, up: None, out: z });
@@ -181,8 +140,8 @@ fn linear_layers() {
         let input = View { buffer: 0, offset: index, width: columns };
         let (out, gated) = (case.buffer("out", 70), case.buffer("gated", 65));
         let part = |case: &mut Case, rows, bias: bool| {
-            let weight = case.weight(rows, columns);
-            Part { weight, bias: bias.then(|| case.weight(1, rows)) }
+            let weight = case.floats(rows, columns);
+            Part { weight, bias: bias.then(|| case.floats(1, rows)) }
         };
         let parts = vec![part(&mut case, 1, false), part(&mut case, 64, true), part(&mut case, 3, true)];
         let (gate, up) = (part(&mut case, 65, true), part(&mut case, 65, false));
@@ -276,7 +235,7 @@ fn attention_model(seed: u64, heads: Heads, context: usize) -> (Arc<Gguf>, Progr
     case.program.context = context;
     let input = case.program.nodes.last().unwrap().op.outputs()[0];
     let out = case.buffer("seen", 3);
-    let weight = case.weight(3, input.width);
+    let weight = case.floats(3, input.width);
     case.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
     case.push(Op::Add { x: View { buffer: 0, offset: 0, width: 3 }, y: out });
     case.finish()

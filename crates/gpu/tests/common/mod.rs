@@ -9,6 +9,9 @@ use gleed_model::program::Program;
 #[path = "../../../model/tests/support/mod.rs"]
 mod support;
 
+mod case;
+
+pub use case::Case;
 pub use support::*;
 
 /// The adapter that `GLEED_TEST_ADAPTER` names, else the best one, be it software.
