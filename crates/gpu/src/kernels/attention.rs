@@ -116,7 +116,41 @@ impl Attention<'_> {
             .switch("UNSCALED", self.cache.kind != KvType::Q8_0)
     }
 
-    /// What both kernels need.
+    /// What both kernels for single rows need; `element` is what values are read as.
+    fn single_rows<'s>(
+        &self,
+        kernel: &str,
+        unrolled: Values,
+        step: &'s wgpu::Buffer,
+        list: List,
+        cut: Cut,
+        element: &'static str,
+    ) -> Source<'s>
+    where
+        Self: 's,
+    {
+        let first = if cut.early { ["EARLY", "MIDDLE"] } else { ["MIDDLE", "EARLY"] };
+        let unrolled = unrolled
+            .set("QUERYCOUNT", cut.queries)
+            .list("QUERIES", 0..cut.queries)
+            .list("CHUNK", 0..cut.chunk)
+            .list("VALUECHUNK", 0..cut.values)
+            .list(first[0], 0..cut.values)
+            .list(first[1], 0..0)
+            .list("FOUR", ["x", "y", "z", "w"]);
+        let text = expand(&(include_str!("key_unit.wgsl").to_string() + kernel), &unrolled);
+        self.source("attention of single rows", &text, step, list)
+            .size("ITEMS", cut.items)
+            .size("TEAMS", cut.teams)
+            .size("CHUNK", cut.chunk)
+            .size("VALUE_CHUNK", cut.values)
+            .size("HEAD_PARTS", cut.parts)
+            .read_place("query", "QUERY_", self.query)
+            .read("keys", "vec4<u32>", &self.cache.keys)
+            .read("values", element, &self.cache.values)
+    }
+
+    /// What all kernels need.
     fn source<'s>(&self, name: &'static str, text: &str, step: &'s wgpu::Buffer, list: List) -> Source<'s> {
         let Layer { shape, kind, .. } = self.cache;
         let (key_words, key_scales) = self.cache.key_words();
@@ -144,6 +178,22 @@ impl Attention<'_> {
             .size("PARTIAL", partial_room(shape.value_dim))
             .float("SCALE", self.scale)
     }
+}
+
+/// How the work for single rows is cut.
+struct Cut {
+    /// Where the items begin in the step.
+    items: usize,
+    /// Teams of threads in a workgroup.
+    teams: usize,
+    /// Query heads of a team or workgroup, and workgroups for all that share a key head.
+    queries: usize,
+    parts: usize,
+    /// Units of keys, and groups of four values, that are asked for at once.
+    chunk: usize,
+    values: usize,
+    /// Whether the first values are asked for before there are scores.
+    early: bool,
 }
 
 /// Attention of single rows over all of their spans, in one of two ways.
@@ -177,14 +227,7 @@ fn row(
     let small = op.cache.kind == KvType::F16;
     let unrolled = op
         .unrolled()
-        .set("QUERYCOUNT", queries)
-        .list("QUERIES", 0..queries)
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(teams * SPAN))
-        .list("CHUNK", 0..chunk)
-        .list("VALUECHUNK", 0..values)
-        .list("EARLY", 0..if small { values } else { 0 })
-        .list("MIDDLE", 0..if small { 0 } else { values })
-        .list("FOUR", ["x", "y", "z", "w"])
         .switch("NEAR", kind == Items::Near)
         .switch("INTEGERS", integers.is_some())
         .switch("LISTED", kind != Items::Near);
@@ -192,25 +235,16 @@ fn row(
         Items::Near => header::near(list as usize),
         kind => header::ITEMS + 2 * kind as usize + list as usize,
     };
-    let text = include_str!("key_unit.wgsl").to_string() + include_str!("attention_row.wgsl");
-    let text = expand(&text, &unrolled);
     let (pairs, element) = match op.cache.kind {
         KvType::F32 => (include_str!("pair_f32.wgsl"), "vec2<u32>"),
         KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
         KvType::Q8_0 => (include_str!("pair_q8_0.wgsl"), "u32"),
     };
+    let cut = Cut { items, teams, queries, parts, chunk, values, early: small };
     let source = op
-        .source("attention of single rows", &text, step, list)
+        .single_rows(include_str!("attention_row.wgsl"), unrolled, step, list, cut, element)
         .snippet(pairs)
-        .size("ITEMS", items)
-        .size("TEAMS", teams)
-        .size("CHUNK", chunk)
-        .size("VALUE_CHUNK", values)
-        .size("HEAD_PARTS", parts)
         .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
-        .read_place("query", "QUERY_", op.query)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", element, &op.cache.values)
         .write_place("out", "OUT_", op.out);
     let source = match integers {
         Some(integers) => source.put_integers(integers, 32),
@@ -244,36 +278,21 @@ fn span(
     let early = kind == Items::Few && op.cache.kind != KvType::F32;
     let unrolled = op
         .unrolled()
-        .set("QUERYCOUNT", queries)
-        .list("QUERIES", 0..queries)
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(SPAN_TEAM))
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
-        .list("CHUNK", 0..chunk)
-        .list("VALUECHUNK", 0..values)
         .list("BOTH", 0..2)
-        .list("EARLY", 0..if early { values } else { 0 })
-        .list("MIDDLE", 0..if early { 0 } else { values })
-        .list("HALF", 0..8)
-        .list("FOUR", ["x", "y", "z", "w"]);
-    let text = include_str!("key_unit.wgsl").to_string() + include_str!("attention_span.wgsl");
-    let text = expand(&text, &unrolled);
+        .list("HALF", 0..8);
     let (quads, element) = match op.cache.kind {
         KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
         KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
         KvType::Q8_0 => (include_str!("quad_value_q8_0.wgsl"), "u32"),
     };
+    let items = header::ITEMS + 2 * kind as usize + list as usize;
+    let cut = Cut { items, teams, queries, parts, chunk, values, early };
     let source = op
-        .source("attention of a span", &text, step, list)
+        .single_rows(include_str!("attention_span.wgsl"), unrolled, step, list, cut, element)
         .snippet(quads)
-        .size("ITEMS", header::ITEMS + 2 * kind as usize + list as usize)
-        .size("TEAMS", teams)
-        .size("CHUNK", chunk)
-        .size("VALUE_CHUNK", values)
-        .size("HEAD_PARTS", parts)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
-        .read_place("query", "QUERY_", op.query)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", element, &op.cache.values)
         .write("partials", "vec2<f32>", op.partials);
     let each = op.cache.shape.heads * parts * op.value_blocks();
     kernels.dispatch(source, Grid::Items(kind, each as u32))
