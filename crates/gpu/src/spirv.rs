@@ -336,14 +336,15 @@ mod tests {
                 let module = Module { words };
                 let count = |wanted| module.instructions().filter(|(op, _)| *op == wanted).count();
                 assert_eq!(count(op::MATRIX_MULTIPLY), 1, "one function multiplies");
-                assert_eq!(count(op::EXTENDED).min(8), 8, "an fma for each element");
+                let elements = 2 * ELEMENTS as usize;
+                assert_eq!(count(op::INSERT), elements, "two functions go through all elements");
                 let named = |name| module.named(name).is_some();
                 assert!(["products", "matrix_fma", "left_at", "weights"].into_iter().all(named));
             }
         }
     }
 
-    /// Every number is given to one result, below the bound, before anything but a branch or a phi reads it.
+    /// Every number is given to one result, below the bound, and types are declared before their constants.
     #[test]
     fn numbers_are_given_once() {
         let words = translate(&kernels(Format::Q2_K).next().unwrap()).unwrap();
