@@ -271,10 +271,10 @@ fn span(
     let queries = op.group().div_ceil(parts);
     // Where spans are few, threads have less to do one after the other; where they are many, less in all.
     let (teams, queries) = if kind == Items::Few { (queries, 1) } else { (1, queries) };
-    // What is asked for at once, twice that ahead, and a quarter of a span: with all of it written out this kernel
+    // What is asked for at once, twice that ahead, and an eighth of a span: with all of it written out this kernel
     // took more than twice as long within a model as by itself. Where workgroups are few, the first values are
     // asked for before there are scores.
-    let (chunk, values) = (units.min(4), if op.cache.kind == KvType::F32 { 2 } else { 4 });
+    let (chunk, values) = (units.min(2), 2);
     let early = kind == Items::Few && op.cache.kind != KvType::F32;
     let unrolled = op
         .unrolled()
@@ -303,7 +303,6 @@ fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) 
     let value_dim = op.cache.shape.value_dim;
     let blocks = value_dim.div_ceil(MERGE_VALUES);
     let unrolled = Values::default()
-        .list("EIGHTS", 0..4)
         .list("EIGHT", 0..8)
         .list("FOUR", 0..4)
         .list("PEAKS", 0..MERGE_VALUES / 4)

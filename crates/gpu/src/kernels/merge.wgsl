@@ -8,7 +8,7 @@
 // A merge: the row, where its partial results begin, how many spans it has.
 
 const SPANS = 4u * THREADS;
-const BATCH = 32u;
+const BATCH = 8u;
 const NOTHING = -3.0e38;
 
 // The largest score of every four spans.
@@ -34,10 +34,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var result = 0.0;
     var sum = 0.0;
     var largest = NOTHING;
-    //@for e in EIGHTS
     //@for i in EIGHT
-    var next_$e_$i = partials[value_at + min(8u * $e + $i, spans - 1u) * (HEADS * PARTIAL)];
-    //@end
+    var next_$i = partials[value_at + min($i, spans - 1u) * (HEADS * PARTIAL)];
     //@end
     for (var start = 0u; start < spans; start += SPANS) {
         let count = min(SPANS, spans - start);
@@ -73,38 +71,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         largest = max(max(all.x, all.y), max(all.z, all.w));
         workgroupBarrier();
         for (var batch = 0u; batch < count; batch += BATCH) {
-            //@for e in EIGHTS
             //@for i in EIGHT
-            let partial_$e_$i = next_$e_$i;
-            //@end
+            let partial_$i = next_$i;
             //@end
             if batch + BATCH <= count {
                 let next = start + batch + BATCH;
-                //@for e in EIGHTS
                 //@for i in EIGHT
-                next_$e_$i = partials[value_at + min(next + 8u * $e + $i, spans - 1u) * (HEADS * PARTIAL)];
+                next_$i = partials[value_at + min(next + $i, spans - 1u) * (HEADS * PARTIAL)];
                 //@end
-                //@end
-                //@for e in EIGHTS
                 //@for i in EIGHT
                 {
-                    let factor = factors[batch + 8u * $e + $i];
-                    result = fma(result, factor.x, partial_$e_$i * factor.y);
+                    let factor = factors[batch + $i];
+                    result = fma(result, factor.x, partial_$i * factor.y);
                     sum = fma(sum, factor.x, factor.z);
                 }
                 //@end
-                //@end
             } else {
-                //@for e in EIGHTS
-                if batch + 8u * $e < count {
-                    //@for i in EIGHT
-                    {
-                        let factor = factors[batch + 8u * $e + $i];
-                        let is_span = batch + 8u * $e + $i < count;
-                        result = select(result, fma(result, factor.x, partial_$e_$i * factor.y), is_span);
-                        sum = select(sum, fma(sum, factor.x, factor.z), is_span);
-                    }
-                    //@end
+                //@for i in EIGHT
+                {
+                    let factor = factors[batch + $i];
+                    let is_span = batch + $i < count;
+                    result = select(result, fma(result, factor.x, partial_$i * factor.y), is_span);
+                    sum = select(sum, fma(sum, factor.x, factor.z), is_span);
                 }
                 //@end
             }
