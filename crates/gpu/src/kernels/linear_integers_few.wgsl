@@ -5,7 +5,8 @@
 //
 // A workgroup of $THREADS lanes has slots of 32 lanes; a slot computes $SLOTCOUNT neighbouring outputs, lane p of
 // it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
-// integers again, a workgroup has 32 of them, a group.
+// integers again, a workgroup has 32 of them, a group. The steps ahead are written out, unless there are two bodies: a
+// text that is too long is not found in the instruction cache any more when its turn comes again.
 //
 // FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
 // squares of the row's groups, as there may be nobody else who did; READS: the same, where the norm has written it.
@@ -99,6 +100,26 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     }
     //@end
 
+    //@text MULTIPLY
+            //@for m in MATRICES
+            //@for o in SLOTS
+            let words_$m_$o = words_$m(now_$m_$o, step);
+            //@end
+            //@end
+            //@for r in ROWS
+            {
+                let x_0 = input[input_$r + step * 3u];
+                let x_1 = input[input_$r + step * 3u + 1u];
+                let about = input[input_$r + step * 3u + 2u];
+                //@for m in MATRICES
+                //@for o in SLOTS
+                acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
+                //@end
+                //@end
+            }
+            //@end
+    //@end
+    //@if WRITTENOUT
     for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
         //@for s in STEPLIST
         {
@@ -110,27 +131,26 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
             //@end
             //@end
             if (step < shape.groups) {
-                //@for m in MATRICES
-                //@for o in SLOTS
-                let words_$m_$o = words_$m(now_$m_$o, step);
-                //@end
-                //@end
-                //@for r in ROWS
-                {
-                    let x_0 = input[input_$r + step * 3u];
-                    let x_1 = input[input_$r + step * 3u + 1u];
-                    let about = input[input_$r + step * 3u + 2u];
-                    //@for m in MATRICES
-                    //@for o in SLOTS
-                    acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
-                    //@end
-                    //@end
-                }
-                //@end
+$MULTIPLY
             }
         }
         //@end
     }
+    //@end
+    //@if ROLLED
+    for (var step = lane; step < shape.groups; step += 32u) {
+        //@for m in MATRICES
+        //@for o in SLOTS
+        let now_$m_$o = raw_$m_$o_0;
+        //@if TWOSTEPS
+        raw_$m_$o_0 = raw_$m_$o_1;
+        //@end
+        raw_$m_$o_$LASTSTEP = load_$m(shape.first_$m + output_$o, min(step + 32u * $STEPS, last_group));
+        //@end
+        //@end
+$MULTIPLY
+    }
+    //@end
 
     //@for r in ROWS
     //@for o in SLOTS

@@ -216,6 +216,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
     let copies =
         1 + u32::from(halves(spec.first.0) || spec.second.is_some_and(|((second, _), _)| halves(second)));
     let integers = spec.input == InputKind::Integers;
+    let joined = spec.second.is_some() && !spec.is_gated();
     match tiling {
         Tiling::Few { rows, .. } => {
             let (outputs, requantizes) = (tiling.slot_outputs(spec), spec.requantizes_in(tiling));
@@ -228,6 +229,10 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .list("LATERCHAINS", 1..32)
                 .list("SLOTS", 0..outputs)
                 .list("STEPLIST", 0..steps)
+                .set("LASTSTEP", steps - 1)
+                .switch("TWOSTEPS", steps == 2)
+                .switch("ROLLED", joined)
+                .switch("WRITTENOUT", !joined)
                 .list("STAGELOADS", 0..(rows * quads).div_ceil(128))
                 .set("ROWCOUNT", rows)
                 .set("SLOTCOUNT", outputs)
