@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Error, Result, spirv, vulkan};
+use crate::linear::exact_units;
+use crate::{Error, Result, spirv, units, vulkan};
 
 /// What kind of device an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,8 +244,13 @@ impl Gpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|e| Error::Open { adapter: info.name.clone(), reason: e.to_string() })?;
-        let gpu = Gpu { device, queue, info, failure: Arc::default(), pipelines: Arc::default() };
+        let mut gpu = Gpu { device, queue, info, failure: Arc::default(), pipelines: Arc::default() };
         gpu.keep_errors();
+        // Matrices of bytes are not there if they are not as our kernels need them.
+        if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
+            gpu.info.cooperative_matrices.retain(|shape| !shape.contains("I8"));
+        }
+        gpu.check()?;
         Ok(gpu)
     }
 

@@ -15,6 +15,7 @@ pub mod linear;
 mod plan;
 mod spirv;
 mod step;
+mod units;
 mod vulkan;
 mod weights;
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::kernels::{Dispatch, Grid, Kernels, Source};
-use crate::linear::{UNITS_ENABLED, exact_units};
-use crate::{Error, Gpu, Result, spirv};
+use crate::linear::exact_units;
+use crate::{Error, Gpu, Result, units};
 
 /// Bytes that are read at once, where there is room: much more than caches hold.
 const BYTES: u64 = 1 << 30;
@@ -55,7 +55,7 @@ impl Limits {
             let dispatch = kernels.dispatch(source, Grid::Rows(1))?;
             rate(gpu, &dispatch, 64, MOST_WORKGROUPS, per_group(each))
         };
-        let int8_units = exact_units(&gpu.info).then(|| units(gpu, &out)).transpose()?;
+        let int8_units = exact_units(&gpu.info).then(|| of_units(gpu, &out)).transpose()?;
         Ok(Limits {
             int8_units,
             memory,
@@ -66,41 +66,10 @@ impl Limits {
 }
 
 /// Operations on bytes of matrix units.
-fn units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
-    let kernel = include_str!("kernels/limit_units.wgsl");
-    let text = format!("{UNITS_ENABLED}const STEPS = {STEPS}u;\n{}{kernel}", spirv::STUBS);
-    // What SPIR-V binds is not looked up: it is said here.
-    let entry = wgpu::BindGroupLayoutEntry {
-        binding: 0,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage { read_only: false },
-            has_dynamic_offset: false,
-            min_binding_size: None,
-        },
-        count: None,
-    };
-    let (layout, bindings) = gpu.scoped("binding the limit of matrix units", || {
-        let layout = gpu
-            .device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &[entry] });
-        let entries = &[wgpu::BindGroupEntry { binding: 0, resource: out.as_entire_binding() }];
-        let bindings = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &layout,
-            entries,
-        });
-        let layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&layout)],
-            immediate_size: 0,
-        });
-        (layout, bindings)
-    })?;
-    // SAFETY: its loops end, and its indices are below the lengths above.
-    let pipeline = unsafe { gpu.pipeline("the limit of matrix units", &text, Some(&layout)) }?;
+fn of_units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
+    let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("kernels/limit_units.wgsl"));
+    let dispatch = units::kernel(gpu, "the limit of matrix units", &text, out)?;
     let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 32;
-    let dispatch = Dispatch { pipeline, bindings, grid: Grid::Rows(1) };
     rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }
 

@@ -9,25 +9,19 @@ use std::ops::Range;
 /// What is replaced.
 pub(crate) const STUBS: &str = include_str!("kernels/matrix.wgsl");
 
-/// Elements of a matrix of 16x16 that each lane of a subgroup of 32 has.
-const ELEMENTS: u32 = 8;
-
 /// Vectors from one staged sum or row to the next.
 const STRIDE: u32 = 3;
 
 /// The bits of 1.5 · 2²³, which sums of products start with: adding an integer to them, as bits, adds it to the float.
-const ZERO: u32 = 0x4b40_0000;
+pub(crate) const ZERO: u32 = 0x4b40_0000;
 
 /// The numbers of the instructions that are read or written here.
 mod op {
-    pub const UNDEFINED: u32 = 1;
     pub const NAME: u32 = 5;
-    pub const IMPORT: u32 = 11;
-    pub const EXTENDED: u32 = 12;
     pub const CAPABILITY: u32 = 17;
     pub const TYPE_INT: u32 = 21;
-    pub const TYPE_FLOAT: u32 = 22;
     pub const TYPE_VECTOR: u32 = 23;
+    pub const TYPE_STRUCT: u32 = 30;
     pub const TYPE_POINTER: u32 = 32;
     pub const CONSTANT: u32 = 43;
     pub const COMPOSITE: u32 = 44;
@@ -35,11 +29,8 @@ mod op {
     pub const PARAMETER: u32 = 55;
     pub const FUNCTION_END: u32 = 56;
     pub const ACCESS: u32 = 65;
+    pub const CONSTRUCT: u32 = 80;
     pub const EXTRACT: u32 = 81;
-    pub const INSERT: u32 = 82;
-    pub const BITCAST: u32 = 124;
-    pub const SUBTRACT: u32 = 131;
-    pub const MULTIPLY: u32 = 133;
     pub const LABEL: u32 = 248;
     pub const RETURN_VALUE: u32 = 254;
     pub const TYPE_MATRIX: u32 = 4456;
@@ -47,13 +38,12 @@ mod op {
     pub const MATRIX_MULTIPLY: u32 = 4459;
 }
 
-/// Operands: the capability of bytes, memory of a workgroup, the orders of a matrix in memory, `fma` among the extended
-/// instructions of GLSL, and that all matrices of a product are signed.
+/// Operands: the capability of bytes, memory of a workgroup, the orders of a matrix in memory, and that all matrices of a
+/// product are signed.
 const INT8: u32 = 39;
 const WORKGROUP: u32 = 4;
 const ROW_MAJOR: u32 = 0;
 const COLUMN_MAJOR: u32 = 1;
-const FMA: u32 = 50;
 const SIGNED: u32 = 15;
 
 /// What a matrix is for, as SPIR-V numbers it.
@@ -104,8 +94,6 @@ pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
 fn completed(words: Vec<u32>) -> Option<Vec<u32>> {
     let mut module = Module { words };
     module.words.splice(HEADER..HEADER, [2 << 16 | op::CAPABILITY, INT8]);
-    let extended = module.number_of(op::IMPORT, |operands| name(operands) == "GLSL.std.450")?;
-    let float = module.number_of(op::TYPE_FLOAT, |operands| operands == [32])?;
     let word = module.number_of(op::TYPE_INT, |operands| operands == [32, 0])?;
     let vector = module.number_of(op::TYPE_VECTOR, |operands| operands == [word, 4])?;
     let pointer = module.number_of(op::TYPE_POINTER, |operands| operands == [WORKGROUP, vector])?;
@@ -121,41 +109,28 @@ fn completed(words: Vec<u32>) -> Option<Vec<u32>> {
 
     // The sums of their products are integers.
     let sums = module.matrix(word, Use::Sums)?;
-    let [sums, _, scope, rows, across, used] = [1, 2, 3, 4, 5, 6].map(|at| module.words[sums.start + at]);
+    let [scope, rows, across, used] = [3, 4, 5, 6].map(|at| module.words[sums.start + at]);
     let integer = module.kind(op::FUNCTION, op::TYPE_INT, &[32, 1])?;
     let integers = module.kind(op::FUNCTION, op::TYPE_MATRIX, &[integer, scope, rows, across, used])?;
     let zero = module.constant(op::FUNCTION, [op::CONSTANT, integer, ZERO])?;
     let zeros = module.constant(op::FUNCTION, [op::COMPOSITE, integers, zero])?;
-    let zero = module.constant(op::FUNCTION, [op::CONSTANT, float, ZERO])?;
+    let four = module.number_of(op::TYPE_VECTOR, |operands| operands == [integer, 4])?;
+    let eight = module.number_of(op::TYPE_STRUCT, |operands| operands == [four, four])?;
     module.replace("products", |body, parameters| {
         let [left, right] = *parameters else { return None };
-        let result = body.number();
-        body.put(op::MATRIX_MULTIPLY, &[integers, result, left, right, zeros, SIGNED]);
-        Some(body.elements(sums, |body, element| {
-            let [bits, value, sum] = body.numbers();
-            body.put(op::EXTRACT, &[integer, bits, result, element]);
-            body.put(op::BITCAST, &[float, value, bits]);
-            body.put(op::SUBTRACT, &[float, sum, value, zero]);
-            sum
-        }))
-    })?;
-
-    module.replace("matrix_product", |body, parameters| {
-        let [a, b] = *parameters else { return None };
-        let result = body.number();
-        body.put(op::MULTIPLY, &[sums, result, a, b]);
-        Some(result)
-    })?;
-    module.replace("matrix_fma", |body, parameters| {
-        let matrices: [u32; 3] = parameters.try_into().ok()?;
-        Some(body.elements(sums, |body, element| {
-            let [a, b, c, sum] = body.numbers();
-            for (number, matrix) in [a, b, c].into_iter().zip(matrices) {
-                body.put(op::EXTRACT, &[float, number, matrix, element]);
+        let [sums, result] = body.numbers();
+        body.put(op::MATRIX_MULTIPLY, &[integers, sums, left, right, zeros, SIGNED]);
+        let halves = [0, 4].map(|first| {
+            let elements: [u32; 4] = body.numbers();
+            for (number, index) in elements.into_iter().zip(first..) {
+                body.put(op::EXTRACT, &[integer, number, sums, index]);
             }
-            body.put(op::EXTENDED, &[float, sum, extended, FMA, a, b, c]);
-            sum
-        }))
+            let [half] = body.numbers();
+            body.put(op::CONSTRUCT, &[&[four, half], &elements[..]].concat());
+            half
+        });
+        body.put(op::CONSTRUCT, &[&[eight, result], &halves[..]].concat());
+        Some(result)
     })?;
     let stride = module.constant(op::FUNCTION, [op::CONSTANT, word, STRIDE])?;
     let loads =
@@ -201,19 +176,6 @@ impl Body {
     fn put(&mut self, op: u32, operands: &[u32]) {
         self.words.push((operands.len() as u32 + 1) << 16 | op);
         self.words.extend(operands);
-    }
-
-    /// A matrix of this type, element by element.
-    fn elements(&mut self, kind: u32, mut element: impl FnMut(&mut Body, u32) -> u32) -> u32 {
-        let mut matrix = self.number();
-        self.put(op::UNDEFINED, &[kind, matrix]);
-        for index in 0..ELEMENTS {
-            let value = element(self, index);
-            let next = self.number();
-            self.put(op::INSERT, &[kind, next, value, matrix, index]);
-            matrix = next;
-        }
-        matrix
     }
 }
 
@@ -334,12 +296,18 @@ mod tests {
             for kernel in kernels(format) {
                 let words = translate(&kernel).unwrap_or_else(|error| panic!("{format}: {error}"));
                 let module = Module { words };
-                let count = |wanted| module.instructions().filter(|(op, _)| *op == wanted).count();
-                assert_eq!(count(op::MATRIX_MULTIPLY), 1, "one function multiplies");
-                let elements = 2 * ELEMENTS as usize;
-                assert_eq!(count(op::INSERT), elements, "two functions go through all elements");
+                let of = |wanted: u32| {
+                    let found = module.instructions().filter(move |(op, _)| *op == wanted);
+                    found.map(|(_, range)| &module.words[range.start + 1..range.end])
+                };
+                let sums: Vec<u32> = of(op::MATRIX_MULTIPLY).map(|operands| operands[1]).collect();
+                assert_eq!(sums.len(), 1, "one function multiplies");
+                let mut elements: Vec<u32> =
+                    of(op::EXTRACT).filter(|operands| operands[2] == sums[0]).map(|o| o[3]).collect();
+                elements.sort_unstable();
+                assert_eq!(elements, [0, 1, 2, 3, 4, 5, 6, 7], "it takes all elements that a lane has");
                 let named = |name| module.named(name).is_some();
-                assert!(["products", "matrix_fma", "left_at", "weights"].into_iter().all(named));
+                assert!(["products", "left_at", "weights"].into_iter().all(named));
             }
         }
     }
@@ -347,6 +315,7 @@ mod tests {
     /// Every number is given to one result, below the bound, and types are declared before their constants.
     #[test]
     fn numbers_are_given_once() {
+        const TYPE_FLOAT: u32 = 22;
         let words = translate(&kernels(Format::Q2_K).next().unwrap()).unwrap();
         let bound = words[BOUND];
         let module = Module { words };
@@ -354,16 +323,17 @@ mod tests {
         for (op, range) in module.instructions() {
             let operands = &module.words[range.start + 1..range.end];
             let result = match op {
-                op::TYPE_INT | op::TYPE_FLOAT | op::TYPE_VECTOR | op::TYPE_POINTER | op::TYPE_MATRIX => {
-                    operands[0]
-                }
+                op::TYPE_INT
+                | TYPE_FLOAT
+                | op::TYPE_VECTOR
+                | op::TYPE_STRUCT
+                | op::TYPE_POINTER
+                | op::TYPE_MATRIX => operands[0],
                 op::CONSTANT | op::COMPOSITE => {
                     assert!(given.contains(&operands[0]), "the type of a constant is declared before it");
                     operands[1]
                 }
-                op::EXTRACT | op::INSERT | op::MATRIX_LOAD | op::MATRIX_MULTIPLY | op::SUBTRACT => {
-                    operands[1]
-                }
+                op::EXTRACT | op::CONSTRUCT | op::MATRIX_LOAD | op::MATRIX_MULTIPLY => operands[1],
                 _ => continue,
             };
             assert!(result < bound && given.insert(result), "{op} gives {result} again");
@@ -374,6 +344,8 @@ mod tests {
     fn a_module_without_them_is_refused() {
         let limit = include_str!("kernels/limit_units.wgsl");
         assert_eq!(translate(&format!("{UNITS_ENABLED}const STEPS = 2u;\n{STUBS}{limit}")).err(), None);
+        let places = include_str!("kernels/units_places.wgsl");
+        assert_eq!(translate(&format!("{UNITS_ENABLED}{STUBS}{places}")).err(), None);
         let text = "enable f16;\n@compute @workgroup_size(1)\nfn main() {}";
         assert!(translate(text).is_err());
     }

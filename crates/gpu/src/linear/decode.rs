@@ -16,16 +16,7 @@ const EXPONENT: u32 = 0x4b00_0000;
 /// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
 /// `quad_m_7`, which give four weights each. They read `groups` and `rest_m` of a `shape`.
 pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
-    let mut wgsl = String::new();
-    let mut bind = |binding: u32, name: &str, element: &str| {
-        let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
-        line(&mut wgsl, text);
-    };
-    bind(first_binding, "low", if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" });
-    if let Layout::Integers(_) = layout {
-        bind(first_binding + 1, "rest", "u32");
-    }
-    load(&mut wgsl, layout, m);
+    let mut wgsl = raw(layout, m) + &loads(layout, m, m, first_binding);
     match layout {
         Layout::Integers(integers) => {
             ready(&mut wgsl, integers, m);
@@ -40,6 +31,21 @@ pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
     wgsl
 }
 
+/// The bindings of matrix `m` and `load_m`, which gives groups as they lie in matrices `like` it.
+pub(crate) fn loads(layout: Layout, m: char, like: char, first_binding: u32) -> String {
+    let mut wgsl = String::new();
+    let mut bind = |binding: u32, name: &str, element: &str| {
+        let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
+        line(&mut wgsl, text);
+    };
+    bind(first_binding, "low", if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" });
+    if let Layout::Integers(_) = layout {
+        bind(first_binding + 1, "rest", "u32");
+    }
+    load(&mut wgsl, layout, m, like);
+    wgsl
+}
+
 fn line(wgsl: &mut String, text: impl AsRef<str>) {
     // Writing to a string cannot fail.
     let _ = writeln!(wgsl, "{}", text.as_ref());
@@ -50,23 +56,32 @@ fn lanes(layout: Layout) -> usize {
     layout.low_words().min(4)
 }
 
-fn load(wgsl: &mut String, layout: Layout, m: char) {
+/// What is loaded of a group.
+fn raw(layout: Layout, m: char) -> String {
     let (lanes, vectors) = (lanes(layout), layout.low_words() / lanes(layout));
     let mut fields = String::new();
-    let mut body = format!("    let low = (row * shape.groups + group) * {vectors}u;\n");
-    for i in 0..vectors {
-        line(&mut fields, format!("    low_{i}: vec{lanes}<u32>,"));
-        line(&mut body, format!("    raw.low_{i} = low_{m}[low + {i}u];"));
+    (0..vectors).for_each(|i| line(&mut fields, format!("    low_{i}: vec{lanes}<u32>,")));
+    if let Layout::Integers(integers) = layout {
+        (0..integers.extra_bits).for_each(|i| line(&mut fields, format!("    extra_{i}: u32,")));
+        line(&mut fields, "    head: u32,");
+        if let Scales::Super(_) = integers.scales {
+            line(&mut fields, "    factors: u32,");
+        }
     }
+    format!("struct Raw_{m} {{\n{fields}}}\n")
+}
+
+fn load(wgsl: &mut String, layout: Layout, m: char, like: char) {
+    let vectors = layout.low_words() / lanes(layout);
+    let mut body = format!("    let low = (row * shape.groups + group) * {vectors}u;\n");
+    (0..vectors).for_each(|i| line(&mut body, format!("    raw.low_{i} = low_{m}[low + {i}u];")));
     if let Layout::Integers(integers) = layout {
         let extra = integers.extra_bits;
         line(&mut body, format!("    let rest = row * shape.rest_{m};"));
         for i in 0..extra {
-            line(&mut fields, format!("    extra_{i}: u32,"));
             line(&mut body, format!("    raw.extra_{i} = rest_{m}[rest + group * {extra}u + {i}u];"));
         }
         line(&mut body, format!("    let scales = rest + shape.groups * {extra}u;"));
-        line(&mut fields, "    head: u32,");
         let head = match integers.scales {
             Scales::Half => "scales + group / 2u",
             Scales::HalfMin | Scales::Float => "scales + group",
@@ -74,17 +89,11 @@ fn load(wgsl: &mut String, layout: Layout, m: char) {
         };
         line(&mut body, format!("    raw.head = rest_{m}[{head}];"));
         if let Scales::Super(_) = integers.scales {
-            line(&mut fields, "    factors: u32,");
             line(&mut body, format!("    raw.factors = rest_{m}[{head} + 1u + group % 8u / 2u];"));
         }
     }
-    line(wgsl, format!("struct Raw_{m} {{\n{fields}}}"));
-    line(
-        wgsl,
-        format!(
-            "fn load_{m}(row: u32, group: u32) -> Raw_{m} {{\n    var raw: Raw_{m};\n{body}    return raw;\n}}"
-        ),
-    );
+    let signature = format!("fn load_{m}(row: u32, group: u32) -> Raw_{like}");
+    line(wgsl, format!("{signature} {{\n    var raw: Raw_{like};\n{body}    return raw;\n}}"));
 }
 
 /// Scales and mins of the two halves of a group.

@@ -2,7 +2,7 @@
 
 use gleed_model::program::Activation;
 
-use super::layout::Layout;
+use super::layout::{Layout, Scales};
 use super::template::{Values, expand};
 use super::tiling::Tiling;
 use super::{decode, integers};
@@ -157,8 +157,13 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         }
     };
     matrix(spec.first.0, 'a', 0);
-    if let Some(((layout, _), _)) = spec.second {
-        matrix(layout, 'b', 2);
+    match spec.second {
+        // Gates and ups on matrix units are unpacked by the same functions.
+        Some(((layout, _), Combination::Gated(_))) if matches!(tiling, Tiling::Units { .. }) => {
+            text.push_str(&decode::loads(layout, 'b', 'a', 2));
+        }
+        Some(((layout, _), _)) => matrix(layout, 'b', 2),
+        None => {}
     }
     if spec.input == InputKind::Integers {
         text.push_str(integers::COMMON);
@@ -212,9 +217,11 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
         .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
         .switch("SUBGROUPS", subgroups);
     let matrices = if spec.is_gated() { 2 } else { 1 };
-    let halves = |layout: Layout| layout.integers().is_some_and(|integers| integers.scales.halves());
-    let copies =
-        1 + u32::from(halves(spec.first.0) || spec.second.is_some_and(|((second, _), _)| halves(second)));
+    let layouts = [Some(spec.first), spec.second.map(|(second, _)| second)];
+    let scales = layouts.map(|matrix| matrix.and_then(|(layout, _)| layout.integers()).map(|i| i.scales));
+    let any = |is: &dyn Fn(Scales) -> bool| scales.iter().flatten().any(|scales| is(*scales));
+    let half_mins = |scales: Scales| scales.halves() && scales.mins();
+    let copies = 1 + u32::from(any(&Scales::halves));
     let integers = spec.input == InputKind::Integers;
     let joined = spec.second.is_some() && !spec.is_gated();
     match tiling {
@@ -256,19 +263,22 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("TILEROWS", format!("{rows}u"))
             .set("INPUTS", if integers { 3 * rows } else { 8 * rows }),
         Tiling::Units { tile: (sums, rows), own } => values
-            .list("FETCHES", 0..rows.div_ceil(threads - sums))
+            .list("FETCHES", 0..(3 * rows).div_ceil(threads - sums))
             .set("FETCHERS", format!("{}u", threads - sums))
-            .list("OUTFRAGMENTS", 0..own.0 / 16)
+            .list("OUTFRAGMENTS", 0..own.0 / matrices / 16)
             .list("ROWFRAGMENTS", 0..own.1 / 16)
-            .set("FRAGMENTSOUT", format!("{}u", own.0 / 16))
+            .list("PARTS", ["near", "far"])
+            .list("FOUR", 0..4)
+            .set("OWNOUTPUTS", format!("{}u", own.0 / matrices))
             .set("FRAGMENTSROW", format!("{}u", own.1 / 16))
             .set("GRIDOUT", format!("{}u", sums / own.0))
+            .set("MATRIXCOUNT", format!("{matrices}u"))
             .set("TILEOUTPUTS", format!("{sums}u"))
             .set("TILEROWS", format!("{rows}u"))
             .set("STAGEWEIGHTS", format!("{}u", sums * 3 * copies))
             .set("WEIGHTS", 2 * sums * 3 * copies)
             .set("INPUTS", 2 * rows * 3)
-            .set("ROOM", tiling.unit_floats()),
+            .set("SUMSCALES", 2 * sums * (1 + u32::from(any(&half_mins)))),
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)
             .list("FETCHES", 0..rows / 32)

@@ -1,7 +1,6 @@
 //! How a linear layer is cut into workgroups: the tilings that there are, which of them a device can have, and which
 //! one so many rows get.
 
-use super::layout::Layout;
 use super::shader::{Combination, InputKind, LinearSpec};
 use crate::{AdapterInfo, Gpu};
 
@@ -88,31 +87,18 @@ impl Tiling {
             // The chains of all outputs and rows.
             Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
             Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
-            // Two stages of weights, which may be there twice, and of inputs; and of floats.
-            Tiling::Units { tile: (sums, rows), .. } => 2 * 48 * (2 * sums + rows) + 4 * tiling.unit_floats(),
+            // Two stages of weights and their scales, which may be there twice, and of inputs.
+            Tiling::Units { tile: (sums, rows), .. } => 2 * (2 * (48 + 8) * sums + 48 * rows),
         };
         let units = if exact_units(&gpu.info) { &Tiling::UNITS[..] } else { &[] };
         let all = Tiling::INTEGERS.iter().chain(units).copied();
         all.filter(|tiling| bytes(tiling) <= room).collect()
     }
 
-    /// Floats in workgroup memory of a kernel on matrix units: two stages of scales, or a fragment of each subgroup.
-    pub(super) fn unit_floats(self) -> u32 {
-        match self {
-            Tiling::Units { tile: (sums, rows), own } => {
-                (2 * (4 * sums + 3 * rows)).max(256 * sums * rows / (own.0 * own.1))
-            }
-            _ => 0,
-        }
-    }
-
-    /// Whether it has a kernel for a layer: on matrix units, gates and ups are scaled alike.
+    /// Whether it has a kernel for a layer: on matrix units, gates and ups are packed alike.
     pub(crate) fn takes(self, spec: LinearSpec) -> bool {
-        let kind = |layout: Layout| layout.integers().map(|i| (i.scales.halves(), i.scales.mins()));
         match (self, spec.second) {
-            (Tiling::Units { .. }, Some(((second, _), Combination::Gated(_)))) => {
-                kind(spec.first.0) == kind(second)
-            }
+            (Tiling::Units { .. }, Some(((second, _), Combination::Gated(_)))) => spec.first.0 == second,
             _ => true,
         }
     }
