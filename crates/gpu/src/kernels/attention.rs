@@ -221,9 +221,9 @@ fn row(
     let parts = op.group().div_ceil(most_queries);
     let queries = op.group().div_ceil(parts);
 
-    // What is asked for at once, twice that ahead: a key of 128 dimensions and all values of a span, of which half
-    // before there is a score, where values are small enough.
-    let (chunk, values) = (units.min(8), 8);
+    // What is asked for at once, twice that ahead. Near rows: a key of 128 dimensions and all values of a span, of which
+    // half before there is a score, where values are small enough. Many rows have work enough, and shorter text.
+    let (chunk, values) = if kind == Items::Near { (units.min(8), 8) } else { (units.min(2), 2) };
     let small = op.cache.kind == KvType::F16;
     let unrolled = op
         .unrolled()
