@@ -133,12 +133,13 @@ impl Attention<'_> {
         let unrolled = unrolled
             .set("QUERYCOUNT", cut.queries)
             .list("QUERIES", 0..cut.queries)
+            .list("POSITIONS", 0..cut.positions)
             .list("CHUNK", 0..cut.chunk)
             .list("VALUECHUNK", 0..cut.values)
             .list(first[0], 0..cut.values)
             .list(first[1], 0..0)
             .list("FOUR", ["x", "y", "z", "w"]);
-        let text = expand(&(include_str!("key_unit.wgsl").to_string() + kernel), &unrolled);
+        let text = expand(&(include_str!("attention_chunks.wgsl").to_string() + kernel), &unrolled);
         self.source("attention of single rows", &text, step, list)
             .size("ITEMS", cut.items)
             .size("TEAMS", cut.teams)
@@ -189,6 +190,8 @@ struct Cut {
     /// Query heads of a team or workgroup, and workgroups for all that share a key head.
     queries: usize,
     parts: usize,
+    /// Positions of a thread.
+    positions: usize,
     /// Units of keys, and groups of four values, that are asked for at once.
     chunk: usize,
     values: usize,
@@ -240,7 +243,7 @@ fn row(
         KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
         KvType::Q8_0 => (include_str!("pair_q8_0.wgsl"), "u32"),
     };
-    let cut = Cut { items, teams, queries, parts, chunk, values, early: small };
+    let cut = Cut { items, teams, queries, parts, positions: 1, chunk, values, early: small };
     let source = op
         .single_rows(include_str!("attention_row.wgsl"), unrolled, step, list, cut, element)
         .snippet(pairs)
@@ -280,7 +283,6 @@ fn span(
         .unrolled()
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(SPAN_TEAM))
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
-        .list("BOTH", 0..2)
         .list("HALF", 0..8);
     let (quads, element) = match op.cache.kind {
         KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
@@ -288,7 +290,7 @@ fn span(
         KvType::Q8_0 => (include_str!("quad_value_q8_0.wgsl"), "u32"),
     };
     let items = header::ITEMS + 2 * kind as usize + list as usize;
-    let cut = Cut { items, teams, queries, parts, chunk, values, early };
+    let cut = Cut { items, teams, queries, parts, positions: 2, chunk, values, early };
     let source = op
         .single_rows(include_str!("attention_span.wgsl"), unrolled, step, list, cut, element)
         .snippet(quads)

@@ -12,14 +12,11 @@
 // but waiting takes time.
 
 const SPAN = 64u;
+const LANES = SPAN;
 const THREADS = TEAMS * SPAN;
 const UNIT_QUADS = $UNITQUADS;
 const QUADS = UNITS * UNIT_QUADS;
 const NOTHING = -3.0e38;
-const PLACE_x = 0u;
-const PLACE_y = 1u;
-const PLACE_z = 2u;
-const PLACE_w = 3u;
 
 // [query][quad], times SCALE.
 var<workgroup> queries: array<vec4<f32>, $QUERYCOUNT * QUADS>;
@@ -52,7 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let team = thread / SPAN;
     let lane = thread % SPAN;
     let pair = group.x % VALUE_BLOCKS * 64u + lane;
-    let read_pair = min(pair, VALUE_PAIRS - 1u);
+    let read_part = min(pair, VALUE_PAIRS - 1u);
 
     let query_at = row * QUERY_STRIDE + QUERY_OFFSET + (kv_head * GROUP + first_head) * KEY_DIM;
     //@for t in QUERYTURNS
@@ -75,15 +72,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let has_span = span < end_span;
         let position = span * SPAN + lane;
         //@for u in CHUNK
-        var unit_$u = vec4<u32>();
-        var scale_$u = 1.0;
-        var next_$u = vec4<u32>();
-        var next_scale_$u = 1.0;
+        var unit_$u_0 = vec4<u32>();
+        var scale_$u_0 = 1.0;
+        var next_$u_0 = vec4<u32>();
+        var next_scale_$u_0 = 1.0;
         //@end
         //@for g in VALUECHUNK
         //@for c in FOUR
-        var stored_$g_$c = StoredPair();
-        var later_$g_$c = StoredPair();
+        var stored_$g_$c = StoredPart();
+        var later_$g_$c = StoredPart();
         //@end
         //@end
         var block = 0u;
@@ -91,15 +88,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             block = step[pages + span] * KV_HEADS + kv_head;
             let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
             //@for u in CHUNK
-            unit_$u = key_unit(key_at, $u, lane);
-            scale_$u = key_scale(key_at, $u, lane);
-            next_$u = key_unit(key_at, CHUNK + $u, lane);
-            next_scale_$u = key_scale(key_at, CHUNK + $u, lane);
+            unit_$u_0 = key_unit(key_at, $u, lane);
+            scale_$u_0 = key_scale(key_at, $u, lane);
+            next_$u_0 = key_unit(key_at, CHUNK + $u, lane);
+            next_scale_$u_0 = key_scale(key_at, CHUNK + $u, lane);
             //@end
             let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
             //@for g in EARLY
             //@for c in FOUR
-            stored_$g_$c = load_pair(value_at, 4u * $g + PLACE_$c, read_pair);
+            stored_$g_$c = load_part(value_at, 4u * $g + PLACE_$c, read_part);
             //@end
             //@end
         }
@@ -116,56 +113,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         workgroupBarrier();
 
         //@for q in QUERIES
-        var score_$q = NOTHING;
+        var score_$q_0 = NOTHING;
         //@end
         if has_span {
             //@for q in QUERIES
-            score_$q = 0.0;
+            score_$q_0 = 0.0;
             //@end
             let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
-            for (var first = 0u; first < UNITS; first += CHUNK) {
-                //@for u in CHUNK
-                let now_$u = unit_$u;
-                let now_scale_$u = scale_$u;
-                unit_$u = next_$u;
-                scale_$u = next_scale_$u;
-                //@end
-                if first + 2u * CHUNK < UNITS {
-                    //@for u in CHUNK
-                    next_$u = key_unit(key_at, first + 2u * CHUNK + $u, lane);
-                    next_scale_$u = key_scale(key_at, first + 2u * CHUNK + $u, lane);
-                    //@end
-                }
-                //@for u in CHUNK
-                if first + $u < UNITS {
-                    //@for p in PARTS
-                    {
-                        let key = unit_quad_$p(now_$u, now_scale_$u);
-                        //@for q in QUERIES
-                        let x_$q = queries[$q * QUADS + (first + $u) * UNIT_QUADS + $p];
-                        score_$q = fma(x_$q.x, key.x, score_$q);
-                        score_$q = fma(x_$q.y, key.y, score_$q);
-                        score_$q = fma(x_$q.z, key.z, score_$q);
-                        score_$q = fma(x_$q.w, key.w, score_$q);
-                        //@end
-                    }
-                    //@end
-                }
-                //@end
-            }
+            let own_queries = 0u;
+$KEYS
             //@for q in QUERIES
-            score_$q = select(NOTHING, score_$q, position < visible);
-            scores[(team * $QUERYCOUNT + $q) * 16u + lane / 4u][lane % 4u] = score_$q;
+            score_$q_0 = select(NOTHING, score_$q_0, position < visible);
+            scores[(team * $QUERYCOUNT + $q) * 16u + lane / 4u][lane % 4u] = score_$q_0;
             //@end
             let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
             //@for g in MIDDLE
             //@for c in FOUR
-            stored_$g_$c = load_pair(value_at, 4u * $g + PLACE_$c, read_pair);
+            stored_$g_$c = load_part(value_at, 4u * $g + PLACE_$c, read_part);
             //@end
             //@end
             //@for g in VALUECHUNK
             //@for c in FOUR
-            later_$g_$c = load_pair(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_pair);
+            later_$g_$c = load_part(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_part);
             //@end
             //@end
         }
@@ -183,7 +152,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     peaks = max(peaks, scores[at + g]);
                 }
                 peak_$q = max(max(peaks.x, peaks.y), max(peaks.z, peaks.w));
-                let weight = select(0.0, exponential(score_$q - peak_$q), position < visible);
+                let weight = select(0.0, exponential(score_$q_0 - peak_$q), position < visible);
                 weights[at + lane / 4u][lane % 4u] = weight;
             }
             //@end
@@ -197,37 +166,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             // Positions past these were never written, or by others.
             let seen = min(visible - span * SPAN, SPAN);
             let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
-            for (var first = 0u; 4u * first < seen; first += VALUE_CHUNK) {
-                //@for g in VALUECHUNK
-                //@for c in FOUR
-                let now_$g_$c = stored_$g_$c;
-                stored_$g_$c = later_$g_$c;
-                //@end
-                //@end
-                if first + 2u * VALUE_CHUNK < 16u {
-                    //@for g in VALUECHUNK
-                    //@for c in FOUR
-                    later_$g_$c = load_pair(value_at, 4u * (first + 2u * VALUE_CHUNK + $g) + PLACE_$c, read_pair);
-                    //@end
-                    //@end
-                }
-                //@for g in VALUECHUNK
-                {
-                    //@for q in QUERIES
-                    let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + first + $g];
-                    //@end
-                    let left = seen - min(seen, 4u * (first + $g));
-                    //@for c in FOUR
-                    if left > PLACE_$c {
-                        let value = value_pair(now_$g_$c, read_pair);
-                        //@for q in QUERIES
-                        result_$q = fma(vec2<f32>(weight_$q.$c), value, result_$q);
-                        //@end
-                    }
-                    //@end
-                }
-                //@end
-            }
+$VALUES
             if lane < $QUERYCOUNT {
                 let at = (team * $QUERYCOUNT + lane) * 16u;
                 var low = 0.0;

@@ -18,10 +18,6 @@ const THREADS = TEAMS * LANES;
 const UNIT_QUADS = $UNITQUADS;
 const QUADS = UNITS * UNIT_QUADS;
 const NOTHING = -3.0e38;
-const PLACE_x = 0u;
-const PLACE_y = 1u;
-const PLACE_z = 2u;
-const PLACE_w = 3u;
 
 // [query][quad], times SCALE.
 var<workgroup> queries: array<vec4<f32>, TEAMS * $QUERYCOUNT * QUADS>;
@@ -52,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let team = thread / LANES;
     let lane = thread % LANES;
     let quad = group.x % VALUE_BLOCKS * LANES + lane;
-    let read_quad = min(quad, VALUE_QUADS - 1u);
+    let read_part = min(quad, VALUE_QUADS - 1u);
     // Positions past these were never written, or by others.
     let seen = min(visible - span * SPAN, SPAN);
 
@@ -71,7 +67,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let block = page * KV_HEADS + kv_head;
     let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
     //@for u in CHUNK
-    //@for h in BOTH
+    //@for h in POSITIONS
     var unit_$u_$h = key_unit(key_at, $u, lane + $h * LANES);
     var scale_$u_$h = key_scale(key_at, $u, lane + $h * LANES);
     var next_$u_$h = key_unit(key_at, CHUNK + $u, lane + $h * LANES);
@@ -81,7 +77,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
     //@for g in EARLY
     //@for c in FOUR
-    var stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+    var stored_$g_$c = load_part(value_at, 4u * $g + PLACE_$c, read_part);
     //@end
     //@end
     //@for t in QUERYTURNS
@@ -95,62 +91,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
 
     //@for q in QUERIES
-    //@for h in BOTH
+    //@for h in POSITIONS
     var score_$q_$h = 0.0;
     //@end
     //@end
     let own_queries = team * $QUERYCOUNT * QUADS;
-    for (var first = 0u; first < UNITS; first += CHUNK) {
-        //@for u in CHUNK
-        //@for h in BOTH
-        let now_$u_$h = unit_$u_$h;
-        let now_scale_$u_$h = scale_$u_$h;
-        unit_$u_$h = next_$u_$h;
-        scale_$u_$h = next_scale_$u_$h;
-        //@end
-        //@end
-        if first + 2u * CHUNK < UNITS {
-            //@for u in CHUNK
-            //@for h in BOTH
-            next_$u_$h = key_unit(key_at, first + 2u * CHUNK + $u, lane + $h * LANES);
-            next_scale_$u_$h = key_scale(key_at, first + 2u * CHUNK + $u, lane + $h * LANES);
-            //@end
-            //@end
-        }
-        //@for u in CHUNK
-        if first + $u < UNITS {
-            //@for p in PARTS
-            {
-                //@for h in BOTH
-                let key_$h = unit_quad_$p(now_$u_$h, now_scale_$u_$h);
-                //@end
-                //@for q in QUERIES
-                let x_$q = queries[own_queries + $q * QUADS + (first + $u) * UNIT_QUADS + $p];
-                //@end
-                //@for c in FOUR
-                //@for q in QUERIES
-                //@for h in BOTH
-                score_$q_$h = fma(x_$q.$c, key_$h.$c, score_$q_$h);
-                //@end
-                //@end
-                //@end
-            }
-            //@end
-        }
-        //@end
-    }
+$KEYS
     //@for g in MIDDLE
     //@for c in FOUR
-    var stored_$g_$c = load_quad(value_at, 4u * $g + PLACE_$c, read_quad);
+    var stored_$g_$c = load_part(value_at, 4u * $g + PLACE_$c, read_part);
     //@end
     //@end
     //@for g in VALUECHUNK
     //@for c in FOUR
-    var later_$g_$c = load_quad(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_quad);
+    var later_$g_$c = load_part(value_at, min(4u * (VALUE_CHUNK + $g), SPAN - 4u) + PLACE_$c, read_part);
     //@end
     //@end
     //@for q in QUERIES
-    //@for h in BOTH
+    //@for h in POSITIONS
     {
         let position = lane + $h * LANES;
         let at = (team * $QUERYCOUNT + $q) * 16u + position / 4u;
@@ -186,38 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@for q in QUERIES
     var result_$q = vec4<f32>();
     //@end
-    // A position that the row does not see must not count, be its value infinite.
-    for (var first = 0u; 4u * first < seen; first += VALUE_CHUNK) {
-        //@for g in VALUECHUNK
-        //@for c in FOUR
-        let now_$g_$c = stored_$g_$c;
-        stored_$g_$c = later_$g_$c;
-        //@end
-        //@end
-        if first + 2u * VALUE_CHUNK < 16u {
-            //@for g in VALUECHUNK
-            //@for c in FOUR
-            later_$g_$c = load_quad(value_at, 4u * (first + 2u * VALUE_CHUNK + $g) + PLACE_$c, read_quad);
-            //@end
-            //@end
-        }
-        //@for g in VALUECHUNK
-        {
-            //@for q in QUERIES
-            let weight_$q = weights[(team * $QUERYCOUNT + $q) * 16u + first + $g];
-            //@end
-            let left = seen - min(seen, 4u * (first + $g));
-            //@for c in FOUR
-            if left > PLACE_$c {
-                let value = value_quad(now_$g_$c, read_quad);
-                //@for q in QUERIES
-                result_$q = fma(vec4<f32>(weight_$q.$c), value, result_$q);
-                //@end
-            }
-            //@end
-        }
-        //@end
-    }
+$VALUES
     let own_head = first_head + team * $QUERYCOUNT;
     let partial_at = (partial * HEADS + kv_head * GROUP + own_head) * (PARTIAL / 2u);
     //@for q in QUERIES
