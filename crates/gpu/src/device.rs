@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::linear::exact_units;
+use crate::linear::{BYTE_MATRICES, exact_units};
 use crate::{Error, Result, spirv, units, vulkan};
 
 /// What kind of device an adapter is.
@@ -248,7 +248,7 @@ impl Gpu {
         gpu.keep_errors();
         // Matrices of bytes are not there if they are not as our kernels need them.
         if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
-            gpu.info.cooperative_matrices.retain(|shape| !shape.contains("I8"));
+            gpu.info.cooperative_matrices.retain(|shape| shape != BYTE_MATRICES);
         }
         gpu.check()?;
         Ok(gpu)

@@ -10,6 +10,9 @@ fn adapters_describe_themselves() {
     let gpu = common::gpu();
     let all = adapters();
     assert!(all.iter().enumerate().all(|(index, adapter)| adapter.index == index));
+    let listed = &all[gpu.info.index];
+    let places = "its lanes have the elements of a product elsewhere, so its matrices of bytes are not used";
+    assert_eq!(exact_units(listed), exact_units(&gpu.info), "{places}");
     let same = all.iter().find(|a| **a == gpu.info).expect("the open adapter is listed");
     assert!(!same.name.is_empty() && same.largest_binding <= same.largest_buffer, "{same:?}");
     assert_eq!(Gpu::open(Choice::Named(&same.index.to_string())).unwrap().info, gpu.info);

@@ -25,6 +25,7 @@ pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
 pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
+pub(crate) use tiling::BYTE_MATRICES;
 pub use tiling::{Tiling, cooperative, exact_units};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

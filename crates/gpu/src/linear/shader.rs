@@ -74,6 +74,12 @@ impl LinearSpec {
         self.requantizes && self.second.is_none()
     }
 
+    /// The scales of each matrix that has integers.
+    fn scales(self) -> [Option<Scales>; 2] {
+        let layouts = [Some(self.first), self.second.map(|(second, _)| second)];
+        layouts.map(|matrix| matrix.and_then(|(layout, _)| layout.integers()).map(|i| i.scales))
+    }
+
     /// Whether a kernel folds the factors of rows itself: only where a layer before may have done the norm's work.
     fn folds_in(self, tiling: Tiling) -> bool {
         self.normed && tiling.requantizes()
@@ -120,9 +126,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         _ => None,
     };
     let (first_bias, second_bias) = (spec.first.1, spec.second.map(|((_, bias), _)| bias));
-    let kinds = [Some(spec.first), spec.second.map(|(second, _)| second)].map(|matrix| {
-        matrix.and_then(|(layout, _)| layout.integers()).map(|i| (i.scales.halves(), i.scales.mins()))
-    });
+    let kinds = spec.scales().map(|scales| scales.map(|scales| (scales.halves(), scales.mins())));
     let values = common(spec.input)
         .list("LETTERS", if joined { "ab" } else { "a" }.chars())
         .set("OUTPUT", "f32")
@@ -217,11 +221,9 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
         .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
         .switch("SUBGROUPS", subgroups);
     let matrices = if spec.is_gated() { 2 } else { 1 };
-    let layouts = [Some(spec.first), spec.second.map(|(second, _)| second)];
-    let scales = layouts.map(|matrix| matrix.and_then(|(layout, _)| layout.integers()).map(|i| i.scales));
-    let any = |is: &dyn Fn(Scales) -> bool| scales.iter().flatten().any(|scales| is(*scales));
-    let half_mins = |scales: Scales| scales.halves() && scales.mins();
-    let copies = 1 + u32::from(any(&Scales::halves));
+    let scales = || spec.scales().into_iter().flatten();
+    let copies = 1 + u32::from(scales().any(Scales::halves));
+    let half_mins = scales().any(|scales| scales.halves() && scales.mins());
     let integers = spec.input == InputKind::Integers;
     let joined = spec.second.is_some() && !spec.is_gated();
     match tiling {
@@ -278,7 +280,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("STAGEWEIGHTS", format!("{}u", sums * 3 * copies))
             .set("WEIGHTS", 2 * sums * 3 * copies)
             .set("INPUTS", 2 * rows * 3)
-            .set("SUMSCALES", 2 * sums * (1 + u32::from(any(&half_mins)))),
+            .set("SUMSCALES", 2 * sums * (1 + u32::from(half_mins))),
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)
             .list("FETCHES", 0..rows / 32)

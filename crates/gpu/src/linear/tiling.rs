@@ -44,13 +44,16 @@ pub fn cooperative(adapter: &AdapterInfo) -> bool {
         && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x16 F16 to F32")
 }
 
+/// The shape of products that [`Tiling::Units`] needs, as adapters list it.
+pub(crate) const BYTE_MATRICES: &str = "16x16x32 I8 to I32";
+
 /// Whether an adapter can run [`Tiling::Units`]: products of 16x32 and 32x16 matrices of signed bytes by subgroups
-/// of 32.
+/// of 32. An open device does not list them if it has their elements elsewhere than its kernels expect.
 pub fn exact_units(adapter: &AdapterInfo) -> bool {
     adapter.backend == "vulkan"
         && adapter.f16
         && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x32 I8 to I32")
+        && adapter.cooperative_matrices.iter().any(|shape| shape == BYTE_MATRICES)
 }
 
 impl Tiling {
@@ -80,7 +83,7 @@ impl Tiling {
         [Tiling::Units { tile: (64, 64), own: (32, 32) }, Tiling::Units { tile: (128, 128), own: (64, 32) }];
 
     /// The tilings for inputs of integers that a device can have: the one for eight rows needs 17 KiB of workgroup
-    /// memory, larger tiles on matrix units 48 KiB.
+    /// memory, larger tiles on matrix units 40 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
         let room = gpu.device.limits().max_compute_workgroup_storage_size;
         let bytes = |tiling: &Tiling| match *tiling {
@@ -198,7 +201,27 @@ pub(super) fn fitting<T>(
 
 #[cfg(test)]
 mod tests {
+    use gleed_gguf::Format;
+    use gleed_model::program::Activation;
+
+    use super::super::layout::Layout;
     use super::*;
+
+    #[test]
+    fn gates_and_ups_on_matrix_units_are_packed_alike() {
+        let first = (Layout::of(Format::Q4_K).0, false);
+        let plain =
+            LinearSpec { first, second: None, input: InputKind::Integers, normed: false, requantizes: false };
+        let with = |format, combination| {
+            let second = Some(((Layout::of(format).0, false), combination));
+            LinearSpec { second, ..plain }
+        };
+        let gated = |format| with(format, Combination::Gated(Activation::Silu));
+        let units = Tiling::UNITS[0];
+        assert!(units.takes(plain) && units.takes(gated(Format::Q4_K)));
+        assert!(!units.takes(gated(Format::Q5_K)) && Tiling::INTEGERS[4].takes(gated(Format::Q5_K)));
+        assert!(units.takes(with(Format::Q6_K, Combination::Joined)));
+    }
 
     #[test]
     fn rows_choose_their_tiling() {

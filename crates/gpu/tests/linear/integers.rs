@@ -212,7 +212,8 @@ fn gated_and_joined_layers_of_integers_with_biases() {
     let (gpu, kernels, fused) = setup();
     let many = only(&MANY);
     let mut random = Random(25);
-    let (outputs, columns, capacity) = (37, 1280, 66);
+    // More steps of 32 groups than are loaded ahead.
+    let (outputs, columns, capacity) = (37, 2304, 66);
     let cases = [(Format::Q4_K, Format::Q4_K), (Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q5_0)];
     for (first, second) in cases {
         let weights = [first, second].map(|format| {
