@@ -332,6 +332,8 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
     let Tiling { head_part, parts, chunk, .. } = Tiling::new(&kernels.gpu, op.group());
     let shape = op.cache.shape;
     let turns = shape.value_dim.min(VALUE_BLOCK).div_ceil(64);
+    // Vectors that each of 128 threads stages.
+    let loads = |vectors: usize| vectors.div_ceil(128);
     let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
         && op.query.buffer != op.out.buffer;
     let unrolled = op
@@ -340,6 +342,9 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
         .list("EIGHT", 0..8)
         .list("TURNS", 0..turns)
         .set("VALUETURNS", turns)
+        .list("QUERYTURNS", 0..loads(SPAN * chunk / 4))
+        .list("KEYTURNS", 0..loads(SPAN * chunk / unit(op.cache.kind)))
+        .list("VALUELOADS", 0..loads(chunk * 64 * turns / unit(op.cache.kind)))
         .switch("ALIGNED", aligned)
         .switch("UNALIGNED", !aligned);
     let source = op

@@ -117,53 +117,116 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@end
     //@end
 
+    // What the thread stages next, which is asked for while what is staged is multiplied.
+    //@for t in QUERYTURNS
+    var query_$t: vec4<f32>;
+    //@end
+    //@for t in KEYTURNS
+    var key_$t: vec4<u32>;
+    var key_scale_$t: f32;
+    //@end
+    //@for t in VALUELOADS
+    var value_$t: vec4<u32>;
+    var value_scale_$t: f32;
+    //@end
+    //@text LOADSCORES
+            //@for t in QUERYTURNS
+            {
+                let i = thread + THREADS * $t;
+                let q = i / (CHUNK / 4u);
+                query_$t = vec4<f32>();
+                if q / HEAD_PART < rows && first_head + q % HEAD_PART < GROUP && i < SPAN * (CHUNK / 4u) {
+                    let head = kv_head * GROUP + first_head + q % HEAD_PART;
+                    let at = (first_row + q / HEAD_PART) * QUERY_STRIDE + QUERY_OFFSET + head * KEY_DIM;
+                    query_$t = query_quad(at, next / 4u + i % (CHUNK / 4u)) * SCALE;
+                }
+            }
+            //@end
+            //@for t in KEYTURNS
+            {
+                let i = thread + THREADS * $t;
+                let unit = next / UNIT + i / SPAN;
+                key_$t = vec4<u32>();
+                key_scale_$t = 0.0;
+                if unit < UNITS && i < SPAN * (CHUNK / UNIT) {
+                    key_$t = keys[key_at + unit * PAGE + i % SPAN];
+                    //@if SCALED
+                    key_scale_$t = key_scale(key_at, unit, i % SPAN);
+                    //@end
+                }
+            }
+            //@end
+    //@end
+    //@text LOADVALUES
+            //@for t in VALUELOADS
+            {
+                let i = thread + THREADS * $t;
+                let unit = value_block * 32u / $UNITQUADS + i % BLOCK_UNITS;
+                let position = next + i / BLOCK_UNITS;
+                value_$t = vec4<u32>();
+                value_scale_$t = 0.0;
+                if unit < VALUE_UNITS && i < CHUNK * BLOCK_UNITS {
+                    value_$t = values[value_at + position * VALUE_UNITS + unit];
+                    //@if SCALED
+                    value_scale_$t = value_scale(value_at, unit, position);
+                    //@end
+                }
+            }
+            //@end
+    //@end
+    let first_block = step[pages + first_span] * KV_HEADS + kv_head;
+    var key_at = first_block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
+    {
+        let next = 0u;
+$LOADSCORES
+    }
     for (var span = first_span; span < end_span; span++) {
         let start = span * SPAN;
         let all_see = start + SPAN <= seen_by_all;
         let block = step[pages + span] * KV_HEADS + kv_head;
-        let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
         let value_at = block * (VALUE_WORDS + VALUE_SCALES) * (PAGE / 4u);
+        let following = step[pages + min(span + 1u, end_span - 1u)] * KV_HEADS + kv_head;
 
         //@for i in EIGHT
         var score_$i = vec4<f32>();
         //@end
         for (var first = 0u; first < KEY_DIM; first += CHUNK) {
             workgroupBarrier();
-            for (var i = thread; i < SPAN * (CHUNK / 4u); i += THREADS) {
-                let quad = i % (CHUNK / 4u);
+            //@for t in QUERYTURNS
+            {
+                let i = thread + THREADS * $t;
                 let q = i / (CHUNK / 4u);
-                var x = vec4<f32>();
-                if q / HEAD_PART < rows && first_head + q % HEAD_PART < GROUP {
-                    let head = kv_head * GROUP + first_head + q % HEAD_PART;
-                    let at = (first_row + q / HEAD_PART) * QUERY_STRIDE + QUERY_OFFSET + head * KEY_DIM;
-                    x = query_quad(at, first / 4u + quad) * SCALE;
-                }
-                //@for c in FOUR
-                staged[query_place(4u * quad + $c, q / 4u)][q % 4u] = x[$c];
-                //@end
-            }
-            for (var i = thread; i < SPAN * (CHUNK / UNIT); i += THREADS) {
-                let slot = i % SPAN;
-                let unit = i / SPAN;
-                var stored = vec4<u32>();
-                var scale = 0.0;
-                if first / UNIT + unit < UNITS {
-                    stored = keys[key_at + (first / UNIT + unit) * PAGE + slot];
-                    //@if SCALED
-                    scale = key_scale(key_at, first / UNIT + unit, slot);
-                    //@end
-                }
-                //@for p in PARTS
-                {
-                    let x = unit_quad_$p(stored, scale);
-                    let at = KEYS + (unit * UNIT + 4u * $p) * 16u + slot % 16u;
+                if i < SPAN * (CHUNK / 4u) {
                     //@for c in FOUR
-                    staged[at + 16u * $c][slot / 16u] = x[$c];
+                    staged[query_place(4u * (i % (CHUNK / 4u)) + $c, q / 4u)][q % 4u] = query_$t[$c];
                     //@end
                 }
-                //@end
             }
+            //@end
+            //@for t in KEYTURNS
+            {
+                let i = thread + THREADS * $t;
+                if i < SPAN * (CHUNK / UNIT) {
+                    //@for p in PARTS
+                    {
+                        let x = unit_quad_$p(key_$t, key_scale_$t);
+                        let at = KEYS + (i / SPAN * UNIT + 4u * $p) * 16u + i % 16u;
+                        //@for c in FOUR
+                        staged[at + 16u * $c][i % SPAN / 16u] = x[$c];
+                        //@end
+                    }
+                    //@end
+                }
+            }
+            //@end
             workgroupBarrier();
+            if first + CHUNK < KEY_DIM {
+                let next = first + CHUNK;
+$LOADSCORES
+            } else {
+                let next = 0u;
+$LOADVALUES
+            }
             for (var quad = 0u; quad < CHUNK / 4u; quad++) {
                 //@for c in FOUR
                 {
@@ -241,22 +304,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         //@end
         for (var first = 0u; first < SPAN && start + first < visible; first += CHUNK) {
             workgroupBarrier();
-            for (var i = thread; i < CHUNK * BLOCK_UNITS; i += THREADS) {
-                let unit = value_block * 32u / $UNITQUADS + i % BLOCK_UNITS;
-                let position = i / BLOCK_UNITS;
-                var stored = vec4<u32>();
-                var scale = 0.0;
-                if unit < VALUE_UNITS {
-                    stored = values[value_at + (first + position) * VALUE_UNITS + unit];
-                    //@if SCALED
-                    scale = value_scale(value_at, unit, first + position);
+            //@for t in VALUELOADS
+            {
+                let i = thread + THREADS * $t;
+                if i < CHUNK * BLOCK_UNITS {
+                    let at = i / BLOCK_UNITS * VALUE_QUADS + i % BLOCK_UNITS * $UNITQUADS;
+                    //@for p in PARTS
+                    staged[at + $p] = unit_quad_$p(value_$t, value_scale_$t);
                     //@end
                 }
-                //@for p in PARTS
-                staged[position * VALUE_QUADS + i % BLOCK_UNITS * $UNITQUADS + $p] = unit_quad_$p(stored, scale);
-                //@end
             }
+            //@end
             workgroupBarrier();
+            if first + CHUNK < SPAN && start + first + CHUNK < visible {
+                let next = first + CHUNK;
+$LOADVALUES
+            } else {
+                let next = 0u;
+                key_at = following * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
+$LOADSCORES
+            }
             if all_see {
                 for (var position = 0u; position < CHUNK; position += 8u) {
                     let at = 16u * (first + position);
