@@ -83,6 +83,11 @@ const SPLIT_SPANS: usize = 4;
 /// Neighbouring rows that are worth an item of several rows, when there is no other.
 const TILE_ROWS: usize = 4;
 
+/// Rows of a step up to which all are computed one by one, and spans that each of them may have then: more can begin at
+/// once, and what they would share is little.
+const SINGLE_ROWS: usize = 128;
+const SINGLE_SPANS: usize = 2;
+
 /// Partial results that there is room for, where a context can have that many spans.
 const PARTIALS: usize = 2048;
 
@@ -217,8 +222,13 @@ impl Step {
 
     /// Items and merges of the attention of a list of rows.
     fn add_attention<'a>(&mut self, list: usize, count: usize, row: impl Fn(usize) -> &'a Row) -> Counts {
-        let (singles, mut tiles) = cut(count, self.capacity.item_rows, &row);
         let spans_of = |index: usize| row(index).position as usize / SPAN + 1;
+        let shallow = (0..count).all(|index| spans_of(index) <= SINGLE_SPANS);
+        let (singles, mut tiles) = if shallow && count <= SINGLE_ROWS {
+            ((0..count).collect(), Vec::new())
+        } else {
+            cut(count, self.capacity.item_rows, &row)
+        };
         let mut counts = Counts { rows: count, ..Counts::default() };
         let (mut partials, mut merges) = (0, Vec::new());
 

@@ -276,8 +276,10 @@ fn attention_is_the_same_bits_however_it_is_cut() {
         range.step_by(most).map(move |at| positions(at.max(start)..end.min(at + most)).collect::<Vec<_>>())
     };
     let many: Vec<Vec<_>> = chunks(0..end, 300).collect();
-    // Some rows at once, a few of them left over, where they look far back.
-    let some: Vec<Vec<_>> = chunks(0..900, 300).chain(chunks(900..end, 37)).collect();
+    // So many at the beginning that they are computed one by one; then some rows at once, a few of them left over, where
+    // they look far back.
+    let some: Vec<Vec<_>> =
+        chunks(0..100, 100).chain(chunks(100..900, 300)).chain(chunks(900..end, 37)).collect();
     // One by one from before the border of splitting; beside others; and so many that none is split.
     let mut single: Vec<Vec<_>> = chunks(0..960, 320).collect();
     single.extend(chunks(960..1040, 1));

@@ -133,6 +133,19 @@ fn neighbouring_rows_go_together() {
 }
 
 #[test]
+fn the_rows_of_a_short_prompt_are_computed_one_by_one() {
+    let prompt = |rows: Range<u32>| -> Vec<(u32, u32)> { rows.map(|position| (0, position)).collect() };
+    let kinds = |rows: Range<u32>| {
+        let step = filled(&prompt(rows), 4);
+        [Items::Whole, Items::Tiles].map(|kind| step.counts[0].items[kind as usize])
+    };
+    assert_eq!(kinds(0..64), [64, 0]);
+    assert_eq!(kinds(28..128), [100, 0]);
+    // One looks back too far.
+    assert_eq!(kinds(65..129), [0, 16]);
+}
+
+#[test]
 fn whatever_the_rows_every_span_is_computed_once_and_there_is_room() {
     let mut state = 1u32;
     let mut random = |end: u32| {
