@@ -1,7 +1,7 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
-//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128|units128x128x64x32] [--floats] [--gated]
-//! [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128|chains32x8|units128x128x64x32] [--floats]
+//! [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
 //! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
 
@@ -92,6 +92,9 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
         vec![Tiling::Few { rows: numbers[0], outputs: numbers.get(1).copied().unwrap_or(1) }]
     } else if let Some(text) = name.strip_prefix("many") {
         vec![Tiling::Many { rows: numbers(text)?[0] }]
+    } else if let Some(text) = name.strip_prefix("chains") {
+        let [rows, subgroups] = numbers(text)?[..] else { return Err(format!("{name}: chains32x8").into()) };
+        vec![Tiling::Chains { rows, subgroups }]
     } else if let Some(text) = name.strip_prefix("coop") {
         let [sums, rows] = numbers(text)?[..] else { return Err(format!("{name}: coop128x64").into()) };
         vec![Tiling::Cooperative { sums, rows }]
@@ -102,7 +105,7 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
         vec![Tiling::Units { tile: (sums, rows), own: (own_sums, own_rows) }]
     } else {
         return Err(format!(
-            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, units128x128x64x32"
+            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, chains32x8, units128x128x64x32"
         )
         .into());
     };

@@ -31,6 +31,7 @@ mod op {
     pub const ACCESS: u32 = 65;
     pub const CONSTRUCT: u32 = 80;
     pub const EXTRACT: u32 = 81;
+    pub const BARRIER: u32 = 224;
     pub const LABEL: u32 = 248;
     pub const RETURN_VALUE: u32 = 254;
     pub const TYPE_MATRIX: u32 = 4456;
@@ -45,6 +46,8 @@ const WORKGROUP: u32 = 4;
 const ROW_MAJOR: u32 = 0;
 const COLUMN_MAJOR: u32 = 1;
 const SIGNED: u32 = 15;
+const SUBGROUP_SCOPE: u32 = 3;
+const WORKGROUP_MEMORY: u32 = 0x108;
 
 /// What a matrix is for, as SPIR-V numbers it.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +69,8 @@ pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
     let capabilities = Capabilities::COOPERATIVE_MATRIX
         | Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_FLOAT16_IN_FLOAT32
-        | Capabilities::SUBGROUP;
+        | Capabilities::SUBGROUP
+        | Capabilities::SUBGROUP_BARRIER;
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .map_err(|error| error.emit_to_string(text))?;
@@ -147,6 +151,17 @@ fn completed(words: Vec<u32>) -> Option<Vec<u32>> {
             body.put(op::MATRIX_LOAD, &[kind, result, first, order, stride]);
             Some(result)
         })?;
+    }
+
+    // Barriers of subgroups are for memory of workgroups.
+    let [subgroup, memory] = [SUBGROUP_SCOPE, WORKGROUP_MEMORY]
+        .map(|value| module.constant(op::FUNCTION, [op::CONSTANT, word, value]));
+    let (subgroup, memory) = (subgroup?, memory?);
+    let barriers: Vec<_> = module.instructions().filter(|(op, _)| *op == op::BARRIER).collect();
+    for (_, range) in barriers {
+        if module.words[range.start + 1] == subgroup {
+            module.words[range.start + 3] = memory;
+        }
     }
     Some(module.words)
 }

@@ -20,8 +20,8 @@ fn fold(at: u32) -> f32 {
 
 //@end
 fn body_$BODY(block: u32, block_row: u32, thread: u32) {
-    let lane = thread % 8u;
-    let slot = thread / 8u;
+    let lane = $LANE;
+    let slot = $SLOT;
     let first_output = block * $OUTPUTS + slot;
     let first_row = block_row * $ROWCOUNT;
     let last_group = shape.groups - 1u;
@@ -92,9 +92,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32) {
 
     //@for r in ROWS
     //@for o in SLOTS
-    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128 + thread] = acc_$BODY_$o_$r;
+    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128u + slot * 8u + lane] = acc_$BODY_$o_$r;
     //@if GATED
-    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128 + 128 + thread] = acc_b_$o_$r;
+    chains[($r * $SLOTCOUNT + $o) * $MATRIXCOUNT * 128u + 128u + slot * 8u + lane] = acc_b_$o_$r;
     //@end
     //@end
     //@end

@@ -3,10 +3,10 @@
 // The sum is 32 chains: chain p takes the groups of 32 columns p, p + 32, p + 64, … in order; a group is an
 // exact sum of integers, scaled and added (term_a, term_b). The chains are added in ascending order.
 //
-// A workgroup of $THREADS lanes has slots of 32 lanes; a slot computes $SLOTCOUNT neighbouring outputs, lane p of
-// it chain p of each. A lane loads whole groups, $STEPS ahead of where it computes. Where the results become
-// integers again, a workgroup has 32 of them, a group. The steps ahead are written out, unless there are two bodies: a
-// text that is too long is not found in the instruction cache any more when its turn comes again.
+// A workgroup of $THREADS lanes has slots of 32 lanes. A slot computes every $ALLSLOTS. chain, one after the other, of
+// all outputs of the workgroup, each lane $SLOTCOUNT of them: lanes read neighbouring weights and the same inputs. Weights are
+// loaded $STEPS groups ahead of where a lane computes. Where the results become integers again, a workgroup has 32 of
+// them, a group.
 //
 // FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
 // squares of the row's groups, as there may be nobody else who did; READS: the same, where the norm has written it.
@@ -17,7 +17,7 @@
 // read whose value is kept in a register until the value is needed, when nothing hides how long that takes.
 
 //@if FIRST
-// [row][matrix][output of the workgroup][chain and one of padding]
+// [row][matrix][output of the workgroup][chain of those that are kept at a time, and one of padding]
 var<workgroup> chains: array<f32, $CHAINS>;
 
 //@if REQUANTIZE
@@ -45,13 +45,14 @@ fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
 }
 //@end
 
-fn fold(at: u32) -> f32 {
+// A sum with the chains that are kept added to it.
+fn fold(at: u32, before: f32) -> f32 {
     // All are asked for before any is added.
     //@for c in CHAINLIST
-    let chain_$c = chains[at * 33u + $c];
+    let chain_$c = chains[at * $CHAINSTRIDE + $c];
     //@end
-    var sum = chain_0;
-    //@for c in LATERCHAINS
+    var sum = before;
+    //@for c in CHAINLIST
     sum += chain_$c;
     //@end
     return sum;
@@ -69,15 +70,12 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     let input_$r = min(first_row + $r, last_row) * shape.input_stride;
     //@end
     //@for o in SLOTS
-    let output_$o = min(first_output + slot * $SLOTCOUNT + $o, shape.outputs_$BODY - 1u);
+    let output_$o = min(first_output + 32u * $o + lane, shape.outputs_$BODY - 1u);
     //@end
+    //@for s in STEPLIST
     //@for m in MATRICES
     //@for o in SLOTS
-    //@for s in STEPLIST
-    var raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(32u * $s + lane, last_group));
-    //@end
-    //@for r in ROWS
-    var acc_$m_$o_$r = 0.0;
+    var raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(slot + 32u * $s, last_group));
     //@end
     //@end
     //@end
@@ -100,98 +98,113 @@ fn body_$BODY(group: u32, block_row: u32, thread: u32) {
     }
     //@end
 
-    //@text MULTIPLY
-            //@for m in MATRICES
-            //@for o in SLOTS
-            let words_$m_$o = words_$m(now_$m_$o, step);
-            //@end
-            //@end
-            //@for r in ROWS
-            {
-                let x_0 = input[input_$r + step * 3u];
-                let x_1 = input[input_$r + step * 3u + 1u];
-                let about = input[input_$r + step * 3u + 2u];
-                //@for m in MATRICES
-                //@for o in SLOTS
-                acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
-                //@end
-                //@end
-            }
-            //@end
+    // The results that the thread ends: of [row][output].
+    //@for f in FOLDED
+    let result_$f = thread + $THREADS * $f;
+    //@for m in MATRICES
+    var total_$m_$f = 0.0;
     //@end
-    //@if WRITTENOUT
-    for (var first = lane; first < shape.groups; first += 32u * $STEPS) {
-        //@for s in STEPLIST
-        {
-            let step = first + 32u * $s;
+    //@end
+    for (var kept = 0u; kept < 32u; kept += $KEPT) {
+        for (var chain = kept + slot; chain < kept + $KEPT; chain += $ALLSLOTS) {
             //@for m in MATRICES
             //@for o in SLOTS
-            let now_$m_$o = raw_$m_$o_$s;
-            raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, min(step + 32u * $STEPS, last_group));
+            //@for r in ROWS
+            var acc_$m_$o_$r = 0.0;
             //@end
             //@end
-            if (step < shape.groups) {
-$MULTIPLY
+            //@end
+            let next_chain = select(chain + $ALLSLOTS, last_group, chain + $ALLSLOTS >= 32u);
+            for (var first = chain; first < shape.groups; first += 32u * $STEPS) {
+                let ends = first + 32u * $STEPS >= shape.groups;
+                let ahead = select(first + 32u * $STEPS, next_chain, ends);
+                //@for s in STEPLIST
+                {
+                    let group = first + 32u * $s;
+                    let next = min(ahead + 32u * $s, last_group);
+                    //@for m in MATRICES
+                    //@for o in SLOTS
+                    let now_$m_$o = raw_$m_$o_$s;
+                    raw_$m_$o_$s = load_$m(shape.first_$m + output_$o, next);
+                    //@end
+                    //@end
+                    if (group < shape.groups) {
+                        //@for m in MATRICES
+                        //@for o in SLOTS
+                        let words_$m_$o = words_$m(now_$m_$o, group);
+                        //@end
+                        //@end
+                        //@for r in ROWS
+                        {
+                            let x_0 = input[input_$r + group * 3u];
+                            let x_1 = input[input_$r + group * 3u + 1u];
+                            let about = input[input_$r + group * 3u + 2u];
+                            //@for m in MATRICES
+                            //@for o in SLOTS
+                            acc_$m_$o_$r = term_$m(words_$m_$o, x_0, x_1, about, OFFSET_$m, acc_$m_$o_$r);
+                            //@end
+                            //@end
+                        }
+                        //@end
+                    }
+                }
+                //@end
             }
+            //@for r in ROWS
+            //@for o in SLOTS
+            chains[($r * $MATRIXCOUNT * $OUTPUTS + 32u * $o + lane) * $CHAINSTRIDE + chain % $KEPT] = acc_$BODY_$o_$r;
+            //@if GATED
+            chains[(($r * $MATRIXCOUNT + 1u) * $OUTPUTS + 32u * $o + lane) * $CHAINSTRIDE + chain % $KEPT] = acc_b_$o_$r;
+            //@end
+            //@end
+            //@end
+        }
+        workgroupBarrier();
+        //@for f in FOLDED
+        if (result_$f < $OUTPUTS * $ROWCOUNT) {
+            let at = result_$f / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + result_$f % $OUTPUTS;
+            total_$BODY_$f = fold(at, total_$BODY_$f);
+            //@if GATED
+            total_b_$f = fold(at + $OUTPUTS, total_b_$f);
+            //@end
         }
         //@end
+        //@if SEVERALTIMES
+        workgroupBarrier();
+        //@end
     }
-    //@end
-    //@if ROLLED
-    for (var step = lane; step < shape.groups; step += 32u) {
-        //@for m in MATRICES
-        //@for o in SLOTS
-        let now_$m_$o = raw_$m_$o_0;
-        //@if TWOSTEPS
-        raw_$m_$o_0 = raw_$m_$o_1;
-        //@end
-        raw_$m_$o_$LASTSTEP = load_$m(shape.first_$m + output_$o, min(step + 32u * $STEPS, last_group));
-        //@end
-        //@end
-$MULTIPLY
-    }
-    //@end
-
-    //@for r in ROWS
-    //@for o in SLOTS
-    chains[($r * $MATRIXCOUNT * $OUTPUTS + slot * $SLOTCOUNT + $o) * 33u + lane] = acc_$BODY_$o_$r;
-    //@if GATED
-    chains[(($r * $MATRIXCOUNT + 1u) * $OUTPUTS + slot * $SLOTCOUNT + $o) * 33u + lane] = acc_b_$o_$r;
-    //@end
-    //@end
-    //@end
-    workgroupBarrier();
-    let own_index = first_output + thread % $OUTPUTS;
-    let own_row = first_row + thread / $OUTPUTS;
-    if (thread < $OUTPUTS * $ROWCOUNT && own_index < shape.outputs_$BODY && own_row < row_count()) {
-        let at = thread / $OUTPUTS * $MATRIXCOUNT * $OUTPUTS + thread % $OUTPUTS;
+    //@for f in FOLDED
+    let own_index_$f = first_output + result_$f % $OUTPUTS;
+    let own_row_$f = first_row + result_$f / $OUTPUTS;
+    if (result_$f < $OUTPUTS * $ROWCOUNT && own_index_$f < shape.outputs_$BODY && own_row_$f < row_count()) {
         //@if READS
-        let factor = row_factors[thread / $OUTPUTS];
+        let factor = row_factors[result_$f / $OUTPUTS];
         //@end
         //@if UNNORMED
         let factor = 1.0;
         //@end
         //@if FOLDS
-        let factor = folded_factor(thread / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
+        let factor = folded_factor(result_$f / $OUTPUTS * 8u, shape.inverse_width, shape.epsilon);
         //@end
-        let result = biased_$BODY(factor, own_index, fold(at));
+        let result = biased_$BODY(factor, own_index_$f, total_$BODY_$f);
         //@if GATED
-        let value = gated(result, biased_b(factor, own_index, fold(at + $OUTPUTS)));
-        write_a(own_row, own_index, value);
+        let value = gated(result, biased_b(factor, own_index_$f, total_b_$f));
+        write_a(own_row_$f, own_index_$f, value);
         //@if REQUANTIZE
-        block[thread / 4u][thread % 4u] = value;
+        block[result_$f / 4u][result_$f % 4u] = value;
         //@end
         //@end
         //@if NORMS
-        let x = block_x[thread / 4u][thread % 4u] + result;
-        write_a(own_row, own_index, x);
-        block_x[thread / 4u][thread % 4u] = x;
-        block[thread / 4u][thread % 4u] *= x;
+        let x = block_x[result_$f / 4u][result_$f % 4u] + result;
+        write_a(own_row_$f, own_index_$f, x);
+        block_x[result_$f / 4u][result_$f % 4u] = x;
+        block[result_$f / 4u][result_$f % 4u] *= x;
         //@end
         //@if WRITES
-        write_$BODY(own_row, own_index, result);
+        write_$BODY(own_row_$f, own_index_$f, result);
         //@end
     }
+    //@end
     //@if REQUANTIZE
     workgroupBarrier();
     // Eight threads for the quads of each row.

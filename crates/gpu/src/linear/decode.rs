@@ -38,7 +38,7 @@ pub(crate) fn loads(layout: Layout, m: char, like: char, first_binding: u32) -> 
         let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
         line(&mut wgsl, text);
     };
-    bind(first_binding, "low", if lanes(layout) == 4 { "vec4<u32>" } else { "vec2<u32>" });
+    bind(first_binding, "low", if layout.vector_words() == 4 { "vec4<u32>" } else { "vec2<u32>" });
     if let Layout::Integers(_) = layout {
         bind(first_binding + 1, "rest", "u32");
     }
@@ -51,14 +51,10 @@ fn line(wgsl: &mut String, text: impl AsRef<str>) {
     let _ = writeln!(wgsl, "{}", text.as_ref());
 }
 
-/// Components of the vectors that the low plane is read in.
-fn lanes(layout: Layout) -> usize {
-    layout.low_words().min(4)
-}
-
 /// What is loaded of a group.
 fn raw(layout: Layout, m: char) -> String {
-    let (lanes, vectors) = (lanes(layout), layout.low_words() / lanes(layout));
+    let lanes = layout.vector_words();
+    let vectors = layout.low_words() / lanes;
     let mut fields = String::new();
     (0..vectors).for_each(|i| line(&mut fields, format!("    low_{i}: vec{lanes}<u32>,")));
     if let Layout::Integers(integers) = layout {
@@ -72,24 +68,29 @@ fn raw(layout: Layout, m: char) -> String {
 }
 
 fn load(wgsl: &mut String, layout: Layout, m: char, like: char) {
-    let vectors = layout.low_words() / lanes(layout);
-    let mut body = format!("    let low = (row * shape.groups + group) * {vectors}u;\n");
-    (0..vectors).for_each(|i| line(&mut body, format!("    raw.low_{i} = low_{m}[low + {i}u];")));
+    let (vectors, together) = (layout.low_words() / layout.vector_words(), layout.together());
+    // Where a vector or word of the row is, given its place in a row that lies by itself.
+    let mut body = format!("    let tile = row / {together}u;\n    let own = row % {together}u;\n");
+    let at = |row_len: &str, place: String| format!("(tile * {row_len} + {place}) * {together}u + own");
+    for i in 0..vectors {
+        let low = at(&format!("shape.groups * {vectors}u"), format!("group * {vectors}u + {i}u"));
+        line(&mut body, format!("    raw.low_{i} = low_{m}[{low}];"));
+    }
     if let Layout::Integers(integers) = layout {
         let extra = integers.extra_bits;
-        line(&mut body, format!("    let rest = row * shape.rest_{m};"));
+        let rest = |place: String| format!("rest_{m}[{}]", at(&format!("shape.rest_{m}"), place));
         for i in 0..extra {
-            line(&mut body, format!("    raw.extra_{i} = rest_{m}[rest + group * {extra}u + {i}u];"));
+            line(&mut body, format!("    raw.extra_{i} = {};", rest(format!("group * {extra}u + {i}u"))));
         }
-        line(&mut body, format!("    let scales = rest + shape.groups * {extra}u;"));
+        line(&mut body, format!("    let scales = shape.groups * {extra}u;"));
         let head = match integers.scales {
             Scales::Half => "scales + group / 2u",
             Scales::HalfMin | Scales::Float => "scales + group",
             Scales::Super(_) => "scales + group / 8u * 5u",
         };
-        line(&mut body, format!("    raw.head = rest_{m}[{head}];"));
+        line(&mut body, format!("    raw.head = {};", rest(head.to_string())));
         if let Scales::Super(_) = integers.scales {
-            line(&mut body, format!("    raw.factors = rest_{m}[{head} + 1u + group % 8u / 2u];"));
+            line(&mut body, format!("    raw.factors = {};", rest(format!("{head} + 1u + group % 8u / 2u"))));
         }
     }
     let signature = format!("fn load_{m}(row: u32, group: u32) -> Raw_{like}");

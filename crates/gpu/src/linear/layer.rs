@@ -176,8 +176,8 @@ impl Linear {
 
     /// Whether so many rows are multiplied on matrix units, as bytes.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        let is_units = |(tiling, _): &(Tiling, _)| matches!(tiling, Tiling::Units { .. });
-        self.dispatches.iter().all(|dispatch| dispatch.fitting(rows).is_some_and(is_units))
+        let on_units = |(tiling, _): &(Tiling, _)| tiling.on_units();
+        self.dispatches.iter().all(|dispatch| dispatch.fitting(rows).is_some_and(on_units))
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.

@@ -4,6 +4,10 @@
 //! of unsigned integers. The *rest* plane has, row by row, the integers' extra bits and then what their scales
 //! are made of. Both are little-endian words of 32 bits.
 //!
+//! Rows of integers are interleaved, [`TOGETHER`] at a time, so that neighbouring outputs read neighbouring memory:
+//! the first vector of the low plane of each, then the second of each, and so on; the same for words of the rest
+//! plane. Rows of floats follow each other.
+//!
 //! Floats are in the order of the columns. Integers are in *quads* of four columns, one in each byte of a word
 //! after one shift and one mask, which is what products of four bytes want: quads follow each other from the
 //! low bits of the bytes to their high bits, then from word to word.
@@ -12,6 +16,9 @@ use gleed_gguf::Format;
 
 /// Columns per group: the unit of a chain of the sum, and of one load of a lane.
 pub(crate) const GROUP: usize = 32;
+
+/// Rows of integers that are interleaved; a last few are padded to so many.
+pub(crate) const TOGETHER: usize = 32;
 
 /// Columns of a block that has one scale and a small factor for each of its parts.
 pub(crate) const SUPER_BLOCK: usize = 256;
@@ -122,6 +129,19 @@ impl Layout {
             Layout::F32 => 32,
             Layout::F16 | Layout::Bf16 => 16,
             Layout::Integers(integers) => integers.low_bits as usize,
+        }
+    }
+
+    /// Words of the vectors that the low plane is read in.
+    pub(crate) fn vector_words(self) -> usize {
+        self.low_words().min(4)
+    }
+
+    /// Rows that are interleaved.
+    pub(crate) fn together(self) -> usize {
+        match self {
+            Layout::Integers(_) => TOGETHER,
+            Layout::F32 | Layout::F16 | Layout::Bf16 => 1,
         }
     }
 

@@ -1,7 +1,5 @@
 //! Packing: rows of a tensor, as the file has them, become words of the low and the rest plane.
 
-use std::ops::Range;
-
 use gleed_gguf::{Format, Groups, Unpacked};
 use half::f16;
 
@@ -19,7 +17,7 @@ pub struct Packing {
     file_row: usize,
 }
 
-/// Packed rows, one after the other.
+/// Packed rows, as many as are interleaved after as many others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed {
     /// Words of the low plane.
@@ -84,62 +82,78 @@ impl Packing {
         self.layout.rest_words(self.groups())
     }
 
-    /// Bytes of device memory that all rows take, but for the padding between planes.
-    pub fn bytes(&self) -> u64 {
-        (self.rows * (self.low_row() + self.rest_row()) * 4) as u64
+    /// Rows with those that they are padded to.
+    pub(crate) fn padded(&self, rows: usize) -> usize {
+        rows.next_multiple_of(self.layout.together())
     }
 
-    /// Packs some rows of a tensor as the file has it; several threads share the rows.
-    ///
-    /// # Panics
-    /// Unless `rows` are among those of the tensor.
-    pub fn pack_rows(&self, file: &[u8], rows: Range<usize>) -> Packed {
-        let count = rows.len();
+    /// Bytes of device memory that all rows take, but for the padding between planes.
+    pub fn bytes(&self) -> u64 {
+        (self.padded(self.rows) * (self.low_row() + self.rest_row()) * 4) as u64
+    }
+
+    /// Packs some rows, each as the file has it; several threads share them.
+    pub fn pack(&self, rows: &[&[u8]]) -> Packed {
+        let (together, padded) = (self.layout.together(), self.padded(rows.len()));
         let mut packed =
-            Packed { low: vec![0; count * self.low_row()], rest: vec![0; count * self.rest_row()] };
-        let bytes = &file[rows.start * self.file_row..rows.end * self.file_row];
+            Packed { low: vec![0; padded * self.low_row()], rest: vec![0; padded * self.rest_row()] };
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         // A thread has at least a quarter of a million values to pack, or it is not worth starting.
-        let share = count.div_ceil(threads).max((1 << 18) / self.columns).max(1);
+        let share = rows.len().div_ceil(threads).max((1 << 18) / self.columns).max(1);
+        let share = share.next_multiple_of(together);
         std::thread::scope(|scope| {
             let (mut low, mut rest) = (&mut packed.low[..], &mut packed.rest[..]);
-            let mut first = 0;
-            while first < count {
-                let own = share.min(count - first);
-                let (own_low, other_low) = low.split_at_mut(own * self.low_row());
-                let (own_rest, other_rest) = rest.split_at_mut(own * self.rest_row());
+            let mut shares = rows.chunks(share).peekable();
+            while let Some(own) = shares.next() {
+                let padded = self.padded(own.len());
+                let (own_low, other_low) = low.split_at_mut(padded * self.low_row());
+                let (own_rest, other_rest) = rest.split_at_mut(padded * self.rest_row());
                 (low, rest) = (other_low, other_rest);
-                let own_bytes = &bytes[first * self.file_row..(first + own) * self.file_row];
-                first += own;
-                let mut pack = move || self.pack_some(own_bytes, own_low, own_rest);
-                if first < count { drop(scope.spawn(pack)) } else { pack() }
+                let mut pack = move || self.pack_some(own, own_low, own_rest);
+                if shares.peek().is_some() { drop(scope.spawn(pack)) } else { pack() }
             }
         });
         packed
     }
 
-    fn pack_some(&self, bytes: &[u8], low: &mut [u32], rest: &mut [u32]) {
+    fn pack_some(&self, rows: &[&[u8]], low: &mut [u32], rest: &mut [u32]) {
         let mut room = Room::new(self.format.groups(), self.columns);
-        for row in 0..bytes.len() / self.file_row {
-            let bytes = &bytes[row * self.file_row..][..self.file_row];
-            let low = &mut low[row * self.low_row()..][..self.low_row()];
-            let rest = &mut rest[row * self.rest_row()..][..self.rest_row()];
-            match self.layout {
-                Layout::Integers(integers) => {
-                    self.format.unpack(bytes, room.unpacked());
-                    room.pack(integers, low, rest);
-                }
-                Layout::F32 => {
-                    room.values.resize(self.columns, 0.0);
-                    self.format.decode(bytes, &mut room.values);
-                    low.iter_mut().zip(&room.values).for_each(|(word, value)| *word = value.to_bits());
-                }
-                Layout::F16 | Layout::Bf16 => {
-                    for (word, pair) in low.iter_mut().zip(bytes.chunks(4)) {
-                        let mut padded = [0; 4];
-                        padded[..pair.len()].copy_from_slice(pair);
-                        *word = u32::from_le_bytes(padded);
-                    }
+        let (mut row_low, mut row_rest) = (vec![0; self.low_row()], vec![0; self.rest_row()]);
+        for (row, bytes) in rows.iter().enumerate() {
+            row_low.fill(0);
+            row_rest.fill(0);
+            self.pack_row(&mut room, bytes, &mut row_low, &mut row_rest);
+            self.interleave(row, self.layout.vector_words(), &row_low, low);
+            self.interleave(row, 1, &row_rest, rest);
+        }
+    }
+
+    /// Puts the words of a row where they are among those of the rows beside it.
+    fn interleave(&self, row: usize, vector: usize, words: &[u32], plane: &mut [u32]) {
+        let together = self.layout.together();
+        let (tile, own) = (row / together, row % together);
+        let tile = &mut plane[tile * together * words.len()..][..together * words.len()];
+        for (words, vectors) in words.chunks(vector).zip(tile.chunks_mut(together * vector)) {
+            vectors[own * vector..][..vector].copy_from_slice(words);
+        }
+    }
+
+    fn pack_row(&self, room: &mut Room, bytes: &[u8], low: &mut [u32], rest: &mut [u32]) {
+        match self.layout {
+            Layout::Integers(integers) => {
+                self.format.unpack(bytes, room.unpacked());
+                room.pack(integers, low, rest);
+            }
+            Layout::F32 => {
+                room.values.resize(self.columns, 0.0);
+                self.format.decode(bytes, &mut room.values);
+                low.iter_mut().zip(&room.values).for_each(|(word, value)| *word = value.to_bits());
+            }
+            Layout::F16 | Layout::Bf16 => {
+                for (word, pair) in low.iter_mut().zip(bytes.chunks(4)) {
+                    let mut padded = [0; 4];
+                    padded[..pair.len()].copy_from_slice(pair);
+                    *word = u32::from_le_bytes(padded);
                 }
             }
         }

@@ -26,11 +26,7 @@ impl LinearKernels {
                 cooperative(&gpu.info),
                 "f16",
             ),
-            (
-                integer_tilings.iter().any(|tiling| matches!(tiling, Tiling::Units { .. })),
-                exact_units(&gpu.info),
-                "bytes",
-            ),
+            (integer_tilings.iter().any(|tiling| tiling.on_units()), exact_units(&gpu.info), "bytes"),
         ];
         if let Some((.., of)) = lacks.iter().find(|(needed, there, _)| *needed && !there) {
             return Err(Error::Device {
@@ -87,8 +83,7 @@ impl LinearKernels {
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
-        let is_units = |tiling: &&Tiling| matches!(tiling, Tiling::Units { .. });
-        let on_units = tilings.iter().filter(is_units).any(|tiling| tiling.takes(spec));
+        let on_units = tilings.iter().any(|tiling| tiling.on_units() && tiling.takes(spec));
         let needed = |tiling: &&Tiling| match tiling {
             _ if spec.norms() => tiling.requantizes(),
             Tiling::Many { .. } => !on_units,

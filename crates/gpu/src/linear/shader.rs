@@ -24,6 +24,7 @@ const PUT_SQUARES: &str = include_str!("../kernels/put_squares.wgsl");
 const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
+const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -148,9 +149,10 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         Tiling::Many { .. } => ("", MANY),
         Tiling::Cooperative { .. } => (UNITS_ENABLED, COOPERATIVE),
         Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
+        Tiling::Chains { .. } => (UNITS_ENABLED, INTEGERS_CHAINS),
     };
     let mut text = enable.to_string() + &expand(COMMON, &values);
-    if let Tiling::Units { .. } = tiling {
+    if tiling.on_units() {
         text.push_str(spirv::STUBS);
     }
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
@@ -163,7 +165,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     matrix(spec.first.0, 'a', 0);
     match spec.second {
         // Gates and ups on matrix units are unpacked by the same functions.
-        Some(((layout, _), Combination::Gated(_))) if matches!(tiling, Tiling::Units { .. }) => {
+        Some(((layout, _), Combination::Gated(_))) if tiling.on_units() => {
             text.push_str(&decode::loads(layout, 'b', 'a', 2));
         }
         Some(((layout, _), _)) => matrix(layout, 'b', 2),
@@ -195,7 +197,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
             Tiling::Cooperative { sums, .. } => {
                 values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
             }
-            Tiling::Units { .. } => {
+            Tiling::Units { .. } | Tiling::Chains { .. } => {
                 let (halves, mins) = kinds[i].unwrap_or_default();
                 values
                     .switch("HALVES", halves)
@@ -213,7 +215,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let subgroups = matches!(tiling, Tiling::Cooperative { .. } | Tiling::Units { .. });
+    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Cooperative { .. });
     let threads = tiling.threads(spec);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
@@ -225,26 +227,34 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
     let copies = 1 + u32::from(scales().any(Scales::halves));
     let half_mins = scales().any(|scales| scales.halves() && scales.mins());
     let integers = spec.input == InputKind::Integers;
-    let joined = spec.second.is_some() && !spec.is_gated();
     match tiling {
         Tiling::Few { rows, .. } => {
             let (outputs, requantizes) = (tiling.slot_outputs(spec), spec.requantizes_in(tiling));
-            let steps = if integers { integer_steps(spec, outputs) } else { steps(spec, rows, outputs) };
+            let steps =
+                if integers { integer_steps(spec, rows, outputs) } else { steps(spec, rows, outputs) };
             let quads = steps * 64;
-            let chains = if integers { 33 * tiling.outputs(spec) } else { outputs * 128 };
+            let kept = tiling.kept_chains(spec);
+            let chains = if integers { (kept + 1) * tiling.outputs(spec) } else { outputs * 128 };
+            // Outputs that lie together are loaded together.
+            let (lane, slot) = match spec.first.0 {
+                Layout::Integers(_) => ("thread / 16u", "thread % 16u"),
+                Layout::F32 | Layout::F16 | Layout::Bf16 => ("thread % 8u", "thread / 8u"),
+            };
             values
                 .list("ROWS", 0..rows)
-                .list("CHAINLIST", 0..32)
-                .list("LATERCHAINS", 1..32)
+                .list("CHAINLIST", 0..kept)
+                .set("CHAINSTRIDE", format!("{}u", kept + 1))
+                .set("KEPT", format!("{kept}u"))
+                .switch("SEVERALTIMES", kept < 32)
+                .set("LANE", lane)
+                .set("SLOT", slot)
+                .list("FOLDED", 0..(rows * tiling.outputs(spec)).div_ceil(threads))
                 .list("SLOTS", 0..outputs)
                 .list("STEPLIST", 0..steps)
-                .set("LASTSTEP", steps - 1)
-                .switch("TWOSTEPS", steps == 2)
-                .switch("ROLLED", joined)
-                .switch("WRITTENOUT", !joined)
                 .list("STAGELOADS", 0..(rows * quads).div_ceil(128))
                 .set("ROWCOUNT", rows)
                 .set("SLOTCOUNT", outputs)
+                .set("ALLSLOTS", format!("{}u", threads / 32))
                 .set("MATRIXCOUNT", matrices)
                 .set("STEPS", steps)
                 .set("QUADS", quads)
@@ -281,6 +291,25 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("WEIGHTS", 2 * sums * 3 * copies)
             .set("INPUTS", 2 * rows * 3)
             .set("SUMSCALES", 2 * sums * (1 + u32::from(half_mins))),
+        Tiling::Chains { rows, subgroups } => {
+            // Near and far halves of products.
+            let parts = rows / 4;
+            values
+                .list("TWO", 0..2)
+                .list("FOUR", 0..4)
+                .list("PARTS", ["near", "far"])
+                .list("ROWFRAGMENTS", 0..rows / 16)
+                .set("ROWFRAGMENTCOUNT", format!("{}u", rows / 16))
+                .list("FETCHES", 0..(3 * rows).div_ceil(32))
+                .list("OWNPARTS", 0..parts.div_ceil(subgroups))
+                .set("ALLPARTS", format!("{parts}u"))
+                .set("SUBGROUPS", format!("{subgroups}u"))
+                .list("SUBGROUPLIST", 0..subgroups)
+                .set("TILEROWS", format!("{rows}u"))
+                .set("OWNWEIGHTS", format!("{}u", 32 * 3 * copies))
+                .set("WEIGHTS", (subgroups * 32 * 3 * copies).max(subgroups * parts * 32))
+                .set("INPUTS", subgroups * rows * 3)
+        }
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)
             .list("FETCHES", 0..rows / 32)
@@ -307,13 +336,14 @@ fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
     (16 / (words as u32 * outputs)).min(8 / rows).clamp(1, 4)
 }
 
-/// The same of the kernel for inputs of integers, which has no room to think of.
-fn integer_steps(spec: LinearSpec, outputs: u32) -> u32 {
+/// The same of the kernel for inputs of integers: where there are several rows, other threads make up for loads that
+/// take long.
+fn integer_steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
     let words = match spec.second {
         Some(((second, _), Combination::Gated(_))) => spec.first.0.low_words() + second.low_words(),
         _ => spec.first.0.low_words(),
     };
-    (32 / (words as u32 * outputs)).clamp(1, 2)
+    if rows > 2 { 1 } else { (16 / (words as u32 * outputs)).clamp(1, 2) }
 }
 
 /// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.

@@ -26,6 +26,13 @@ pub enum Tiling {
         /// Those of each of its subgroups.
         own: (u32, u32),
     },
+    /// The same for fewer rows: tiles of 32 sums, whose chains the subgroups share.
+    Chains {
+        /// Rows of a workgroup: 16 or 32.
+        rows: u32,
+        /// Subgroups of a workgroup: 4 or 8.
+        subgroups: u32,
+    },
     /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
     /// sums are not. Where [`cooperative`] says so.
     Cooperative {
@@ -70,44 +77,61 @@ impl Tiling {
 
     /// The same for inputs of integers.
     pub const INTEGERS: [Tiling; 5] = [
-        Tiling::Few { rows: 1, outputs: 4 },
-        Tiling::Few { rows: 2, outputs: 4 },
-        Tiling::Few { rows: 4, outputs: 4 },
-        Tiling::Few { rows: 8, outputs: 4 },
+        Tiling::Few { rows: 1, outputs: 1 },
+        Tiling::Few { rows: 2, outputs: 1 },
+        Tiling::Few { rows: 4, outputs: 1 },
+        Tiling::Few { rows: 8, outputs: 2 },
         Tiling::Many { rows: 64 },
     ];
 
-    /// Those for inputs of integers on matrix units, which [`Tiling::Many`] is left out for: tiles for too few
-    /// outputs and rows to fill a large GPU with larger ones, and larger ones.
-    pub const UNITS: [Tiling; 2] =
-        [Tiling::Units { tile: (64, 64), own: (32, 32) }, Tiling::Units { tile: (128, 128), own: (64, 32) }];
+    /// Those for inputs of integers on matrix units, which [`Tiling::Many`] is left out for: for up to 16 and 32 rows, for
+    /// too few outputs and rows to fill a large GPU with large tiles, and large tiles.
+    pub const UNITS: [Tiling; 4] = [
+        Tiling::Chains { rows: 16, subgroups: 8 },
+        Tiling::Chains { rows: 32, subgroups: 8 },
+        Tiling::Chains { rows: 32, subgroups: 4 },
+        Tiling::Units { tile: (128, 128), own: (64, 32) },
+    ];
 
-    /// The tilings for inputs of integers that a device can have: the one for eight rows needs 17 KiB of workgroup
-    /// memory, larger tiles on matrix units 40 KiB.
+    /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, the one for eight
+    /// rows 18 KiB of workgroup memory, and those on matrix units 22 to 44 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
-        let room = gpu.device.limits().max_compute_workgroup_storage_size;
+        let limits = gpu.device.limits();
         let bytes = |tiling: &Tiling| match *tiling {
-            // The chains of all outputs and rows.
-            Tiling::Few { rows, outputs } => 4 * 33 * 4 * outputs * rows,
+            // Chains of all outputs and rows.
+            Tiling::Few { rows: 8, outputs } => 4 * 8 * 32 * outputs * (LEAST_KEPT + 1),
+            Tiling::Few { .. } => MOST_KEPT_BYTES,
             Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
+            // Chains, or weights and padding, which may be there twice; and inputs.
+            Tiling::Chains { rows, subgroups } => 16 * subgroups * ((8 * rows).max(2 * 3 * 32) + 3 * rows),
             // Two stages of weights and their scales, which may be there twice, and of inputs.
             Tiling::Units { tile: (sums, rows), .. } => 2 * (2 * (48 + 8) * sums + 48 * rows),
         };
         let units = if exact_units(&gpu.info) { &Tiling::UNITS[..] } else { &[] };
         let all = Tiling::INTEGERS.iter().chain(units).copied();
-        all.filter(|tiling| bytes(tiling) <= room).collect()
+        let fits = |tiling: &Tiling| {
+            let threads = if let Tiling::Few { .. } = tiling { tiling.few_threads() } else { 256 };
+            bytes(tiling) <= limits.max_compute_workgroup_storage_size
+                && threads <= limits.max_compute_invocations_per_workgroup
+        };
+        all.filter(fits).collect()
+    }
+
+    /// Whether it multiplies bytes on matrix units.
+    pub(crate) fn on_units(self) -> bool {
+        matches!(self, Tiling::Units { .. } | Tiling::Chains { .. })
     }
 
     /// Whether it has a kernel for a layer: on matrix units, gates and ups are packed alike.
     pub(crate) fn takes(self, spec: LinearSpec) -> bool {
-        match (self, spec.second) {
-            (Tiling::Units { .. }, Some(((second, _), Combination::Gated(_)))) => spec.first.0 == second,
+        match spec.second {
+            Some(((second, _), Combination::Gated(_))) if self.on_units() => spec.first.0 == second,
             _ => true,
         }
     }
 
     /// Threads of a workgroup that writes its results as integers too, and bytes of memory that it may need.
-    pub(crate) const REQUANTIZING_THREADS: u32 = 512;
+    pub(crate) const REQUANTIZING_THREADS: u32 = 1024;
     pub(crate) const REQUANTIZING_BYTES: u32 = 20 << 10;
 
     /// Whether a layer that can write its results as integers does in this tiling.
@@ -118,20 +142,38 @@ impl Tiling {
     /// Threads of a workgroup.
     pub(super) fn threads(self, spec: LinearSpec) -> u32 {
         match self {
-            Tiling::Few { .. } if spec.requantizes_in(self) => Tiling::REQUANTIZING_THREADS,
+            // Layers whose results are normed have few workgroups, gated ones many, which had better be there at once.
+            Tiling::Few { .. } if spec.requantizes_in(self) && spec.norms() => Tiling::REQUANTIZING_THREADS,
+            Tiling::Few { .. } if spec.requantizes_in(self) => 256,
+            Tiling::Few { .. } if spec.input == InputKind::Integers => self.few_threads(),
             Tiling::Few { .. } | Tiling::Many { .. } => 128,
             Tiling::Cooperative { .. } => 256,
+            Tiling::Chains { subgroups, .. } => 32 * subgroups,
             Tiling::Units { tile, own } => tile.0 * tile.1 / (own.0 * own.1) * 32,
         }
+    }
+
+    /// Threads of a workgroup for few rows of integers.
+    fn few_threads(self) -> u32 {
+        if self.rows() > 4 { 256 } else { 512 }
+    }
+
+    /// Chains that the kernel for few rows of integers keeps at a time, of 32: at least one of each 32 of its threads.
+    pub(super) fn kept_chains(self, spec: LinearSpec) -> u32 {
+        let matrices = if spec.is_gated() { 2 } else { 1 };
+        let each = 4 * self.rows() * matrices * self.outputs(spec);
+        let fits = |kept: &u32| each * (kept + 1) <= MOST_KEPT_BYTES;
+        [32, 16].into_iter().find(fits).unwrap_or(LEAST_KEPT).max(self.threads(spec) / 32)
     }
 
     /// Outputs of a workgroup of a layer.
     pub(crate) fn outputs(self, spec: LinearSpec) -> u32 {
         match self {
-            Tiling::Few { .. } if spec.requantizes_in(self) => 32,
-            Tiling::Few { .. } if spec.input == InputKind::Integers => 4 * self.slot_outputs(spec),
+            Tiling::Few { .. } if spec.input == InputKind::Integers => 32 * self.slot_outputs(spec),
             Tiling::Few { outputs, .. } => 16 * outputs,
             Tiling::Many { .. } => 64,
+            Tiling::Chains { .. } if spec.is_gated() => 16,
+            Tiling::Chains { .. } => 32,
             Tiling::Cooperative { sums, .. } | Tiling::Units { tile: (sums, _), .. } => {
                 sums / if spec.is_gated() { 2 } else { 1 }
             }
@@ -142,12 +184,14 @@ impl Tiling {
     /// two sums.
     pub(super) fn slot_outputs(self, spec: LinearSpec) -> u32 {
         match self {
-            Tiling::Few { .. } if spec.requantizes_in(self) => 32 * 32 / Tiling::REQUANTIZING_THREADS,
             Tiling::Few { outputs, .. } if spec.input == InputKind::Integers && spec.is_gated() => {
                 outputs.div_ceil(2)
             }
             Tiling::Few { outputs, .. } => outputs,
-            Tiling::Many { .. } | Tiling::Cooperative { .. } | Tiling::Units { .. } => 1,
+            Tiling::Many { .. }
+            | Tiling::Cooperative { .. }
+            | Tiling::Units { .. }
+            | Tiling::Chains { .. } => 1,
         }
     }
 
@@ -156,27 +200,34 @@ impl Tiling {
         match self {
             Tiling::Few { rows, .. }
             | Tiling::Many { rows }
+            | Tiling::Chains { rows, .. }
             | Tiling::Cooperative { rows, .. }
             | Tiling::Units { tile: (_, rows), .. } => rows,
         }
     }
 }
 
+/// Bytes that the kernels for few rows of integers keep chains in, if that is room enough for so many of each sum.
+const MOST_KEPT_BYTES: u32 = 16 << 10;
+const LEAST_KEPT: u32 = 8;
+
+/// Rows up to which kernels for few rows are faster than matrix units.
+const FEW_BESIDE_UNITS: u32 = 4;
+
 /// Workgroups that keep a large GPU busy.
 const MANY_WORKGROUPS: u32 = 96;
 
 /// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
 /// many, of which there are too few to fill a large GPU.
-fn few_in_turn(input: InputKind, on_units: bool) -> u32 {
+fn few_in_turn(input: InputKind) -> u32 {
     match input {
-        InputKind::Integers if on_units => 80,
         InputKind::Integers => 112,
         InputKind::Aligned | InputKind::Unaligned => 24,
     }
 }
 
 /// The pipeline for so many rows, given the workgroups that a tiling would have. Those for few rows are used several
-/// times; of those on matrix units it is the largest that has many workgroups.
+/// times, unless there are matrix units; of those, the largest tiles where they make many workgroups.
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,
@@ -184,16 +235,22 @@ pub(super) fn fitting<T>(
     workgroups: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
     let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
+    let is_chains = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Chains { .. });
     let is_units = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Units { .. });
-    let mut on_units = pipelines.iter().filter(is_units);
-    let smallest = on_units.next();
     let most_of_few = pipelines.iter().rfind(is_few);
-    let most_of_few = most_of_few.filter(|_| rows <= few_in_turn(input, smallest.is_some()));
-    if most_of_few.is_none() && smallest.is_some() {
-        return on_units.rfind(|(tiling, _)| workgroups(*tiling) >= MANY_WORKGROUPS).or(smallest);
+    let shared = pipelines.iter().rfind(is_chains);
+    if shared.is_some() && rows > FEW_BESIDE_UNITS {
+        // Large tiles have to be well filled, and to be many.
+        let good = |(tiling, _): &&(Tiling, T)| {
+            4 * rows > 3 * tiling.rows() && workgroups(*tiling) >= MANY_WORKGROUPS
+        };
+        let large = pipelines.iter().find(is_units).filter(good);
+        let one = pipelines.iter().filter(is_chains).find(|(tiling, _)| tiling.rows() >= rows);
+        return one.or(large).or(shared);
     }
+    let few_in_turn = most_of_few.filter(|_| rows <= few_in_turn(input));
     let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
-    match (most_of_few, enough) {
+    match (few_in_turn, enough) {
         (Some(few), Some((tiling, _))) if few.0.rows() < tiling.rows() => Some(few),
         _ => enough,
     }
@@ -217,10 +274,11 @@ mod tests {
             LinearSpec { second, ..plain }
         };
         let gated = |format| with(format, Combination::Gated(Activation::Silu));
-        let units = Tiling::UNITS[0];
-        assert!(units.takes(plain) && units.takes(gated(Format::Q4_K)));
-        assert!(!units.takes(gated(Format::Q5_K)) && Tiling::INTEGERS[4].takes(gated(Format::Q5_K)));
-        assert!(units.takes(with(Format::Q6_K, Combination::Joined)));
+        for units in Tiling::UNITS {
+            assert!(units.takes(plain) && units.takes(gated(Format::Q4_K)));
+            assert!(!units.takes(gated(Format::Q5_K)) && Tiling::INTEGERS[4].takes(gated(Format::Q5_K)));
+            assert!(units.takes(with(Format::Q6_K, Combination::Joined)));
+        }
     }
 
     #[test]
@@ -240,10 +298,25 @@ mod tests {
             assert_eq!(found, Some(chosen), "{rows} rows of integers");
         }
         // On matrix units, of 4096 outputs.
+        let [half, shared, in_fours, large] = Tiling::UNITS;
         let on_units = [&integers[..4], &Tiling::UNITS.map(|tiling| (tiling, ()))].concat();
-        for (rows, chosen) in [(1u32, 1), (3, 4), (80, 8), (81, 64), (183, 64), (384, 128), (512, 128)] {
+        let few = |i: usize| Tiling::INTEGERS[i];
+        for (rows, chosen) in [
+            (1u32, few(0)),
+            (3, few(2)),
+            (4, few(2)),
+            (5, half),
+            (16, half),
+            (17, shared),
+            (32, shared),
+            (33, in_fours),
+            (128, in_fours),
+            (183, in_fours),
+            (385, large),
+            (512, large),
+        ] {
             let workgroups = |tiling: Tiling| 4096 / tiling.rows() * rows.div_ceil(tiling.rows());
-            let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| t.rows());
+            let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| *t);
             assert_eq!(found, Some(chosen), "{rows} rows on matrix units");
         }
         assert_eq!(rows_of(&all[..1], 9), Some(1));

@@ -79,40 +79,39 @@ impl PackedWeight {
     ) -> Result<PackedWeight> {
         let (low_row, rest_row) = (4 * packing.low_row() as u64, 4 * packing.rest_row() as u64);
         let widest = low_row.max(rest_row);
-        let most = usize::try_from(largest / widest).unwrap_or(usize::MAX).min(packing.rows());
+        let together = packing.padded(1);
+        let most = usize::try_from(largest / widest).unwrap_or(usize::MAX) / together * together;
         if most == 0 && packing.rows() > 0 {
             return Err(Error::Limit {
-                what: format!("a row of {name}"),
-                needed: widest,
+                what: format!("{together} rows of {name}"),
+                needed: widest * together as u64,
                 limit: largest,
                 unit: "binding",
                 adapter: gpu.info.name.clone(),
             });
         }
-        let starts = row_starts(&packing, tensors);
-        assert_eq!(starts.last(), Some(&packing.rows()), "the rows of the tensors");
-        let chunk = usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1);
+        let file_rows: Vec<&[u8]> =
+            tensors.iter().flat_map(|tensor| tensor.chunks_exact(packing.file_row())).collect();
+        assert_eq!(file_rows.len(), packing.rows(), "the rows of the tensors");
+        let chunk = packing.padded(usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1));
         let mut pieces = Vec::new();
         let mut chunks = 0;
         for first in (0..packing.rows()).step_by(most.max(1)) {
-            let rows = first..packing.rows().min(first + most);
-            let low_bytes = rows.len() as u64 * low_row;
+            let rows = first..packing.rows().min(first.saturating_add(most));
+            let padded = packing.padded(rows.len()) as u64;
+            let low_bytes = padded * low_row;
             let rest_at = low_bytes.next_multiple_of(PLANE_ALIGNMENT);
             let buffer = gpu.scoped(name, || {
                 gpu.device.create_buffer(&wgpu::BufferDescriptor {
                     label: Some(name),
-                    size: rest_at + rows.len() as u64 * rest_row,
+                    size: rest_at + padded * rest_row,
                     usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
                     mapped_at_creation: false,
                 })
             })?;
-            let mut start = first;
-            while start < rows.end {
-                // A chunk ends where its tensor does.
-                let tensor = starts.partition_point(|end| *end <= start) - 1;
-                let end = rows.end.min(start + chunk).min(starts[tensor + 1]);
-                let packed = packing.pack_rows(tensors[tensor], start - starts[tensor]..end - starts[tensor]);
-                let done = (start - first) as u64;
+            for (i, chunk_rows) in file_rows[rows.clone()].chunks(chunk).enumerate() {
+                let packed = packing.pack(chunk_rows);
+                let done = (i * chunk) as u64;
                 gpu.queue.write_buffer(&buffer, done * low_row, bytemuck::cast_slice(&packed.low));
                 if rest_row > 0 {
                     let rest = bytemuck::cast_slice(&packed.rest);
@@ -123,8 +122,7 @@ impl PackedWeight {
                 if chunks % CHUNKS_IN_FLIGHT == 0 {
                     gpu.wait()?;
                 }
-                progress((end - start) as u64 * (low_row + rest_row));
-                start = end;
+                progress(packing.padded(chunk_rows.len()) as u64 * (low_row + rest_row));
             }
             pieces.push(Piece { rows, buffer, low_bytes, rest_at });
         }
@@ -140,14 +138,4 @@ impl PackedWeight {
     pub(crate) fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
-}
-
-/// Where the rows of each tensor start, and where the last one's end.
-fn row_starts(packing: &Packing, tensors: &[&[u8]]) -> Vec<usize> {
-    let mut starts = vec![0];
-    starts.extend(tensors.iter().scan(0, |rows, tensor| {
-        *rows += tensor.len() / packing.file_row();
-        Some(*rows)
-    }));
-    starts
 }

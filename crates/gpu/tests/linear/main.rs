@@ -170,19 +170,19 @@ fn joined_matrices_give_their_outputs_one_after_the_other() {
     let (gpu, kernels, fused) = setup();
     let mut random = Random(12);
     let first = Weight::random(&mut random, Format::Q4_K, 37, 768);
-    let second = Weight::random(&mut random, Format::Q6_K, 21, 768);
-    let (bias, input) = (random.floats(21), random.floats(66 * 768));
+    let second = Weight::random(&mut random, Format::Q6_K, 45, 768);
+    let (bias, input) = (random.floats(45), random.floats(66 * 768));
     let device_bias = buffer(gpu, &bias, wgpu::BufferUsages::STORAGE);
     let sums = [first.multiply(*fused, None, &input), second.multiply(*fused, Some(&bias), &input)];
     let truth: Vec<f32> =
-        sums[0].chunks(37).zip(sums[1].chunks(21)).flat_map(|(a, b)| [a, b].concat()).collect();
+        sums[0].chunks(37).zip(sums[1].chunks(45)).flat_map(|(a, b)| [a, b].concat()).collect();
     // In one piece each, and the second in several.
-    for largest in [1 << 20, 384 * 9] {
+    for largest in [1 << 20, 384 * 33] {
         let upload = |weight: &Weight, largest| {
             PackedWeight::upload_in_pieces(gpu, "w", weight.packing(), &[&weight.file], largest, &mut |_| {})
         };
         let packed = [upload(&first, 1 << 20).unwrap(), upload(&second, largest).unwrap()];
-        let run = Run::new(gpu, [768, 58, 66], &input, |operands| {
+        let run = Run::new(gpu, [768, 82, 66], &input, |operands| {
             let matrices = [
                 Matrix { weight: &packed[0], bias: None },
                 Matrix { weight: &packed[1], bias: Some(&device_bias) },
@@ -190,7 +190,7 @@ fn joined_matrices_give_their_outputs_one_after_the_other() {
             Linear::joined(gpu, kernels, "joined", matrices, operands)
         });
         for rows in [1, 3, 8, 16, 66] {
-            assert_same("joined", &run.rows(rows), &truth[..rows * 58]);
+            assert_same("joined", &run.rows(rows), &truth[..rows * 82]);
         }
     }
 }
@@ -199,8 +199,8 @@ fn joined_matrices_give_their_outputs_one_after_the_other() {
 fn matrices_larger_than_a_binding_are_cut_by_rows() {
     let (gpu, kernels, fused) = setup();
     let mut random = Random(9);
-    let gate = Weight::random(&mut random, Format::Q4_K, 50, 512);
-    let up = Weight::random(&mut random, Format::Q6_K, 50, 512);
+    let gate = Weight::random(&mut random, Format::Q4_K, 110, 512);
+    let up = Weight::random(&mut random, Format::Q6_K, 110, 512);
     let input = random.floats(10 * 512);
     let upload = |weight: &Weight, largest: u64| {
         let mut bytes = 0;
@@ -211,23 +211,23 @@ fn matrices_larger_than_a_binding_are_cut_by_rows() {
         assert!(packed.is_err() || bytes == weight.packing().bytes());
         packed
     };
-    assert!(matches!(upload(&gate, 255), Err(gleed_gpu::Error::Limit { .. })));
-    let [cut, whole] = [256 * 7, 1 << 20].map(|largest| upload(&gate, largest).unwrap());
-    let other = upload(&up, 256 * 11).unwrap();
+    assert!(matches!(upload(&gate, 256 * 32 - 1), Err(gleed_gpu::Error::Limit { .. })));
+    let [cut, whole] = [256 * 40, 1 << 20].map(|largest| upload(&gate, largest).unwrap());
+    let other = upload(&up, 256 * 70).unwrap();
     let plain = |packed: &PackedWeight| {
-        Run::new(gpu, [512, 50, 10], &input, |operands| {
+        Run::new(gpu, [512, 110, 10], &input, |operands| {
             Linear::new(gpu, kernels, "cut", Matrix { weight: packed, bias: None }, operands)
         })
     };
     let gated = |packed: &PackedWeight| {
         let matrices = [packed, &other].map(|weight| Matrix { weight, bias: None });
-        Run::new(gpu, [512, 50, 10], &input, |operands| {
+        Run::new(gpu, [512, 110, 10], &input, |operands| {
             Linear::gated(gpu, kernels, "cut", Activation::Silu, matrices, operands)
         })
     };
     let truth = gate.multiply(*fused, None, &input);
     for rows in [1, 10] {
-        assert_same("cut", &plain(&cut).rows(rows), &truth[..rows * 50]);
+        assert_same("cut", &plain(&cut).rows(rows), &truth[..rows * 110]);
         assert_same("cut gate", &gated(&cut).rows(rows), &gated(&whole).rows(rows));
     }
 }

@@ -73,23 +73,38 @@ fn unpack(layout: Layout, columns: usize, low: &[u32], rest: &[u32]) -> Vec<f32>
     (0..columns).map(value).collect()
 }
 
+/// The words of a row of a plane whose rows are interleaved in vectors of so many words.
+fn apart(plane: &[u32], together: usize, len: usize, vector: usize, row: usize) -> Vec<u32> {
+    let tile = &plane[row / together * together * len..];
+    (0..len).map(|i| tile[(i / vector * together + row % together) * vector + i % vector]).collect()
+}
+
+/// Both planes of a row, as if it lay by itself.
+fn row_of(packing: &Packing, packed: &Packed, row: usize) -> [Vec<u32>; 2] {
+    let together = if let Layout::Integers(_) = packing.layout { 32 } else { 1 };
+    let vector = packing.layout.low_words().min(4);
+    [
+        apart(&packed.low, together, packing.low_row(), vector, row),
+        apart(&packed.rest, together, packing.rest_row(), 1, row),
+    ]
+}
+
 #[test]
 fn every_format_comes_back_bit_for_bit() {
     let mut random = Random(7);
     for format in Format::all() {
         for columns in [256, 512, 2304] {
-            let rows = 5;
+            let rows = 37;
             let bytes = rows * format.row_bytes(columns).unwrap();
             let file: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
             let packing = Packing::new("w", format, rows, columns).unwrap();
-            let packed = packing.pack_rows(&file, 0..rows);
+            let packed = packing.pack(&file.chunks(packing.file_row()).collect::<Vec<_>>());
             let mut truth = vec![0.0; rows * columns];
             format.decode(&file, &mut truth);
             for (row, truth) in truth.chunks(columns).enumerate() {
-                let low = &packed.low[row * packing.low_row()..][..packing.low_row()];
-                let rest = &packed.rest[row * packing.rest_row()..][..packing.rest_row()];
+                let [low, rest] = row_of(&packing, &packed, row);
                 for (column, (value, truth)) in
-                    unpack(packing.layout, columns, low, rest).iter().zip(truth).enumerate()
+                    unpack(packing.layout, columns, &low, &rest).iter().zip(truth).enumerate()
                 {
                     let same = value.to_bits() == truth.to_bits() || value.is_nan() && truth.is_nan();
                     assert!(same, "{format} row {row} column {column}: {value} is not {truth}");
@@ -105,13 +120,12 @@ fn rows_that_are_no_multiple_of_32_or_64_are_padded() {
         let bytes = format.row_bytes(columns).unwrap();
         let file: Vec<u8> = (0..3 * bytes).map(|i| (i * 37 % 120) as u8).collect();
         let packing = Packing::new("w", format, 3, columns).unwrap();
-        let packed = packing.pack_rows(&file, 0..3);
+        let packed = packing.pack(&file.chunks(bytes).collect::<Vec<_>>());
         let mut truth = vec![0.0; 3 * columns];
         format.decode(&file, &mut truth);
         for (row, truth) in truth.chunks(columns).enumerate() {
-            let low = &packed.low[row * packing.low_row()..][..packing.low_row()];
-            let rest = &packed.rest[row * packing.rest_row()..][..packing.rest_row()];
-            assert_eq!(unpack(packing.layout, columns, low, rest), truth, "{format}");
+            let [low, rest] = row_of(&packing, &packed, row);
+            assert_eq!(unpack(packing.layout, columns, &low, &rest), truth, "{format}");
         }
     }
 }
@@ -122,20 +136,21 @@ fn parts_are_the_parts_of_the_whole_whatever_the_threads() {
     let (rows, columns) = (1100, 1024);
     let file: Vec<u8> = (0..rows * 576).map(|_| random.next() as u8).collect();
     let packing = Packing::new("w", Format::Q4_K, rows, columns).unwrap();
-    let whole = packing.pack_rows(&file, 0..rows);
-    let (low, rest) = (packing.low_row(), packing.rest_row());
+    let file: Vec<&[u8]> = file.chunks(packing.file_row()).collect();
+    let whole = packing.pack(&file);
     for part in [0..1, 3..700, 1099..1100, 5..5] {
-        let packed = packing.pack_rows(&file, part.clone());
-        assert_eq!(packed.low, whole.low[part.start * low..part.end * low]);
-        assert_eq!(packed.rest, whole.rest[part.start * rest..part.end * rest]);
+        let packed = packing.pack(&file[part.clone()]);
+        for row in part.clone() {
+            assert_eq!(row_of(&packing, &packed, row - part.start), row_of(&packing, &whole, row));
+        }
     }
 }
 
 #[test]
 fn native_formats_take_about_the_size_of_their_file_and_others_say_so() {
     for format in Format::all() {
-        let packing = Packing::new("w", format, 16, 2048).unwrap();
-        let file = 16 * format.row_bytes(2048).unwrap() as u64;
+        let packing = Packing::new("w", format, 32, 2048).unwrap();
+        let file = 32 * format.row_bytes(2048).unwrap() as u64;
         if packing.converted() {
             assert!(Layout::of(format).1);
         } else {
