@@ -113,8 +113,8 @@ impl GpuExecutor {
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
             &gpu,
-            &tilings(&Tiling::ALL, max_rows, matrix_units),
-            &tilings(&Tiling::integers(&gpu), max_rows, false),
+            &Tiling::needed(float_tilings(matrix_units), max_rows),
+            &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         let nodes = {
@@ -337,15 +337,13 @@ impl GpuExecutor {
     }
 }
 
-/// The tilings that steps of so many rows need.
-fn tilings(all: &[Tiling], max_rows: usize, matrix_units: bool) -> Vec<Tiling> {
-    let mut all = all.to_vec();
+/// The tilings for floats, with those that round to f16 for many rows where that is allowed.
+fn float_tilings(matrix_units: bool) -> Vec<Tiling> {
+    let mut all = Tiling::ALL.to_vec();
     if matrix_units {
         all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
         all.push(Tiling::Cooperative { sums: 128, rows: 128 });
     }
-    let enough = all.iter().position(|tiling| tiling.rows() as usize >= max_rows);
-    all.truncate(enough.map_or(all.len(), |last| last + 1));
     all
 }
 

@@ -84,10 +84,14 @@ impl LinearKernels {
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
         let on_units = tilings.iter().any(|tiling| tiling.on_units() && tiling.takes(spec));
-        let needed = |tiling: &&Tiling| match tiling {
-            _ if spec.norms() => tiling.requantizes(),
-            Tiling::Many { .. } => !on_units,
-            _ => tiling.takes(spec),
+        let needed = |tiling: &&Tiling| {
+            if spec.norms() {
+                tiling.requantizes()
+            } else if tiling.on_units() {
+                tiling.takes(spec)
+            } else {
+                !on_units || tiling.rows() <= Tiling::FEW_BESIDE_UNITS
+            }
         };
         std::thread::scope(|scope| {
             let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));

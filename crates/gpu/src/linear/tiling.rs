@@ -84,14 +84,17 @@ impl Tiling {
         Tiling::Many { rows: 64 },
     ];
 
-    /// Those for inputs of integers on matrix units, which [`Tiling::Many`] is left out for: for up to 16 and 32 rows, for
-    /// too few outputs and rows to fill a large GPU with large tiles, and large tiles.
+    /// Those for inputs of integers on matrix units, for more than [`Tiling::FEW_BESIDE_UNITS`] rows: for up to 16 and 32
+    /// rows, for too few outputs and rows to fill a large GPU with large tiles, and large tiles.
     pub const UNITS: [Tiling; 4] = [
         Tiling::Chains { rows: 16, subgroups: 8 },
         Tiling::Chains { rows: 32, subgroups: 8 },
         Tiling::Chains { rows: 32, subgroups: 4 },
         Tiling::Units { tile: (128, 128), own: (64, 32) },
     ];
+
+    /// Rows up to which kernels for few rows are faster than matrix units.
+    pub const FEW_BESIDE_UNITS: u32 = 4;
 
     /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, the one for eight
     /// rows 18 KiB of workgroup memory, and those on matrix units 22 to 44 KiB.
@@ -115,6 +118,15 @@ impl Tiling {
                 && threads <= limits.max_compute_invocations_per_workgroup
         };
         all.filter(fits).collect()
+    }
+
+    /// Those that steps of up to so many rows need.
+    pub(crate) fn needed(mut all: Vec<Tiling>, max_rows: usize) -> Vec<Tiling> {
+        let enough = |tiling: &&Tiling| !tiling.on_units() && tiling.rows() as usize >= max_rows;
+        let most = all.iter().find(enough).map_or(u32::MAX, |tiling| tiling.rows());
+        let few = max_rows <= Tiling::FEW_BESIDE_UNITS as usize;
+        all.retain(|tiling| if tiling.on_units() { !few } else { tiling.rows() <= most });
+        all
     }
 
     /// Whether it multiplies bytes on matrix units.
@@ -211,9 +223,6 @@ impl Tiling {
 const MOST_KEPT_BYTES: u32 = 16 << 10;
 const LEAST_KEPT: u32 = 8;
 
-/// Rows up to which kernels for few rows are faster than matrix units.
-const FEW_BESIDE_UNITS: u32 = 4;
-
 /// Workgroups that keep a large GPU busy.
 const MANY_WORKGROUPS: u32 = 96;
 
@@ -239,7 +248,7 @@ pub(super) fn fitting<T>(
     let is_units = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Units { .. });
     let most_of_few = pipelines.iter().rfind(is_few);
     let shared = pipelines.iter().rfind(is_chains);
-    if shared.is_some() && rows > FEW_BESIDE_UNITS {
+    if shared.is_some() && rows > Tiling::FEW_BESIDE_UNITS {
         // Large tiles have to be well filled, and to be many.
         let good = |(tiling, _): &&(Tiling, T)| {
             4 * rows > 3 * tiling.rows() && workgroups(*tiling) >= MANY_WORKGROUPS
@@ -279,6 +288,18 @@ mod tests {
             assert!(!units.takes(gated(Format::Q5_K)) && Tiling::INTEGERS[4].takes(gated(Format::Q5_K)));
             assert!(units.takes(with(Format::Q6_K, Combination::Joined)));
         }
+    }
+
+    #[test]
+    fn small_steps_need_no_large_tilings() {
+        let all = [&Tiling::INTEGERS[..], &Tiling::UNITS].concat();
+        assert_eq!(Tiling::needed(all.clone(), 1), all[..1]);
+        assert_eq!(Tiling::needed(all.clone(), 3), all[..3]);
+        // Where there are matrix units, even for five rows.
+        assert_eq!(Tiling::needed(all.clone(), 5), [&all[..4], &all[5..]].concat());
+        assert_eq!(Tiling::needed(all.clone(), 9), all);
+        assert_eq!(Tiling::needed(all.clone(), 512), all);
+        assert_eq!(Tiling::needed(Tiling::ALL.to_vec(), 16), Tiling::ALL[..5]);
     }
 
     #[test]
