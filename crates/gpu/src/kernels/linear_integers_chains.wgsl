@@ -1,8 +1,8 @@
 // A linear layer of integers for some rows on matrix units, which multiply bytes and add exactly: the results are the
 // bits of the other kernels of integers.
 //
-// A workgroup of $SUBGROUPS subgroups computes 32 sums of $TILEROWS rows: those of 32 outputs, or of a gated layer those of 16
-// gates and then of 16 ups. A subgroup computes every $SUBGROUPS. chain of all of them, one after the other, by itself:
+// A workgroup of $ALLSUBGROUPS subgroups computes 32 sums of $TILEROWS rows: those of 32 outputs, or of a gated layer those of 16
+// gates and then of 16 ups. A subgroup computes every $ALLSUBGROUPS. chain of all of them, one after the other, by itself:
 // each lane unpacks the weights of a sum, and what all lanes need of a group of 32 columns goes through memory that no
 // other subgroup uses. When every subgroup has a chain, they are added up in ascending order.
 
@@ -63,10 +63,10 @@ $LOAD
     }
     // The parts of products that the subgroup folds: of [sums][rows][near or far].
     //@for p in OWNPARTS
-    let part_$p = subgroup + $SUBGROUPS * $p;
+    let part_$p = subgroup + $ALLSUBGROUPS * $p;
     var total_$p = vec4<f32>();
     //@end
-    for (var first_chain = 0u; first_chain < 32u; first_chain += $SUBGROUPS) {
+    for (var first_chain = 0u; first_chain < 32u; first_chain += $ALLSUBGROUPS) {
         let chain = first_chain + subgroup;
         //@for o in TWO
         //@for r in ROWFRAGMENTS
@@ -95,7 +95,7 @@ $LOAD
                 inputs[inputs_at + vector_$i] = input_$i;
             }
             //@end
-            let loaded = min(select(group + 32u, chain + $SUBGROUPS, group + 32u >= shape.groups), last_group);
+            let loaded = min(select(group + 32u, chain + $ALLSUBGROUPS, group + 32u >= shape.groups), last_group);
 $LOAD
             subgroupBarrier();
             //@for o in TWO

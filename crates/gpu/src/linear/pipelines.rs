@@ -1,7 +1,7 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
 use super::layer::Shape;
-use super::shader::{InputKind, LinearSpec, quantize_source, source};
+use super::shader::{InputKind, LinearSpec, emulated_source, quantize_source, source};
 use super::tiling::{Tiling, cooperative, exact_units};
 use crate::{Error, Gpu, Result};
 
@@ -12,6 +12,8 @@ pub struct LinearKernels {
     integer_tilings: Vec<Tiling>,
     bindings: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
+    /// Whether matrix units of bytes are emulated.
+    emulates: bool,
     /// Bound where layers do not write integers; none on devices where none can.
     unused: Option<wgpu::Buffer>,
 }
@@ -67,8 +69,17 @@ impl LinearKernels {
                 immediate_size: 0,
             });
             let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
-            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, unused }
+            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, emulates: false, unused }
         })
+    }
+
+    /// Kernels of one tiling on matrix units for bytes, on a device that has none: what they multiply is multiplied by
+    /// plain WGSL. For tests of all else that such a kernel does. [`Tiling::Chains`] need rows whose groups are a
+    /// multiple of 32.
+    #[doc(hidden)]
+    pub fn emulating(gpu: &Gpu, tiling: Tiling) -> Result<LinearKernels> {
+        let kernels = LinearKernels::new(gpu, &[], &[])?;
+        Ok(LinearKernels { integer_tilings: vec![tiling], emulates: true, ..kernels })
     }
 
     /// Whether layers can write their results as integers.
@@ -106,9 +117,10 @@ impl LinearKernels {
     }
 
     fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
+        let text = if self.emulates { emulated_source(spec, tiling) } else { source(spec, tiling) };
         // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
         // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
-        unsafe { gpu.pipeline("a linear layer", &source(spec, tiling), Some(&self.pipeline_layout)) }
+        unsafe { gpu.pipeline("a linear layer", &text, Some(&self.pipeline_layout)) }
     }
 
     /// The pipeline that makes integers of floats.
