@@ -20,10 +20,6 @@ const SUMS_far = 8u;
 const PART_near = 0u;
 const PART_far = 1u;
 
-fn floats_of(sums: vec4<i32>) -> vec4<f32> {
-    return bitcast<vec4<f32>>(sums) - 12582912.0;
-}
-
 //@end
 fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32) {
     let first_output = block * $OUTPUTS;

@@ -31,10 +31,6 @@ fn after(group: u32) -> u32 {
     return min(next, shape.groups - 1u);
 }
 
-fn floats_of(sums: vec4<i32>) -> vec4<f32> {
-    return bitcast<vec4<f32>>(sums) - 12582912.0;
-}
-
 //@end
 // Stages the weights of a group of a sum.
 fn stage_sum_$BODY(stage: u32, sum: u32, raw: Raw_$BODY, group: u32) {
