@@ -101,7 +101,10 @@ impl Weights {
             let packing = Packing::new(&first.name, first.format, rows, first.columns)?;
             PackedWeight::upload(gpu, &first.name, packing, &tensors, &mut more).map(Loaded::Matrix)
         });
-        Ok(Weights { weights: weights.collect::<Result<_>>()?, stacks })
+        let weights = weights.collect::<Result<_>>()?;
+        // Stacked together, rows are padded less than each by itself.
+        progress(total, total);
+        Ok(Weights { weights, stacks })
     }
 
     /// How many of an op's parts, from the first of these on, are one matrix on the device: that of the first.

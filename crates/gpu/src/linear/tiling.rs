@@ -96,14 +96,16 @@ impl Tiling {
     /// Rows up to which kernels for few rows are faster than matrix units.
     pub const FEW_BESIDE_UNITS: u32 = 4;
 
-    /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, the one for eight
-    /// rows 18 KiB of workgroup memory, and those on matrix units 22 to 44 KiB.
+    /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, those for
+    /// four and eight rows 17 and 18 KiB of workgroup memory, and those on matrix units 22 to 44 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
         let limits = gpu.device.limits();
         let bytes = |tiling: &Tiling| match *tiling {
-            // Chains of all outputs and rows.
-            Tiling::Few { rows: 8, outputs } => 4 * 8 * 32 * outputs * (LEAST_KEPT + 1),
-            Tiling::Few { .. } => MOST_KEPT_BYTES,
+            // One chain of every slot at least, of all outputs and rows; a gated layer has two sums of each output.
+            Tiling::Few { rows, outputs } => {
+                let sums = 32 * outputs.max(2);
+                MOST_KEPT_BYTES.max(4 * rows * sums * (tiling.few_threads() / 32 + 1))
+            }
             Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
             // Chains, or weights and padding, which may be there twice; and inputs.
             Tiling::Chains { rows, subgroups } => 16 * subgroups * ((8 * rows).max(2 * 3 * 32) + 3 * rows),
@@ -175,7 +177,7 @@ impl Tiling {
         let matrices = if spec.is_gated() { 2 } else { 1 };
         let each = 4 * self.rows() * matrices * self.outputs(spec);
         let fits = |kept: &u32| each * (kept + 1) <= MOST_KEPT_BYTES;
-        [32, 16].into_iter().find(fits).unwrap_or(LEAST_KEPT).max(self.threads(spec) / 32)
+        [32, 16].into_iter().find(fits).unwrap_or(0).max(self.threads(spec) / 32)
     }
 
     /// Outputs of a workgroup of a layer.
@@ -219,9 +221,8 @@ impl Tiling {
     }
 }
 
-/// Bytes that the kernels for few rows of integers keep chains in, if that is room enough for so many of each sum.
+/// Bytes that the kernels for few rows of integers keep chains in, if that is room enough for one of each slot.
 const MOST_KEPT_BYTES: u32 = 16 << 10;
-const LEAST_KEPT: u32 = 8;
 
 /// Workgroups that keep a large GPU busy.
 const MANY_WORKGROUPS: u32 = 96;
