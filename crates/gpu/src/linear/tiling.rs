@@ -85,11 +85,12 @@ impl Tiling {
     ];
 
     /// Those for inputs of integers on matrix units, for more than [`Tiling::FEW_BESIDE_UNITS`] rows: for up to 16 and 32
-    /// rows, for too few outputs and rows to fill a large GPU with large tiles, and large tiles.
-    pub const UNITS: [Tiling; 4] = [
+    /// rows, and for more, of which [`Tiling::cost`] says which is best.
+    pub const UNITS: [Tiling; 5] = [
         Tiling::Chains { rows: 16, subgroups: 8 },
         Tiling::Chains { rows: 32, subgroups: 8 },
         Tiling::Chains { rows: 32, subgroups: 4 },
+        Tiling::Units { tile: (64, 64), own: (32, 32) },
         Tiling::Units { tile: (128, 128), own: (64, 32) },
     ];
 
@@ -129,6 +130,16 @@ impl Tiling {
         let few = max_rows <= Tiling::FEW_BESIDE_UNITS as usize;
         all.retain(|tiling| if tiling.on_units() { !few } else { tiling.rows() <= most });
         all
+    }
+
+    /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns of Q4_K on a GPU of 132
+    /// multiprocessors. Small workgroups share the time; large ones come in rounds, and one that is begun counts whole.
+    fn cost(self, workgroups: u32) -> u32 {
+        match self {
+            Tiling::Units { tile: (128.., _), .. } => 1110 * workgroups.div_ceil(132),
+            Tiling::Units { .. } => 930 * workgroups.div_ceil(3 * 132),
+            _ => workgroups,
+        }
     }
 
     /// Whether it multiplies bytes on matrix units.
@@ -224,9 +235,6 @@ impl Tiling {
 /// Bytes that the kernels for few rows of integers keep chains in, if that is room enough for one of each slot.
 const MOST_KEPT_BYTES: u32 = 16 << 10;
 
-/// Workgroups that keep a large GPU busy.
-const MANY_WORKGROUPS: u32 = 96;
-
 /// Rows up to which several workgroups for few rows, which read the weights again, are faster than one for
 /// many, of which there are too few to fill a large GPU.
 fn few_in_turn(input: InputKind) -> u32 {
@@ -237,27 +245,24 @@ fn few_in_turn(input: InputKind) -> u32 {
 }
 
 /// The pipeline for so many rows, given the workgroups that a tiling would have. Those for few rows are used several
-/// times, unless there are matrix units; of those, the largest tiles where they make many workgroups.
+/// times, unless there are matrix units; of those, the first that has room for all rows, or else the fastest.
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,
     input: InputKind,
     workgroups: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
-    let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
-    let is_chains = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Chains { .. });
-    let is_units = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Units { .. });
-    let most_of_few = pipelines.iter().rfind(is_few);
-    let shared = pipelines.iter().rfind(is_chains);
-    if shared.is_some() && rows > Tiling::FEW_BESIDE_UNITS {
-        // Large tiles have to be well filled, and to be many.
-        let good = |(tiling, _): &&(Tiling, T)| {
-            4 * rows > 3 * tiling.rows() && workgroups(*tiling) >= MANY_WORKGROUPS
-        };
-        let large = pipelines.iter().find(is_units).filter(good);
-        let one = pipelines.iter().filter(is_chains).find(|(tiling, _)| tiling.rows() >= rows);
-        return one.or(large).or(shared);
+    let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
+    if rows > Tiling::FEW_BESIDE_UNITS && on_units().next().is_some() {
+        let is_chains = |tiling: Tiling| matches!(tiling, Tiling::Chains { .. });
+        let enough = on_units().find(|(tiling, _)| is_chains(*tiling) && tiling.rows() >= rows);
+        // The last one of chains is that for several blocks of rows.
+        let last_chains = on_units().rfind(|(tiling, _)| is_chains(*tiling)).map(|(tiling, _)| *tiling);
+        let several = on_units().filter(|(tiling, _)| !is_chains(*tiling) || Some(*tiling) == last_chains);
+        return enough.or(several.min_by_key(|(tiling, _)| tiling.cost(workgroups(*tiling))));
     }
+    let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
+    let most_of_few = pipelines.iter().rfind(is_few);
     let few_in_turn = most_of_few.filter(|_| rows <= few_in_turn(input));
     let enough = pipelines.iter().find(|(tiling, _)| tiling.rows() >= rows).or(pipelines.last());
     match (few_in_turn, enough) {
@@ -319,27 +324,34 @@ mod tests {
                 fitting(&integers, rows, InputKind::Integers, |_| 0).map(|(tiling, ())| tiling.rows());
             assert_eq!(found, Some(chosen), "{rows} rows of integers");
         }
-        // On matrix units, of 4096 outputs.
-        let [half, shared, in_fours, large] = Tiling::UNITS;
+        // On matrix units, of 4096 and 24576 outputs.
+        let [half, shared, in_fours, small, large] = Tiling::UNITS;
         let on_units = [&integers[..4], &Tiling::UNITS.map(|tiling| (tiling, ()))].concat();
         let few = |i: usize| Tiling::INTEGERS[i];
-        for (rows, chosen) in [
-            (1u32, few(0)),
-            (3, few(2)),
-            (4, few(2)),
-            (5, half),
-            (16, half),
-            (17, shared),
-            (32, shared),
-            (33, in_fours),
-            (128, in_fours),
-            (183, in_fours),
-            (385, large),
-            (512, large),
+        for (rows, narrow, wide) in [
+            (1u32, few(0), few(0)),
+            (3, few(2), few(2)),
+            (4, few(2), few(2)),
+            (5, half, half),
+            (16, half, half),
+            (17, shared, shared),
+            (32, shared, shared),
+            (33, in_fours, small),
+            (103, in_fours, small),
+            (183, in_fours, small),
+            (385, large, small),
+            (512, large, large),
+            (2048, large, large),
         ] {
-            let workgroups = |tiling: Tiling| 4096 / tiling.rows() * rows.div_ceil(tiling.rows());
-            let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| *t);
-            assert_eq!(found, Some(chosen), "{rows} rows on matrix units");
+            for (outputs, chosen) in [(4096u32, narrow), (24576, wide)] {
+                let sums = |tiling: Tiling| match tiling {
+                    Tiling::Units { tile, .. } => tile.0,
+                    _ => 32,
+                };
+                let workgroups = |tiling: Tiling| outputs / sums(tiling) * rows.div_ceil(tiling.rows());
+                let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| *t);
+                assert_eq!(found, Some(chosen), "{rows} rows of {outputs} on matrix units");
+            }
         }
         assert_eq!(rows_of(&all[..1], 9), Some(1));
         assert_eq!(rows_of(&all[6..], 1), Some(64));
