@@ -61,7 +61,7 @@ pub(crate) struct Attention<'a> {
     pub partials: &'a wgpu::Buffer,
     /// Neighbouring rows of one sequence that an item may have, at most.
     pub rows: usize,
-    /// Where single rows that look not far back, and merged ones, are written as integers too: the output is
+    /// Where single rows, and those whose spans are merged, are written as integers too: the output is
     /// all columns of what the next op reads, and heads are whole groups.
     pub integers: Option<&'a Quantized>,
 }
@@ -214,11 +214,12 @@ fn row(
         Items::Near => (most_teams.min(8), 1),
         _ => (most_teams.min(4), most_teams.min(4)),
     };
-    let integers = op.integers.filter(|_| kind == Items::Near);
     let units = op.units();
     let dimensions = units * unit(op.cache.kind);
-    // Of each query: itself, and for each team scores, weights and results.
-    let bytes = |queries: usize| 4 * queries * (dimensions + teams * (4 * SPAN + 2));
+    // Of each query: itself, for each team scores, weights and results, and what it takes to make integers of them: its
+    // values, and of each four of them the largest and the sum of their bytes.
+    let integers = if op.integers.is_some() { 6 * 32 } else { 0 };
+    let bytes = |queries: usize| 4 * queries * (dimensions + teams * (4 * SPAN + 2) + integers);
     let memory = limits.max_compute_workgroup_storage_size as usize;
     let most_queries = [4, 2].into_iter().find(|n| *n <= most_queries && bytes(*n) <= memory).unwrap_or(1);
     let parts = op.group().div_ceil(most_queries);
@@ -232,7 +233,7 @@ fn row(
         .unrolled()
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(teams * SPAN))
         .switch("NEAR", kind == Items::Near)
-        .switch("INTEGERS", integers.is_some())
+        .switch("INTEGERS", op.integers.is_some())
         .switch("LISTED", kind != Items::Near);
     let items = match kind {
         Items::Near => header::near(list as usize),
@@ -249,8 +250,8 @@ fn row(
         .snippet(pairs)
         .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
         .write_place("out", "OUT_", op.out);
-    let source = match integers {
-        Some(integers) => source.put_integers(integers, 32),
+    let source = match op.integers {
+        Some(integers) => source.put_integers(integers, 32 * queries),
         None => source,
     };
     kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))

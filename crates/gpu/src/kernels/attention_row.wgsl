@@ -28,8 +28,8 @@ var<workgroup> results: array<vec2<f32>, TEAMS * $QUERYCOUNT * SPAN>;
 var<workgroup> softmaxes: array<Softmax, TEAMS * $QUERYCOUNT>;
 
 //@if INTEGERS
-// The head's values, in quads.
-var<workgroup> block: array<vec4<f32>, 32>;
+// [query][quad]: the heads' values.
+var<workgroup> block: array<vec4<f32>, BLOCK_QUADS>;
 //@end
 
 @compute @workgroup_size(THREADS)
@@ -213,15 +213,17 @@ $VALUES
             out[at + 1u] = result.y * inverse;
         }
         //@if INTEGERS
-        block[lane / 2u][lane % 2u * 2u] = result.x * inverse;
-        block[lane / 2u][lane % 2u * 2u + 1u] = result.y * inverse;
+        let own = team * 32u + lane / 2u;
+        block[own][lane % 2u * 2u] = result.x * inverse;
+        block[own][lane % 2u * 2u + 1u] = result.y * inverse;
         //@end
     }
     //@if INTEGERS
     workgroupBarrier();
-    let quad = group.x % VALUE_BLOCKS * 32u + thread;
-    let of_row = (kv_head * GROUP + first_head) * (VALUE_DIM / 4u) + quad;
-    let puts = thread < 32u && 4u * quad < VALUE_DIM;
+    let quad = group.x % VALUE_BLOCKS * 32u + thread % 32u;
+    let head = first_head + thread / 32u;
+    let of_row = (kv_head * GROUP + head) * (VALUE_DIM / 4u) + quad;
+    let puts = thread < BLOCK_QUADS && head < GROUP && 4u * quad < VALUE_DIM;
     var values = vec4<f32>();
     if puts {
         values = block[thread];

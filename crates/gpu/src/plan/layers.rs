@@ -36,7 +36,7 @@ pub(super) enum Producer {
     Layer(Linear),
     /// Always: a layer norm.
     Norm,
-    /// When all rows are single ones that look not far back, or have merged spans.
+    /// When all rows are single ones, or have merged spans.
     Attention,
 }
 
@@ -45,7 +45,10 @@ impl Producer {
         match self {
             Producer::Layer(layer) => layer.requantizes(counts.rows as u32),
             Producer::Norm => true,
-            Producer::Attention => counts.items[Items::Near as usize] + counts.merges == counts.rows,
+            Producer::Attention => {
+                let whole = [Items::Near, Items::Whole].map(|kind| counts.items[kind as usize]);
+                whole.iter().sum::<usize>() + counts.merges == counts.rows
+            }
         }
     }
 }
