@@ -32,9 +32,11 @@ struct Dispatch {
 impl Dispatch {
     /// The pipeline for so many rows.
     fn fitting(&self, rows: u32) -> Option<&(Tiling, wgpu::ComputePipeline)> {
-        let workgroups =
-            |tiling: Tiling| self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-        fitting(&self.pipelines, rows, self.spec.input, workgroups)
+        let cost = |tiling: Tiling| {
+            let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
+            tiling.cost(workgroups, self.spec.has_halves())
+        };
+        fitting(&self.pipelines, rows, self.spec.input, cost)
     }
 
     /// Workgroups for the outputs of each matrix.

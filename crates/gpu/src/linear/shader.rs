@@ -82,6 +82,11 @@ impl LinearSpec {
         layouts.map(|matrix| matrix.and_then(|(layout, _)| layout.integers()).map(|i| i.scales))
     }
 
+    /// Whether halves of groups have scales of their own, in any of its matrices.
+    pub(crate) fn has_halves(self) -> bool {
+        self.scales().into_iter().flatten().any(Scales::halves)
+    }
+
     /// Whether a kernel folds the factors of rows itself: only where a layer before may have done the norm's work.
     fn folds_in(self, tiling: Tiling) -> bool {
         self.normed && tiling.requantizes()
@@ -238,9 +243,8 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
         .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
         .switch("SUBGROUPS", subgroups);
     let matrices = if spec.is_gated() { 2 } else { 1 };
-    let scales = || spec.scales().into_iter().flatten();
-    let copies = 1 + u32::from(scales().any(Scales::halves));
-    let half_mins = scales().any(|scales| scales.halves() && scales.mins());
+    let copies = 1 + u32::from(spec.has_halves());
+    let half_mins = spec.scales().into_iter().flatten().any(|scales| scales.halves() && scales.mins());
     let integers = spec.input == InputKind::Integers;
     match tiling {
         Tiling::Few { rows, .. } => {

@@ -132,13 +132,17 @@ impl Tiling {
         all
     }
 
-    /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns of Q4_K on a GPU of 132
-    /// multiprocessors. Small workgroups share the time; large ones come in rounds, and one that is begun counts whole.
-    fn cost(self, workgroups: u32) -> u32 {
-        match self {
-            Tiling::Units { tile: (128.., _), .. } => 1110 * workgroups.div_ceil(132),
-            Tiling::Units { .. } => 930 * workgroups.div_ceil(3 * 132),
-            _ => workgroups,
+    /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns on a GPU of 132
+    /// multiprocessors, measured with Q4_K, and Q6_K where halves of groups have scales of their own. Small workgroups
+    /// share the time; those of tiles come in rounds, and one that is begun counts whole.
+    pub(super) fn cost(self, workgroups: u32, halves: bool) -> u32 {
+        match (self, halves) {
+            (Tiling::Units { tile: (128.., _), .. }, false) => 1110 * workgroups.div_ceil(132),
+            (Tiling::Units { tile: (128.., _), .. }, true) => 1650 * workgroups.div_ceil(132),
+            (Tiling::Units { .. }, false) => 930 * workgroups.div_ceil(3 * 132),
+            (Tiling::Units { .. }, true) => 880 * workgroups.div_ceil(2 * 132),
+            (_, false) => workgroups,
+            (_, true) => workgroups + workgroups / 10,
         }
     }
 
@@ -244,13 +248,13 @@ fn few_in_turn(input: InputKind) -> u32 {
     }
 }
 
-/// The pipeline for so many rows, given the workgroups that a tiling would have. Those for few rows are used several
-/// times, unless there are matrix units; of those, the first that has room for all rows, or else the fastest.
+/// The pipeline for so many rows. Those for few rows are used several times, unless there are matrix units; of those,
+/// the first that has room for all rows, or else that of the least [`Tiling::cost`].
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,
     input: InputKind,
-    workgroups: impl Fn(Tiling) -> u32,
+    cost: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
     if rows > Tiling::FEW_BESIDE_UNITS && on_units().next().is_some() {
@@ -259,7 +263,7 @@ pub(super) fn fitting<T>(
         // The last one of chains is that for several blocks of rows.
         let last_chains = on_units().rfind(|(tiling, _)| is_chains(*tiling)).map(|(tiling, _)| *tiling);
         let several = on_units().filter(|(tiling, _)| !is_chains(*tiling) || Some(*tiling) == last_chains);
-        return enough.or(several.min_by_key(|(tiling, _)| tiling.cost(workgroups(*tiling))));
+        return enough.or(several.min_by_key(|(tiling, _)| cost(*tiling)));
     }
     let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
     let most_of_few = pipelines.iter().rfind(is_few);
@@ -324,32 +328,32 @@ mod tests {
                 fitting(&integers, rows, InputKind::Integers, |_| 0).map(|(tiling, ())| tiling.rows());
             assert_eq!(found, Some(chosen), "{rows} rows of integers");
         }
-        // On matrix units, of 4096 and 24576 outputs.
+        // On matrix units, of 4096 and 24576 outputs, and of 6144 that have halves.
         let [half, shared, in_fours, small, large] = Tiling::UNITS;
         let on_units = [&integers[..4], &Tiling::UNITS.map(|tiling| (tiling, ()))].concat();
         let few = |i: usize| Tiling::INTEGERS[i];
-        for (rows, narrow, wide) in [
-            (1u32, few(0), few(0)),
-            (3, few(2), few(2)),
-            (4, few(2), few(2)),
-            (5, half, half),
-            (16, half, half),
-            (17, shared, shared),
-            (32, shared, shared),
-            (33, in_fours, small),
-            (103, in_fours, small),
-            (183, in_fours, small),
-            (385, large, small),
-            (512, large, large),
-            (2048, large, large),
+        for (rows, narrow, wide, with_halves) in [
+            (1u32, few(0), few(0), few(0)),
+            (3, few(2), few(2), few(2)),
+            (4, few(2), few(2), few(2)),
+            (5, half, half, half),
+            (16, half, half, half),
+            (17, shared, shared, shared),
+            (32, shared, shared, shared),
+            (33, in_fours, small, in_fours),
+            (103, in_fours, small, in_fours),
+            (183, in_fours, small, in_fours),
+            (385, large, small, small),
+            (512, large, large, small),
+            (2048, large, large, large),
         ] {
-            for (outputs, chosen) in [(4096u32, narrow), (24576, wide)] {
-                let sums = |tiling: Tiling| match tiling {
-                    Tiling::Units { tile, .. } => tile.0,
-                    _ => 32,
+            let layers = [(4096u32, false, narrow), (24576, false, wide), (6144, true, with_halves)];
+            for (outputs, halves, chosen) in layers {
+                let cost = |tiling: Tiling| {
+                    let sums = if let Tiling::Units { tile, .. } = tiling { tile.0 } else { 32 };
+                    tiling.cost(outputs / sums * rows.div_ceil(tiling.rows()), halves)
                 };
-                let workgroups = |tiling: Tiling| outputs / sums(tiling) * rows.div_ceil(tiling.rows());
-                let found = fitting(&on_units, rows, InputKind::Integers, workgroups).map(|(t, ())| *t);
+                let found = fitting(&on_units, rows, InputKind::Integers, cost).map(|(t, ())| *t);
                 assert_eq!(found, Some(chosen), "{rows} rows of {outputs} on matrix units");
             }
         }
