@@ -85,8 +85,8 @@ const TILE_ROWS: usize = 4;
 
 /// Rows of a step up to which all are computed one by one, and spans that each of them may have then: more can begin at
 /// once, and what they would share is little.
-const SINGLE_ROWS: usize = 128;
-const SINGLE_SPANS: usize = 2;
+const SINGLE_ROWS: usize = 192;
+const SINGLE_SPANS: usize = 3;
 
 /// Partial results that there is room for, where a context can have that many spans.
 const PARTIALS: usize = 2048;

@@ -140,9 +140,9 @@ fn the_rows_of_a_short_prompt_are_computed_one_by_one() {
         [Items::Whole, Items::Tiles].map(|kind| step.counts[0].items[kind as usize])
     };
     assert_eq!(kinds(0..64), [64, 0]);
-    assert_eq!(kinds(28..128), [100, 0]);
+    assert_eq!(kinds(92..192), [100, 0]);
     // One looks back too far.
-    assert_eq!(kinds(65..129), [0, 16]);
+    assert_eq!(kinds(129..193), [0, 16]);
 }
 
 #[test]
