@@ -85,7 +85,7 @@ impl Tiling {
     ];
 
     /// Those for inputs of integers on matrix units, for more than [`Tiling::FEW_BESIDE_UNITS`] rows: for up to 16 and 32
-    /// rows, and for more, of which [`Tiling::cost`] says which is best.
+    /// rows, and for more, of which the one is used that takes least time by an estimate.
     pub const UNITS: [Tiling; 5] = [
         Tiling::Chains { rows: 16, subgroups: 8 },
         Tiling::Chains { rows: 32, subgroups: 8 },
@@ -249,7 +249,7 @@ fn few_in_turn(input: InputKind) -> u32 {
 }
 
 /// The pipeline for so many rows. Those for few rows are used several times, unless there are matrix units; of those,
-/// the first that has room for all rows, or else that of the least [`Tiling::cost`].
+/// the first that has room for all rows, or else that of the least cost.
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,
