@@ -98,7 +98,7 @@ impl Tiling {
     pub const FEW_BESIDE_UNITS: u32 = 4;
 
     /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, those for
-    /// four and eight rows 17 and 18 KiB of workgroup memory, and those on matrix units 22 to 44 KiB.
+    /// four and eight rows 17 and 18 KiB of workgroup memory, and those on matrix units 20 to 44 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
         let limits = gpu.device.limits();
         let bytes = |tiling: &Tiling| match *tiling {
@@ -141,8 +141,9 @@ impl Tiling {
             (Tiling::Units { tile: (128.., _), .. }, true) => 1650 * workgroups.div_ceil(132),
             (Tiling::Units { .. }, false) => 930 * workgroups.div_ceil(3 * 132),
             (Tiling::Units { .. }, true) => 880 * workgroups.div_ceil(2 * 132),
-            (_, false) => workgroups,
+            (Tiling::Chains { subgroups: 8.., .. }, _) => workgroups + workgroups / 7,
             (_, true) => workgroups + workgroups / 10,
+            (_, false) => workgroups,
         }
     }
 
@@ -249,7 +250,7 @@ fn few_in_turn(input: InputKind) -> u32 {
 }
 
 /// The pipeline for so many rows. Those for few rows are used several times, unless there are matrix units; of those,
-/// the first that has room for all rows, or else that of the least cost.
+/// the first one of chains that has room for all rows, or else that of the least cost.
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,
@@ -258,12 +259,9 @@ pub(super) fn fitting<T>(
 ) -> Option<&(Tiling, T)> {
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
     if rows > Tiling::FEW_BESIDE_UNITS && on_units().next().is_some() {
-        let is_chains = |tiling: Tiling| matches!(tiling, Tiling::Chains { .. });
-        let enough = on_units().find(|(tiling, _)| is_chains(*tiling) && tiling.rows() >= rows);
-        // The last one of chains is that for several blocks of rows.
-        let last_chains = on_units().rfind(|(tiling, _)| is_chains(*tiling)).map(|(tiling, _)| *tiling);
-        let several = on_units().filter(|(tiling, _)| !is_chains(*tiling) || Some(*tiling) == last_chains);
-        return enough.or(several.min_by_key(|(tiling, _)| cost(*tiling)));
+        let has_room =
+            |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Chains { .. }) && tiling.rows() >= rows;
+        return on_units().find(has_room).or(on_units().min_by_key(|(tiling, _)| cost(*tiling)));
     }
     let is_few = |(tiling, _): &&(Tiling, T)| matches!(tiling, Tiling::Few { .. });
     let most_of_few = pipelines.iter().rfind(is_few);

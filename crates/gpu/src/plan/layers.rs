@@ -267,3 +267,21 @@ impl<'a> Planner<'a> {
         Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attention_writes_integers_unless_rows_attend_together() {
+        let quantizes =
+            |rows, items: [usize; 5], merges| Producer::Attention.quantizes(Counts { rows, items, merges });
+        // Near; whole; near and split in three spans.
+        assert!(quantizes(1, [1, 0, 0, 0, 0], 0));
+        assert!(quantizes(32, [0, 32, 0, 0, 0], 0));
+        assert!(quantizes(3, [2, 0, 3, 0, 0], 1));
+        // A tile of four rows, by itself and beside single ones.
+        assert!(!quantizes(4, [0, 0, 0, 1, 0], 0));
+        assert!(!quantizes(9, [0, 5, 0, 1, 0], 0));
+    }
+}

@@ -374,10 +374,9 @@ fn kernels_on_matrix_units_are_right_without_any() {
     let emulated = |tilings: &[Tiling]| -> Vec<LinearKernels> {
         tilings.iter().map(|tiling| LinearKernels::emulating(gpu, *tiling).unwrap()).collect()
     };
-    // Smaller than those that are used where all these need more workgroup memory than there may be.
-    let tiles = emulated(&[Tiling::Units { tile: (64, 64), own: (32, 32) }]);
-    let chains =
-        emulated(&[Tiling::Chains { rows: 16, subgroups: 8 }, Tiling::Chains { rows: 32, subgroups: 4 }]);
+    // Those that need no more workgroup memory than any device has; the others differ from them in sizes alone.
+    let [half, _, in_fours, small, _] = Tiling::UNITS;
+    let (tiles, chains) = (emulated(&[small]), emulated(&[half, in_fours]));
     let mut random = Random(31);
     // With mins and without, of whole groups and of halves.
     for (format, outputs) in [(Format::Q8_0, 19), (Format::Q4_K, 70), (Format::Q6_K, 1), (Format::Q2_K, 33)] {
