@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
-use gleed_model::choice::Rule;
+use gleed_model::choice::{NO_TOKEN, Rule};
 use gleed_model::{Row, StepError};
 
 use crate::generation::{Advance, Ending, FinishReason, Generation};
@@ -94,6 +94,9 @@ impl Engine {
             let steps = links.pop_front().unwrap_or(1);
             pace.collected(steps, std::mem::replace(&mut clock, Instant::now()).elapsed());
             for &token in &tokens {
+                if token == NO_TOKEN {
+                    return Err(self.why_no_token(sequence));
+                }
                 sequence.advance(1);
                 let last = sequence.computed() >= self.context();
                 match generation.advance_with(token, last)? {

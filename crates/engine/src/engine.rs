@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::numbers::row_without_numbers;
 use gleed_model::{Batch, Executor, Row};
 
 use crate::{Error, PagePool, Result, Sequence};
@@ -77,7 +78,7 @@ impl Engine {
     }
 
     /// Computes some pending tokens of some sequences in one batch. When it fails, no token counts as
-    /// computed and all stay pending.
+    /// computed and all stay pending. Logits that are NaN are a failure, which names the op they come from.
     pub fn step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
         self.batch.clear();
         for part in parts.iter_mut() {
@@ -93,6 +94,10 @@ impl Engine {
             }
         }
         self.executor.step(&self.batch, &mut ())?;
+        if let Some(row) = row_without_numbers(&*self.executor, &self.batch) {
+            let Row { table, position, .. } = self.batch.rows()[row];
+            return Err(self.source_of_nan(parts[table as usize].sequence, position as usize)?.into());
+        }
         for part in parts {
             part.sequence.advance(part.rows);
         }

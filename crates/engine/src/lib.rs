@@ -10,6 +10,7 @@ mod error;
 mod generate;
 mod generation;
 pub mod mock;
+mod numbers;
 mod pages;
 mod perplexity;
 pub mod sampler;

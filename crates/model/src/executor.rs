@@ -133,6 +133,17 @@ pub enum StepError {
         /// Rows times columns of the program's inputs.
         expected: usize,
     },
+    /// A result that is not a number. The keys and values that were written are not to be used.
+    #[error(
+        "{op} gave NaN at position {position}: its weights are damaged, or values grew past what their type \
+         holds; check the file, or try f32 for the arithmetic and the KV cache"
+    )]
+    NotANumber {
+        /// The first op that gave it, such as `blk.3.ffn_down`.
+        op: String,
+        /// The position of the token that it was computed for.
+        position: u32,
+    },
     /// A chain of steps that cannot be one.
     #[error("a chain of steps: {0}")]
     Chain(&'static str),

@@ -17,6 +17,7 @@ pub mod fuse;
 mod joined;
 pub mod kv;
 mod model;
+pub mod numbers;
 pub mod program;
 pub mod reference;
 pub mod rope;

@@ -1,0 +1,47 @@
+//! Which op gave a NaN: asked once logits hold one, or a device found no token to choose.
+
+use gleed_model::numbers::find_nan;
+use gleed_model::{Row, StepError};
+
+use crate::{Engine, Error, Sequence};
+
+impl Engine {
+    /// Computes a sequence again, from its first token to a position whose logits are NaN, and names the op
+    /// that first gave one. The row of that position may have it from a token long before, through the keys and
+    /// values. A row's result depends on that row alone, so what others hold of the same pages stays as it
+    /// is.
+    pub(crate) fn source_of_nan(
+        &mut self,
+        sequence: &Sequence,
+        position: usize,
+    ) -> Result<StepError, StepError> {
+        let found = self.search_for_nan(sequence, position)?;
+        let unknown = || StepError::NotANumber { op: "the program".into(), position: position as u32 };
+        Ok(found.unwrap_or_else(unknown))
+    }
+
+    /// Why a device chose no token after the first pending one.
+    pub(crate) fn why_no_token(&mut self, sequence: &Sequence) -> Error {
+        match self.search_for_nan(sequence, sequence.computed()) {
+            Ok(found) => found.map_or(Error::NoCandidate, Error::Step),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// The first op that gives a NaN when the tokens up to a position are computed again.
+    fn search_for_nan(&mut self, sequence: &Sequence, last: usize) -> Result<Option<StepError>, StepError> {
+        let rows = self.max_rows().max(1);
+        for start in (0..=last).step_by(rows) {
+            self.batch.clear();
+            let table = self.batch.add_table(sequence.pages());
+            for (position, &token) in (start..=last).zip(&sequence.tokens()[start..]).take(rows) {
+                let wants_logits = position == last;
+                self.batch.push(Row { table, position: position as u32, token, wants_logits });
+            }
+            if let Some(found) = find_nan(&mut *self.executor, &self.batch)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
