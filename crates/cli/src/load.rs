@@ -8,6 +8,7 @@ use gleed_cpu::{Cpu, Isa};
 use gleed_gguf::Gguf;
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Choice, Gpu, GpuExecutor};
+use gleed_hub::Source;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::Program;
@@ -17,7 +18,7 @@ use gleed_model::{Halves, Joined, split};
 use gleed_tokenizer::Tokenizer;
 
 use crate::device::{Device, Placed};
-use crate::models::{self, Source};
+use crate::models;
 use crate::output;
 use crate::progress::Progress;
 
@@ -84,7 +85,7 @@ pub fn open(name: &str) -> Result<Loaded> {
 pub fn open_file(name: &str) -> Result<Arc<Gguf>> {
     let file = match models::resolve(name)? {
         Source::Path(path) => Gguf::open(&path)?,
-        Source::Embedded => Gguf::from_bytes(models::EMBEDDED_NAME, models::EMBEDDED)?,
+        Source::Embedded => Gguf::from_bytes(gleed_hub::EMBEDDED_NAME, gleed_hub::EMBEDDED)?,
     };
     Ok(Arc::new(file))
 }

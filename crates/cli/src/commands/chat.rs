@@ -12,7 +12,6 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use crate::load::{self, Options};
-use crate::models;
 use crate::output::{self, Style};
 use crate::sampling::Sampling;
 use crate::talk::{Talk, summary};
@@ -228,5 +227,5 @@ fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
 }
 
 fn history_path() -> Option<PathBuf> {
-    models::cache::Cache::locate().ok().map(|cache| cache.file("history"))
+    gleed_hub::Cache::locate().ok().map(|cache| cache.file("history"))
 }

@@ -5,11 +5,10 @@ use std::{fs, io};
 
 use anyhow::Result;
 use clap::Args;
+use gleed_hub::catalogue::{self, Origin};
+use gleed_hub::{Cache, EMBEDDED, Held, held};
 use serde::Serialize;
 
-use crate::models::cache::Cache;
-use crate::models::catalogue::{self, Origin};
-use crate::models::{self, hub};
 use crate::output::{self, Align, Style, Table};
 
 /// Show the models that can be pulled and those that are here
@@ -54,7 +53,7 @@ enum State {
 pub fn run(arguments: Arguments) -> Result<()> {
     let cache = Cache::locate()?;
     let mut models: Vec<Model> = catalogue::ENTRIES.iter().map(|entry| known(entry, &cache)).collect();
-    models.extend(hub::cached(&cache).into_iter().map(fetched));
+    models.extend(held(&cache).into_iter().map(fetched));
     if arguments.json {
         return output::print_json(&Listing { cache: cache.root().to_path_buf(), models });
     }
@@ -89,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// The row of a model of the catalogue.
 fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
     let (bytes, state, path) = match &entry.origin {
-        Origin::Embedded => (Some(models::EMBEDDED.len() as u64), State::BuiltIn, None),
+        Origin::Embedded => (Some(EMBEDDED.len() as u64), State::BuiltIn, None),
         Origin::Packages(file) => {
             let path = cache.file(file.file);
             match fs::metadata(&path) {
@@ -120,7 +119,7 @@ fn notes(entry: &catalogue::Entry) -> String {
 }
 
 /// The row of a model from the hub.
-fn fetched(model: hub::Cached) -> Model {
+fn fetched(model: Held) -> Model {
     Model {
         name: model.reference.to_string(),
         architecture: None,

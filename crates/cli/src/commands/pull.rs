@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
+use gleed_hub::{Outcome, Source};
 use serde_json::json;
 
-use crate::models::{self, Outcome, Source};
-use crate::output;
+use crate::{models, output};
 
 /// Fetch models into the cache and print their paths
 #[derive(Args)]
@@ -23,12 +23,10 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     // A slip in the last name should not show only after the first gigabyte.
-    for name in &arguments.names {
-        models::find(name)?;
-    }
+    let models: Vec<_> = arguments.names.iter().map(|name| models::find(name)).collect::<Result<_>>()?;
     let mut results = Vec::new();
-    for name in &arguments.names {
-        let pulled = models::pull(name)?;
+    for (name, model) in arguments.names.iter().zip(&models) {
+        let pulled = models::pull(model)?;
         let path = match &pulled.source {
             Source::Path(path) => path.to_str().map(str::to_owned),
             Source::Embedded => None,

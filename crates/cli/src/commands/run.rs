@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
                     "no prompt: `gleed run {first} PROMPT` answers one, `gleed chat {first}` holds a conversation"
                 );
             }
-            (models::EMBEDDED_NAME, first.clone())
+            (gleed_hub::EMBEDDED_NAME, first.clone())
         }
     };
     let prompt = text_or_stdin(&prompt)?;

