@@ -32,6 +32,7 @@ macro_rules! proven {
 type Pair = [__m256; 2];
 type PairI32 = [__m256i; 2];
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn vectorized<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
     kernel.run(simd)

@@ -40,6 +40,7 @@ fn first(count: usize) -> __mmask16 {
     ((1u32 << count) - 1) as __mmask16
 }
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn vectorized<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
     kernel.run(simd)

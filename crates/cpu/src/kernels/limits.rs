@@ -35,15 +35,15 @@ pub enum Arithmetic {
 impl Kernels {
     /// Reads all lines and returns something made of them.
     pub fn read_all(self, lines: &[Line]) -> i32 {
-        self.run(Read { lines })
+        self.dispatch(Read { lines })
     }
 
     /// Does at least so many operations (a multiply-add is two) and returns how many it were; `None`
     /// where these kernels have no such unit.
     pub fn compute(self, arithmetic: Arithmetic, operations: u64) -> Option<u64> {
         match arithmetic {
-            Arithmetic::F32 => Some(self.run(MultiplyAdds { operations })),
-            Arithmetic::Int8 => Some(self.run(Dots { operations })),
+            Arithmetic::F32 => Some(self.dispatch(MultiplyAdds { operations })),
+            Arithmetic::Int8 => Some(self.dispatch(Dots { operations })),
             Arithmetic::Int8Tiles => match self.unit {
                 #[cfg(target_arch = "x86_64")]
                 super::Unit::Amx(_, amx) => Some(tile_products(amx, operations)),

@@ -130,7 +130,13 @@ impl Kernels {
     }
 
     /// Runs a kernel, compiled for the chosen instruction set.
-    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    #[inline]
+    pub fn run<K: Compiled>(self, kernel: K) -> K::Output {
+        kernel.run_on(self)
+    }
+
+    /// The same, compiled where it is called.
+    fn dispatch<K: Kernel>(self, kernel: K) -> K::Output {
         match self.unit {
             Unit::Portable(unit) => unit.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
@@ -139,4 +145,53 @@ impl Kernels {
             Unit::Avx512(unit) | Unit::Amx(unit, _) => unit.vectorize(kernel),
         }
     }
+}
+
+/// A kernel that is compiled in this crate, once for every instruction set. A call of a generic function would
+/// compile it again in every crate that makes one, which takes minutes for all of them.
+pub trait Compiled: Kernel {
+    /// Runs it with these kernels' instruction set.
+    fn run_on(self, kernels: Kernels) -> Self::Output;
+}
+
+impl<T: chain::Stored> Compiled for dot::Dots<'_, T> {
+    fn run_on(self, kernels: Kernels) {
+        kernels.dispatch(self);
+    }
+}
+
+macro_rules! compiled {
+    ($($kernel:ty),* $(,)?) => {$(
+        impl Compiled for $kernel {
+            fn run_on(self, kernels: Kernels) -> Self::Output {
+                kernels.dispatch(self)
+            }
+        }
+    )*};
+}
+
+compiled! {
+    activate::Activate<'_>,
+    add::Add<'_>,
+    attention::Accumulate<'_>,
+    attention::Scores<'_>,
+    convert::FromBf16<'_>,
+    convert::FromHalf<'_>,
+    convert::FromKeyBlocks<'_>,
+    convert::FromValueBlocks<'_>,
+    convert::ToBlocks<'_>,
+    convert::ToHalf<'_>,
+    integer::Multiply<'_>,
+    integer::Pack<'_>,
+    norm::Norm<'_>,
+    packed::MultiplyPacked<'_>,
+    packed::UnpackTile<'_>,
+    quantize::Quantize<'_>,
+    quantize::Remainder<'_>,
+    rope::Rotate<'_>,
+    softmax::Finish<'_>,
+    softmax::Merge<'_>,
+    softmax::SoftmaxTiles<'_>,
+    unpack::Prefetch<'_>,
+    unpack::Unpack<'_>,
 }

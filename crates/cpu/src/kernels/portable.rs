@@ -21,7 +21,7 @@ impl Simd for Portable {
 
     const WIDE: bool = false;
 
-    #[inline(always)]
+    #[inline(never)]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
         kernel.run(self)
     }

@@ -1,5 +1,7 @@
 //! Packed tiles times rows of activations on the vector unit.
 
+use std::marker::PhantomData;
+
 use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
@@ -92,6 +94,32 @@ impl MultiplyPacked<'_> {
         tile: usize,
     ) -> usize {
         let MultiplyPacked { tiles, next, x, ref mut out, stride } = *self;
+        s.vectorize(Block::<L, R, T> { tiles, next, x, out, stride, row, tile, layout: PhantomData });
+        T
+    }
+}
+
+/// `T` tiles in a layout times `R` rows: a function of its own for each of them, since a compiler takes far
+/// longer for all of them in one.
+struct Block<'a, L, const R: usize, const T: usize> {
+    tiles: Tiles<'a>,
+    next: Option<Tiles<'a>>,
+    x: Quantized<'a>,
+    out: &'a mut [[f32; TILE]],
+    stride: usize,
+    /// The first row.
+    row: usize,
+    /// The first tile.
+    tile: usize,
+    layout: PhantomData<L>,
+}
+
+impl<L: Layout, const R: usize, const T: usize> Kernel for Block<'_, L, R, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Block { tiles, next, x, out, stride, row, tile, .. } = self;
         let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, L::GROUP);
@@ -122,7 +150,6 @@ impl MultiplyPacked<'_> {
                 s.store(results[r], &mut out[(tile + t) * stride + row + r]);
             }
         }
-        T
     }
 }
 
