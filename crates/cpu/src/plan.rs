@@ -91,7 +91,17 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Attention { cache, out, .. } => {
             Boundaries::equal(out.width, out.width / program.caches[*cache].heads)
         }
-        _ => Boundaries::with_capacity(0),
+        // Shared out by rows or by heads.
+        Op::Input { .. }
+        | Op::Embed { .. }
+        | Op::AddPositions { .. }
+        | Op::Norm { .. }
+        | Op::Rope { .. }
+        | Op::KvWrite { .. }
+        | Op::Activate { .. }
+        | Op::Add { .. }
+        | Op::Gather { .. }
+        | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };
     let chunk = strips.len().div_ceil(CHUNKS * threads);
     Plan { columns, strips, chunk, then: Vec::new() }

@@ -4,6 +4,7 @@
 //! the result: the fused ops are defined as the plain ones in order.
 
 use crate::program::{Node, Norm, Op, Program, View};
+use crate::verify::check;
 
 /// Which rules apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,172 +44,173 @@ impl Rules {
 /// The program with all chosen rules applied.
 pub fn fuse(program: &Program, rules: Rules) -> Program {
     let mut program = program.clone();
-    let nodes = &mut program.nodes;
     if rules.merge_linears {
-        rewrite_pairs(nodes, merge_linears);
+        rewrite(&mut program, merge_linears);
     }
     if rules.gated_linear {
-        gate_linears(nodes);
+        rewrite(&mut program, gated_linear);
     }
     if rules.rope_kv_write {
-        rope_kv_writes(nodes);
+        rewrite(&mut program, rope_kv_write);
     }
     if rules.early_gather {
-        raise_gather(nodes);
+        raise_gather(&mut program.nodes);
     }
     if rules.add_norm {
-        rewrite_pairs(nodes, add_norm);
+        rewrite(&mut program, add_norm);
     }
     program
 }
 
-/// Replaces neighbours for which the rule gives a fused op, again and again from left to right.
-fn rewrite_pairs(nodes: &mut Vec<Node>, rule: fn(&Op, &Op) -> Option<Op>) {
-    let mut done: Vec<Node> = Vec::with_capacity(nodes.len());
-    for mut node in nodes.drain(..) {
-        if let Some(previous) = done.last()
-            && let Some(op) = rule(&previous.op, &node.op)
-        {
-            let mut labels = done.pop().expect("there is a previous node").labels;
-            labels.append(&mut node.labels);
-            done.push(Node { op, labels, layer: node.layer });
-        } else {
-            done.push(node);
+/// Looks at the beginning of some nodes of a program: the op that does the same, and for how many of them it
+/// stands. A rule knows what the ops compute; that nothing is lost and that the op can run is [`rewrite`]'s care.
+type Rule = fn(&Program, &[Node]) -> Option<(Op, usize)>;
+
+/// Replaces nodes for which the rule gives a fused op, again and again from left to right.
+fn rewrite(program: &mut Program, rule: Rule) {
+    let mut first = 0;
+    while first < program.nodes.len() {
+        match rule(program, &program.nodes[first..]) {
+            Some((op, length)) if fits(program, first, length, &op) => {
+                let replaced = &program.nodes[first..first + length];
+                let labels = replaced.iter().flat_map(|node| node.labels.clone()).collect();
+                let layer = replaced.last().and_then(|node| node.layer);
+                program.nodes.splice(first..first + length, [Node { op, labels, layer }]);
+            }
+            _ => first += 1,
         }
     }
-    *nodes = done;
 }
 
-fn merge_linears(first: &Op, second: &Op) -> Option<Op> {
-    let (Op::Linear { parts, input, out }, Op::Linear { parts: more, input: same, out: next }) =
-        (first, second)
-    else {
-        return None;
-    };
-    (input == same && out.is_followed_by(*next)).then(|| Op::Linear {
-        parts: parts.iter().chain(more).copied().collect(),
-        input: *input,
-        out: View { width: out.width + next.width, ..*out },
-    })
+/// Whether an op can take the place of some nodes: it can be run, and what they wrote and it does not is read by
+/// nobody.
+fn fits(program: &Program, first: usize, length: usize, op: &Op) -> bool {
+    let written = op.outputs();
+    let replaced = program.nodes[first..first + length].iter();
+    let mut lost = replaced
+        .flat_map(|node| node.op.outputs())
+        .filter(|view| !written.iter().any(|written| written.covers(*view)));
+    check(program, op).is_ok() && !lost.any(|view| is_read_later(program, first + length, view))
 }
 
-/// Linear (gate | up) and its activation, where nothing else reads the gate and up values.
-fn gate_linears(nodes: &mut Vec<Node>) {
-    let mut index = 0;
-    while index + 1 < nodes.len() {
-        if let Some(op) = gated_linear(&nodes[index].op, &nodes[index + 1].op)
-            && let Op::Linear { out, .. } = nodes[index].op
-            && !is_read_later(&nodes[index + 2..], out)
-        {
-            let activation = nodes.remove(index + 1);
-            nodes[index].op = op;
-            nodes[index].labels.extend(activation.labels);
-        }
-        index += 1;
-    }
-}
-
-fn gated_linear(first: &Op, second: &Op) -> Option<Op> {
-    let (
-        Op::Linear { parts, input, out: both },
-        Op::Activate { activation, gate: gate_view, up: Some(up_view), out },
-    ) = (first, second)
-    else {
-        return None;
-    };
-    let [gate, up] = parts[..] else { return None };
-    let half = both.width / 2;
-    (*gate_view == both.part(0, half) && *up_view == both.part(half, half)).then_some(Op::GatedLinear {
-        activation: *activation,
-        gate,
-        up,
-        input: *input,
-        out: *out,
-    })
-}
-
-/// Whether any node reads the view's buffer before one writes all of the view.
-fn is_read_later(nodes: &[Node], view: View) -> bool {
-    for node in nodes {
-        if node.op.inputs().iter().any(|v| v.buffer == view.buffer) {
+/// Whether some of a view is read, from a node on, before all of it is written.
+fn is_read_later(program: &Program, first: usize, view: View) -> bool {
+    for node in &program.nodes[first..] {
+        if node.op.inputs().iter().any(|read| read.overlaps(view)) {
             return true;
         }
-        if node.op.outputs().contains(&view) {
+        if node.op.outputs().iter().any(|written| written.covers(view)) {
             return false;
         }
     }
-    false
+    program.logits.overlaps(view)
+}
+
+fn merge_linears(_: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
+    let [first, second, ..] = nodes else { return None };
+    let Op::Linear { parts, input, out } = &first.op else { return None };
+    let Op::Linear { parts: more, input: same, out: next } = &second.op else { return None };
+    let op = || Op::Linear {
+        parts: parts.iter().chain(more).copied().collect(),
+        input: *input,
+        out: View { width: out.width + next.width, ..*out },
+    };
+    (input == same && out.is_followed_by(*next)).then(|| (op(), 2))
+}
+
+/// Linear (gate | up) and its activation.
+fn gated_linear(_: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
+    let [first, second, ..] = nodes else { return None };
+    let Op::Linear { parts, input, out: both } = &first.op else { return None };
+    let Op::Activate { activation, gate: gate_view, up: Some(up_view), out } = second.op else { return None };
+    let [gate, up] = parts[..] else { return None };
+    let half = both.width / 2;
+    let op = Op::GatedLinear { activation, gate, up, input: *input, out };
+    (gate_view == both.part(0, half) && up_view == both.part(half, half)).then_some((op, 2))
 }
 
 /// [query norm, key norm,] query rope, key rope, KV write.
-fn rope_kv_writes(nodes: &mut Vec<Node>) {
-    let mut index = 0;
-    while index < nodes.len() {
-        if let Some((op, length)) = rope_kv_write(&nodes[index..]) {
-            let layer = nodes[index].layer;
-            let labels = nodes[index..index + length].iter().flat_map(|n| n.labels.clone()).collect();
-            nodes.splice(index..index + length, [Node { op, labels, layer }]);
-        }
-        index += 1;
-    }
-}
-
-fn rope_kv_write(nodes: &[Node]) -> Option<(Op, usize)> {
-    let (query_norm, key_norm) = match nodes {
-        [a, b, ..] => (head_norm(&a.op), head_norm(&b.op)),
-        _ => (None, None),
+fn rope_kv_write(program: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
+    let norms = match nodes {
+        [a, b, ..] => head_norm(&a.op).zip(head_norm(&b.op)),
+        _ => None,
     };
-    let norms = if query_norm.is_some() && key_norm.is_some() { 2 } else { 0 };
-    let [a, b, c, ..] = &nodes[norms..] else { return None };
+    let before = if norms.is_some() { 2 } else { 0 };
+    let [a, b, c, ..] = &nodes[before..] else { return None };
     let Op::Rope { rope, heads, x: query } = a.op else { return None };
-    let Op::Rope { rope: key_rope, x: key, .. } = b.op else { return None };
+    let Op::Rope { rope: key_rope, heads: key_heads, x: key } = b.op else { return None };
     let Op::KvWrite { cache, key: written, value } = c.op else { return None };
-    if rope != key_rope || key != written {
+    // Norms and rotations of other heads than those of attention are another computation.
+    let stored_heads = program.caches.get(cache)?.heads;
+    if rope != key_rope || key != written || key_heads != stored_heads {
         return None;
     }
-    let (query_norm, key_norm) = match (query_norm, key_norm) {
-        (Some((q, q_view)), Some((k, k_view))) if q_view == query && k_view == key => (Some(q), Some(k)),
-        (None, None) => (None, None),
-        _ => return None,
+    let (query_norm, key_norm) = match norms {
+        None => (None, None),
+        Some((q, k)) if (q.heads, q.view, k.heads, k.view) == (heads, query, key_heads, key) => {
+            (Some(q.norm), Some(k.norm))
+        }
+        Some(_) => return None,
     };
     let op = Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value };
-    Some((op, norms + 3))
+    Some((op, before + 3))
 }
 
-/// A norm over heads, in place.
-fn head_norm(op: &Op) -> Option<(Norm, View)> {
-    match op {
-        Op::Norm { norm, input, out, .. } if input == out => Some((*norm, *out)),
-        _ => None,
-    }
+/// A norm in place.
+struct HeadNorm {
+    norm: Norm,
+    heads: usize,
+    view: View,
 }
 
-fn add_norm(first: &Op, second: &Op) -> Option<Op> {
-    let (Op::Add { x, y }, Op::Norm { norm, heads: 1, input, out }) = (first, second) else { return None };
-    (input == x && out != x).then_some(Op::AddNorm { x: *x, y: *y, norm: *norm, out: *out })
+fn head_norm(op: &Op) -> Option<HeadNorm> {
+    let Op::Norm { norm, heads, input, out } = *op else { return None };
+    (input == out).then_some(HeadNorm { norm, heads, view: out })
 }
 
-/// Moves the gather up past every op that treats rows one by one, to just after the last KV write.
+fn add_norm(_: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
+    let [first, second, ..] = nodes else { return None };
+    let (Op::Add { x, y }, Op::Norm { norm, heads: 1, input, out }) = (&first.op, &second.op) else {
+        return None;
+    };
+    (input == x).then_some((Op::AddNorm { x: *x, y: *y, norm: *norm, out: *out }, 2))
+}
+
+/// Moves the gather up past every op that treats rows one by one and keeps nothing of them.
 fn raise_gather(nodes: &mut [Node]) {
     let Some(mut at) = nodes.iter().position(|n| matches!(n.op, Op::Gather { .. })) else { return };
     while at > 0 {
         let above = &nodes[at - 1].op;
-        if matches!(above, Op::Input { .. } | Op::Embed { .. } | Op::KvWrite { .. } | Op::RopeKvWrite { .. })
-        {
+        let (inputs, outputs) = (above.inputs(), above.outputs());
+        // An op that reads nothing is where rows begin.
+        if above.changes_state() || inputs.is_empty() {
             break;
         }
         // What the op above writes is gathered through what it reads.
-        let (inputs, outputs) = (above.inputs(), above.outputs());
         let Op::Gather { views } = &mut nodes[at].op else { return };
-        views.retain(|v| !outputs.iter().any(|o| o.covers(*v)));
-        for input in inputs {
-            if !views.iter().any(|v| v.covers(input)) {
-                views.push(input);
-            }
+        for output in outputs {
+            *views = views.iter().flat_map(|view| view.without(output)).collect();
         }
+        inputs.into_iter().for_each(|input| include(views, input));
         nodes.swap(at - 1, at);
         at -= 1;
     }
+}
+
+/// Adds a view to some that have no column in common, so that they still have none.
+fn include(views: &mut Vec<View>, view: View) {
+    if views.iter().any(|other| other.covers(view)) {
+        return;
+    }
+    let mut whole = view;
+    views.retain(|other| {
+        let apart = !other.overlaps(whole);
+        if !apart {
+            whole = whole.hull(*other);
+        }
+        apart
+    });
+    views.push(whole);
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod joined;
 pub mod kv;
 mod model;
 pub mod numbers;
+pub mod operands;
 pub mod program;
 pub mod reference;
 pub mod rope;

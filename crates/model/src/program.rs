@@ -8,6 +8,7 @@ use std::fmt;
 
 use gleed_gguf::Format;
 
+use crate::operands::Role;
 use crate::rope::Rope;
 
 /// A range of columns of a buffer.
@@ -40,6 +41,24 @@ impl View {
         self.buffer == other.buffer
             && self.offset < other.offset + other.width
             && other.offset < self.offset + self.width
+    }
+
+    /// What is left of this view without the columns of another: nothing, one view or two.
+    pub fn without(self, other: View) -> Vec<View> {
+        if !self.overlaps(other) {
+            return vec![self];
+        }
+        let (end, other_end) = (self.offset + self.width, other.offset + other.width);
+        let left = View { width: other.offset.saturating_sub(self.offset), ..self };
+        let right = View { offset: other_end, width: end.saturating_sub(other_end), ..self };
+        [left, right].into_iter().filter(|view| view.width > 0).collect()
+    }
+
+    /// The columns from the first of two views of one buffer to the last.
+    pub fn hull(self, other: View) -> View {
+        let (offset, end) =
+            (self.offset.min(other.offset), (self.offset + self.width).max(other.offset + other.width));
+        View { offset, width: end - offset, ..self }
     }
 
     /// Whether `next` starts where this view ends.
@@ -237,70 +256,6 @@ impl Op {
             Op::GatedLinear { .. } => "gated-linear",
         }
     }
-
-    /// The matrices that the op multiplies with.
-    pub fn matrices(&self) -> Vec<WeightId> {
-        match self {
-            Op::Linear { parts, .. } => parts.iter().map(|p| p.weight).collect(),
-            Op::GatedLinear { gate, up, .. } => vec![gate.weight, up.weight],
-            _ => vec![],
-        }
-    }
-
-    /// Everything of the file that the op uses: matrices, tables, norms and biases.
-    pub fn weights(&self) -> Vec<WeightId> {
-        let norms = |norms: &[Option<&Norm>]| -> Vec<WeightId> {
-            norms.iter().flatten().flat_map(|norm| [Some(norm.weight), norm.bias]).flatten().collect()
-        };
-        let parts =
-            |parts: &[Part]| parts.iter().flat_map(|part| [Some(part.weight), part.bias]).flatten().collect();
-        match self {
-            Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![*table],
-            Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norms(&[Some(norm)]),
-            Op::RopeKvWrite { query_norm, key_norm, .. } => norms(&[query_norm.as_ref(), key_norm.as_ref()]),
-            Op::Linear { parts: all, .. } => parts(all),
-            Op::GatedLinear { gate, up, .. } => parts(&[*gate, *up]),
-            Op::Input { .. }
-            | Op::Rope { .. }
-            | Op::KvWrite { .. }
-            | Op::Attention { .. }
-            | Op::Activate { .. }
-            | Op::Add { .. }
-            | Op::Gather { .. } => vec![],
-        }
-    }
-
-    /// The views that the op writes.
-    pub fn outputs(&self) -> Vec<View> {
-        match self {
-            Op::Embed { out, .. }
-            | Op::Norm { out, .. }
-            | Op::Linear { out, .. }
-            | Op::Attention { out, .. }
-            | Op::Activate { out, .. }
-            | Op::GatedLinear { out, .. } => vec![*out],
-            Op::AddPositions { x, .. } | Op::Rope { x, .. } | Op::Add { x, .. } => vec![*x],
-            Op::AddNorm { x, out, .. } => vec![*x, *out],
-            Op::RopeKvWrite { query, .. } => vec![*query],
-            Op::Gather { views } | Op::Input { views } => views.clone(),
-            Op::KvWrite { .. } => vec![],
-        }
-    }
-
-    /// The views that the op reads.
-    pub fn inputs(&self) -> Vec<View> {
-        match self {
-            Op::Input { .. } | Op::Embed { .. } => vec![],
-            Op::Norm { input, .. } | Op::Linear { input, .. } | Op::GatedLinear { input, .. } => vec![*input],
-            Op::Attention { query, .. } => vec![*query],
-            Op::Activate { gate, up, .. } => [Some(*gate), *up].into_iter().flatten().collect(),
-            Op::AddPositions { x, .. } | Op::Rope { x, .. } => vec![*x],
-            Op::Add { x, y } | Op::AddNorm { x, y, .. } => vec![*x, *y],
-            Op::RopeKvWrite { query, key, value, .. } => vec![*query, *key, *value],
-            Op::KvWrite { key, value, .. } => vec![*key, *value],
-            Op::Gather { views } => views.clone(),
-        }
-    }
 }
 
 /// Prints a program one op per line, with buffers and weights by name.
@@ -320,14 +275,7 @@ impl fmt::Display for Program {
         };
         for (index, node) in self.nodes.iter().enumerate() {
             let list = |views: Vec<View>| views.iter().map(view).collect::<Vec<_>>().join(", ");
-            let weights = match &node.op {
-                Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![*table],
-                Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => vec![norm.weight],
-                Op::RopeKvWrite { query_norm, key_norm, .. } => {
-                    [query_norm, key_norm].into_iter().flatten().map(|n| n.weight).collect()
-                }
-                op => op.matrices(),
-            };
+            let weights = node.op.weights_that(|role| role != Role::Bias);
             let weights = weights.into_iter().map(weight).collect::<Vec<_>>().join(" | ");
             let (inputs, outputs) = (list(node.op.inputs()), list(node.op.outputs()));
             let line = format!("{index:4}  {:14} {inputs} -> {outputs}", node.op.kind());

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Buffer, Node, Norm, Op, Part, Program, View, WeightId};
+use crate::operands::Operand;
+use crate::program::{Buffer, Node, Op, Program, View};
 
 /// The halves of a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,9 +52,13 @@ fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> P
     let mut used = vec![false; program.buffers.len()];
     handed.outputs().iter().for_each(|view| used[view.buffer] = true);
     for Node { op, .. } in &mut nodes {
-        op.inputs().iter().chain(&op.outputs()).for_each(|view| used[view.buffer] = true);
-        weights_of(op).into_iter().for_each(|weight| weights.renumber(weight));
-        cache_of(op).into_iter().for_each(|cache| caches.renumber(cache));
+        op.each_operand_mut(&mut |operand| match operand {
+            Operand::Weight(weight, _) => weights.renumber(weight),
+            Operand::Cache(cache, _) => caches.renumber(cache),
+            Operand::View(view, _) => used[view.buffer] = true,
+            // Both halves have all rotary embeddings.
+            Operand::Rope(_) => {}
+        });
     }
     let buffer = |(buffer, used): (&Buffer, bool)| Buffer {
         width: if used { buffer.width } else { 0 },
@@ -87,48 +92,12 @@ impl Numbers {
     }
 }
 
-fn norm_weights(norm: &mut Norm) -> impl Iterator<Item = &mut WeightId> {
-    std::iter::once(&mut norm.weight).chain(&mut norm.bias)
-}
-
-fn part_weights(part: &mut Part) -> impl Iterator<Item = &mut WeightId> {
-    std::iter::once(&mut part.weight).chain(&mut part.bias)
-}
-
-fn weights_of(op: &mut Op) -> Vec<&mut WeightId> {
-    match op {
-        Op::Embed { table, .. } | Op::AddPositions { table, .. } => vec![table],
-        Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norm_weights(norm).collect(),
-        Op::RopeKvWrite { query_norm, key_norm, .. } => {
-            [query_norm, key_norm].into_iter().flatten().flat_map(norm_weights).collect()
-        }
-        Op::Linear { parts, .. } => parts.iter_mut().flat_map(part_weights).collect(),
-        Op::GatedLinear { gate, up, .. } => [gate, up].into_iter().flat_map(part_weights).collect(),
-        Op::Input { .. }
-        | Op::Rope { .. }
-        | Op::KvWrite { .. }
-        | Op::Attention { .. }
-        | Op::Activate { .. }
-        | Op::Add { .. }
-        | Op::Gather { .. } => vec![],
-    }
-}
-
-fn cache_of(op: &mut Op) -> Option<&mut usize> {
-    match op {
-        Op::KvWrite { cache, .. } | Op::Attention { cache, .. } | Op::RopeKvWrite { cache, .. } => {
-            Some(cache)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fuse::{Rules, fuse};
     use crate::shapes::Shape;
-    use crate::verify::verify;
+    use crate::verify::{verify, verify_flow};
 
     const SHAPES: [&str; 5] = ["llama3.2-1b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen3-0.6b", "gpt2-124m"];
 
@@ -150,6 +119,11 @@ mod tests {
                 for layer in 0..whole.layers() {
                     let Halves { first, second } = split(&whole, layer).unwrap();
                     assert_eq!((verify(&first), verify(&second)), (Ok(()), Ok(())), "{shape} {layer}");
+                    assert_eq!(
+                        (verify_flow(&first), verify_flow(&second)),
+                        (Ok(()), Ok(())),
+                        "{shape} {layer}"
+                    );
                     // The same ops on the same buffers, weights and heads, by name.
                     let both = [lines(&first), lines(&second)[1..].to_vec()].concat();
                     assert!(both == lines(&whole), "{shape} {layer}");

@@ -1,4 +1,5 @@
-//! Whether a program is sound: everything that running its ops relies on, checked once for all executors.
+//! Whether a program is sound: everything that running its ops relies on, checked once for all executors, and
+//! whether what they read is there.
 
 use crate::program::{KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId};
 
@@ -27,20 +28,35 @@ pub fn verify(program: &Program) -> Result<(), Misfit> {
         .map_err(|what| Misfit { node: program.nodes.len(), kind: "logits", what })
 }
 
+/// Checks that every op reads only what an op of the program wrote before it: nothing that another has consumed,
+/// nothing of rows that were not gathered. What is wrong there would be wrong in some steps only.
+pub fn verify_flow(program: &Program) -> Result<(), Misfit> {
+    let mut written: Vec<Vec<bool>> =
+        program.buffers.iter().map(|buffer| vec![false; buffer.width]).collect();
+    let columns = |view: View| view.offset..view.offset + view.width;
+    let is_written =
+        |written: &[Vec<bool>], view: View| written[view.buffer][columns(view)].iter().all(|w| *w);
+    for (node, Node { op, .. }) in program.nodes.iter().enumerate() {
+        if let Some(view) = op.inputs().into_iter().find(|view| !is_written(&written, *view)) {
+            let name = program.buffers[view.buffer].name;
+            let what = format!("reads columns {:?} of {name}, which nothing has written", columns(view));
+            return Err(Misfit { node, kind: op.kind(), what });
+        }
+        if let Op::Gather { .. } = op {
+            written.iter_mut().for_each(|buffer| buffer.fill(false));
+        }
+        op.consumed().into_iter().for_each(|view| written[view.buffer][columns(view)].fill(false));
+        op.outputs().into_iter().for_each(|view| written[view.buffer][columns(view)].fill(true));
+    }
+    ensure(program.logits.width == 0 || is_written(&written, program.logits), || {
+        "nothing wrote them".to_string()
+    })
+    .map_err(|what| Misfit { node: program.nodes.len(), kind: "logits", what })
+}
+
 /// The weights that ops use as vectors.
 pub fn vectors(program: &Program) -> impl Iterator<Item = WeightId> {
-    program.nodes.iter().flat_map(|node| {
-        let norms = |norm: &Norm| [Some(norm.weight), norm.bias];
-        match &node.op {
-            Op::Norm { norm, .. } | Op::AddNorm { norm, .. } => norms(norm).into_iter().flatten().collect(),
-            Op::RopeKvWrite { query_norm, key_norm, .. } => {
-                [query_norm, key_norm].into_iter().flatten().flat_map(norms).flatten().collect()
-            }
-            Op::Linear { parts, .. } => parts.iter().filter_map(|part| part.bias).collect(),
-            Op::GatedLinear { gate, up, .. } => [gate.bias, up.bias].into_iter().flatten().collect(),
-            _ => Vec::new(),
-        }
-    })
+    program.nodes.iter().flat_map(|node| node.op.vectors())
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
@@ -58,7 +74,7 @@ fn is_inside(program: &Program, view: View) -> bool {
 }
 
 /// Checks everything that running an op relies on.
-fn check(program: &Program, op: &Op) -> Result<(), String> {
+pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
     let views = op.inputs().into_iter().chain(op.outputs());
     for view in views {
         ensure(is_inside(program, view), || format!("{view:?} is not inside a buffer"))?;
@@ -115,16 +131,20 @@ fn check(program: &Program, op: &Op) -> Result<(), String> {
         }
         Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
             let layer = cache_of(program, *cache, *key, *value)?;
-            ensure(is_apart(*query, *key) && is_apart(*query, *value), || {
-                "query and key overlap".to_string()
-            })?;
+            // Keys are rotated here or on their way to the cache, values as they are.
+            let apart = is_apart(*query, *key) && is_apart(*query, *value) && is_apart(*key, *value);
+            ensure(apart, || "query, key and value overlap".to_string())?;
             ensure(head_width(*query, *heads)? == layer.key_dim, || {
                 "query and key heads differ".to_string()
             })?;
             rope_of(program, *rope, layer.key_dim)?;
             [query_norm, key_norm].into_iter().flatten().try_for_each(|n| norm_of(program, n, layer.key_dim))
         }
-        Op::Gather { .. } => Ok(()),
+        // Rows move up view by view: a column that moved twice would be another row's.
+        Op::Gather { views } => views.iter().enumerate().try_for_each(|(i, view)| {
+            let once = views[..i].iter().all(|other| is_apart(*view, *other));
+            ensure(once, || format!("{view:?} overlaps another"))
+        }),
     }
 }
 

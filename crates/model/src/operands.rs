@@ -1,0 +1,246 @@
+//! What an op touches: the one list of its weights, views, caches and rotary tables.
+//!
+//! The list names every field of every op, so that neither a new op nor a new field compiles before it is said
+//! here what it touches. Whatever passes over a program (fusion, splitting, checks, printing, planning) asks this
+//! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
+
+use crate::program::{Norm, Op, Part, View, WeightId};
+
+/// What an op does with a view or with a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes all of a view, or the rows' positions of a cache, whatever was there.
+    Write,
+    /// Reads it and writes it.
+    Update,
+    /// Reads it and may leave anything in its place.
+    Consume,
+}
+
+impl Access {
+    /// Whether what was there before matters.
+    pub fn reads(self) -> bool {
+        match self {
+            Access::Read | Access::Update | Access::Consume => true,
+            Access::Write => false,
+        }
+    }
+
+    /// Whether there is something of the op's afterwards.
+    pub fn writes(self) -> bool {
+        match self {
+            Access::Write | Access::Update => true,
+            Access::Read | Access::Consume => false,
+        }
+    }
+}
+
+/// What a weight is to an op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Multiplied with.
+    Matrix,
+    /// Looked up in, one entry per row.
+    Table,
+    /// The factors of a norm.
+    Factors,
+    /// Added.
+    Bias,
+}
+
+/// One thing that an op touches. `I` is a number or a place for one, `V` the same of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operand<I, V> {
+    /// A weight of the program.
+    Weight(I, Role),
+    /// Some columns of a buffer, of the row that is computed and of no other.
+    View(V, Access),
+    /// The keys and values of one layer: state that outlives the step.
+    Cache(I, Access),
+    /// A rotary embedding of the program.
+    Rope(I),
+}
+
+/// The list, for shared and for exclusive references alike: no pattern has `..`, so that no field is forgotten.
+macro_rules! list {
+    ($op:expr, $each:expr) => {{
+        use Access::{Consume, Read, Update, Write};
+        let each = $each;
+        macro_rules! norm {
+            ($norm:expr) => {{
+                let Norm { weight, bias, epsilon: _ } = $norm;
+                each(Operand::Weight(weight, Role::Factors));
+                if let Some(bias) = bias {
+                    each(Operand::Weight(bias, Role::Bias));
+                }
+            }};
+        }
+        macro_rules! part {
+            ($part:expr) => {{
+                let Part { weight, bias } = $part;
+                each(Operand::Weight(weight, Role::Matrix));
+                if let Some(bias) = bias {
+                    each(Operand::Weight(bias, Role::Bias));
+                }
+            }};
+        }
+        match $op {
+            Op::Input { views } => {
+                for view in views {
+                    each(Operand::View(view, Write));
+                }
+            }
+            Op::Embed { table, out } => {
+                each(Operand::Weight(table, Role::Table));
+                each(Operand::View(out, Write));
+            }
+            Op::AddPositions { table, x } => {
+                each(Operand::Weight(table, Role::Table));
+                each(Operand::View(x, Update));
+            }
+            Op::Norm { norm, heads: _, input, out } => {
+                norm!(norm);
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Linear { parts, input, out } => {
+                for part in parts {
+                    part!(part);
+                }
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Rope { rope, heads: _, x } => {
+                each(Operand::Rope(rope));
+                each(Operand::View(x, Update));
+            }
+            Op::KvWrite { cache, key, value } => {
+                each(Operand::View(key, Read));
+                each(Operand::View(value, Read));
+                each(Operand::Cache(cache, Write));
+            }
+            Op::Attention { cache, heads: _, scale: _, query, out } => {
+                each(Operand::View(query, Read));
+                each(Operand::Cache(cache, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Activate { activation: _, gate, up, out } => {
+                each(Operand::View(gate, Read));
+                if let Some(up) = up {
+                    each(Operand::View(up, Read));
+                }
+                each(Operand::View(out, Write));
+            }
+            Op::Add { x, y } => {
+                each(Operand::View(x, Update));
+                each(Operand::View(y, Read));
+            }
+            Op::Gather { views } => {
+                for view in views {
+                    each(Operand::View(view, Update));
+                }
+            }
+            Op::AddNorm { x, y, norm, out } => {
+                each(Operand::View(x, Update));
+                each(Operand::View(y, Read));
+                norm!(norm);
+                each(Operand::View(out, Write));
+            }
+            Op::RopeKvWrite { cache, heads: _, rope, query_norm, key_norm, query, key, value } => {
+                if let Some(norm) = query_norm {
+                    norm!(norm);
+                }
+                if let Some(norm) = key_norm {
+                    norm!(norm);
+                }
+                each(Operand::Rope(rope));
+                each(Operand::View(query, Update));
+                // An executor may rotate keys in place or on their way to the cache.
+                each(Operand::View(key, Consume));
+                each(Operand::View(value, Read));
+                each(Operand::Cache(cache, Write));
+            }
+            Op::GatedLinear { activation: _, gate, up, input, out } => {
+                part!(gate);
+                part!(up);
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+        }
+    }};
+}
+
+impl Op {
+    /// Gives out everything that the op touches, in the order in which people would name it.
+    pub fn each_operand<'a>(&'a self, each: &mut dyn FnMut(Operand<&'a usize, &'a View>)) {
+        list!(self, each);
+    }
+
+    /// The same, to be changed.
+    pub fn each_operand_mut<'a>(&'a mut self, each: &mut dyn FnMut(Operand<&'a mut usize, &'a mut View>)) {
+        list!(self, each);
+    }
+
+    fn list<T>(&self, pick: impl Fn(Operand<&usize, &View>) -> Option<T>) -> Vec<T> {
+        let mut picked = Vec::new();
+        self.each_operand(&mut |operand| picked.extend(pick(operand)));
+        picked
+    }
+
+    fn views(&self, wanted: fn(Access) -> bool) -> Vec<View> {
+        self.list(|operand| match operand {
+            Operand::View(view, access) => wanted(access).then_some(*view),
+            Operand::Weight(..) | Operand::Cache(..) | Operand::Rope(_) => None,
+        })
+    }
+
+    /// The views that the op reads.
+    pub fn inputs(&self) -> Vec<View> {
+        self.views(Access::reads)
+    }
+
+    /// The views that the op writes.
+    pub fn outputs(&self) -> Vec<View> {
+        self.views(Access::writes)
+    }
+
+    /// The views that may hold anything when the op has read them.
+    pub fn consumed(&self) -> Vec<View> {
+        self.views(|access| access == Access::Consume)
+    }
+
+    /// Everything of the file that the op uses and for which `wanted` holds.
+    pub fn weights_that(&self, wanted: impl Fn(Role) -> bool) -> Vec<WeightId> {
+        self.list(|operand| match operand {
+            Operand::Weight(weight, role) => wanted(role).then_some(*weight),
+            Operand::View(..) | Operand::Cache(..) | Operand::Rope(_) => None,
+        })
+    }
+
+    /// Everything of the file that the op uses: matrices, tables, norms and biases.
+    pub fn weights(&self) -> Vec<WeightId> {
+        self.weights_that(|_| true)
+    }
+
+    /// The matrices that the op multiplies with.
+    pub fn matrices(&self) -> Vec<WeightId> {
+        self.weights_that(|role| role == Role::Matrix)
+    }
+
+    /// The weights that the op uses as vectors.
+    pub fn vectors(&self) -> Vec<WeightId> {
+        self.weights_that(|role| matches!(role, Role::Factors | Role::Bias))
+    }
+
+    /// Whether the op changes what outlives the step, so that every row must go through it.
+    pub fn changes_state(&self) -> bool {
+        let mut changes = false;
+        self.each_operand(&mut |operand| match operand {
+            Operand::Cache(_, access) => changes |= access.writes(),
+            Operand::Weight(..) | Operand::View(..) | Operand::Rope(_) => {}
+        });
+        changes
+    }
+}

@@ -1,0 +1,5 @@
+//! Programs: what rules make of them, with tiny models and random ones.
+
+mod fusion;
+#[path = "../support/mod.rs"]
+mod support;
