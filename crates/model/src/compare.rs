@@ -18,16 +18,27 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Compares values with the truth; a NaN on either side that the other lacks is infinitely far.
+    /// Compares values with the truth. What is not finite is no distance away from the same, and infinitely far
+    /// from anything else; it is no measure for other values.
     pub fn of(values: &[f32], truth: &[f32]) -> Difference {
         assert_eq!(values.len(), truth.len());
         let mut difference = Difference::default();
         let mut largest = 0.0f32;
-        for (value, truth) in values.iter().zip(truth) {
-            let off = if value.is_nan() != truth.is_nan() { f32::INFINITY } else { (value - truth).abs() };
+        for (&value, &truth) in values.iter().zip(truth) {
+            let same = value == truth || value.is_nan() && truth.is_nan();
+            let finite = value.is_finite() && truth.is_finite();
+            let off = if same {
+                0.0
+            } else if finite {
+                (value - truth).abs()
+            } else {
+                f32::INFINITY
+            };
             difference.absolute = difference.absolute.max(off);
             difference.bits += usize::from(value.to_bits() != truth.to_bits());
-            largest = largest.max(truth.abs());
+            if truth.is_finite() {
+                largest = largest.max(truth.abs());
+            }
         }
         if difference.absolute > 0.0 {
             difference.relative = difference.absolute / largest;
@@ -203,4 +214,36 @@ pub fn ops_alone(
     let mut alone = Alone { reference, inputs: vec![], found: vec![], progress };
     executor.step(batch, &mut alone)?;
     Ok(alone.found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinity_hides_nothing() {
+        let of = |values: &[f32], truth: &[f32]| {
+            let Difference { absolute, relative, .. } = Difference::of(values, truth);
+            (absolute, relative)
+        };
+        let (infinity, nan) = (f32::INFINITY, f32::NAN);
+        assert_eq!(of(&[infinity, -infinity, nan, 1.0], &[infinity, -infinity, nan, 1.0]), (0.0, 0.0));
+        // Beside an infinity that is right, what is wrong is as wrong as without it.
+        assert_eq!(of(&[infinity, 3.0], &[infinity, 4.0]), (1.0, 0.25));
+        assert_eq!(of(&[nan, 3.0], &[nan, 4.0]), (1.0, 0.25));
+        for (value, truth) in
+            [(5.0, infinity), (infinity, 5.0), (-infinity, infinity), (nan, 5.0), (5.0, nan)]
+        {
+            assert_eq!(of(&[value, 1.0], &[truth, 1.0]), (infinity, infinity), "{value} for {truth}");
+        }
+        // The difference of two finite values may be more than any.
+        assert_eq!(of(&[f32::MAX], &[f32::MIN]).0, infinity);
+    }
+
+    #[test]
+    fn a_row_that_differs_from_infinity_is_counted() {
+        let mut logits = LogitsDifference::default();
+        logits.add(&[1.0, 2.0], &[1.0, f32::INFINITY]);
+        assert_eq!(logits.difference.relative, f32::INFINITY);
+    }
 }

@@ -27,6 +27,10 @@ pub struct Batch {
     pages: Vec<u32>,
     /// Where each table ends in `pages`.
     table_ends: Vec<usize>,
+    /// The position that the next row of each table may have at least.
+    next_positions: Vec<u32>,
+    /// The first row that does not come after the one before it in its sequence.
+    out_of_order: Option<usize>,
     inputs: Vec<f32>,
 }
 
@@ -36,6 +40,8 @@ impl Batch {
         self.rows.clear();
         self.pages.clear();
         self.table_ends.clear();
+        self.next_positions.clear();
+        self.out_of_order = None;
         self.inputs.clear();
     }
 
@@ -45,17 +51,26 @@ impl Batch {
         self.rows.extend_from_slice(&other.rows);
         self.pages.extend_from_slice(&other.pages);
         self.table_ends.extend_from_slice(&other.table_ends);
+        self.next_positions.extend_from_slice(&other.next_positions);
+        self.out_of_order = other.out_of_order;
     }
 
     /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`. Returns the table's number.
     pub fn add_table(&mut self, pages: &[u32]) -> u32 {
         self.pages.extend_from_slice(pages);
         self.table_ends.push(self.pages.len());
+        self.next_positions.push(0);
         self.table_ends.len() as u32 - 1
     }
 
-    /// Adds a row. Rows of one sequence must come in ascending positions.
+    /// Adds a row. Rows of one sequence must come in ascending positions; a step of others is refused.
     pub fn push(&mut self, row: Row) {
+        if let Some(next) = self.next_positions.get_mut(row.table as usize) {
+            if row.position < *next {
+                self.out_of_order.get_or_insert(self.rows.len());
+            }
+            *next = row.position.saturating_add(1);
+        }
         self.rows.push(row);
     }
 
@@ -119,6 +134,14 @@ pub enum StepError {
     /// A position whose page is not in its table, or a page that does not exist.
     #[error("row {row}: position {position} has no page in its table")]
     NoPage {
+        /// The index of the row.
+        row: usize,
+        /// Its position.
+        position: u32,
+    },
+    /// A position at or before that of an earlier row of the same sequence.
+    #[error("row {row}: position {position} does not come after the row before it in its sequence")]
+    NotAscending {
         /// The index of the row.
         row: usize,
         /// Its position.
@@ -218,6 +241,9 @@ pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usiz
     let (found, expected) = (batch.inputs().len(), batch.rows().len() * columns);
     if found != expected {
         return Err(StepError::Inputs { found, expected });
+    }
+    if let Some(row) = batch.out_of_order {
+        return Err(StepError::NotAscending { row, position: batch.rows()[row].position });
     }
     for (index, row) in batch.rows().iter().enumerate() {
         if row.token as usize >= program.vocabulary {

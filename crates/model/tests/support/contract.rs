@@ -40,6 +40,11 @@ pub fn refuses_bad_batches<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvTy
     // Page 4 of a cache of four pages.
     let page = refused(&batch(&[(0, 256, 1, true)], 1, PAGES + 1));
     assert_eq!(page, StepError::NoPage { row: 0, position: 256 });
+    // Backwards and twice; in another order of sequences nothing is wrong.
+    let backwards = refused(&batch(&[(0, 1, 1, true), (1, 0, 1, true), (0, 0, 1, true)], 2, PAGES));
+    assert_eq!(backwards, StepError::NotAscending { row: 2, position: 0 });
+    let twice = refused(&batch(&[(0, 3, 1, true), (0, 3, 1, true)], 1, PAGES));
+    assert_eq!(twice, StepError::NotAscending { row: 1, position: 3 });
     let mut brings = batch(&[(0, 0, 2, true)], 1, PAGES);
     brings.inputs_mut().push(1.0);
     assert_eq!(refused(&brings), StepError::Inputs { found: 1, expected: 0 });
