@@ -123,7 +123,7 @@ impl Engine {
         randoms: &[u64],
     ) -> Result<()> {
         let steps = randoms.len();
-        if let Some(copy) = sequence.reserve(&mut self.pool, ahead + steps)? {
+        if let Some(copy) = sequence.reserve(&self.pool, ahead + steps)? {
             self.executor.copy_page(copy.from, copy.to);
         }
         self.batch.clear();

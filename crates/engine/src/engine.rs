@@ -77,13 +77,28 @@ impl Engine {
         self.executor.logits(index)
     }
 
-    /// Computes some pending tokens of some sequences in one batch. When it fails, no token counts as
-    /// computed and all stay pending. Logits that are NaN are a failure, which names the op they come from.
+    /// Computes some pending tokens of some sequences in one batch. When it fails, for whatever reason, every
+    /// sequence is as it was before: no token counts as computed, and what was reserved is given back. Logits that
+    /// are NaN are a failure, which names the op they come from.
     pub fn step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
+        let result = self.try_step(parts);
+        for part in parts {
+            match result {
+                Ok(()) => part.sequence.advance(part.rows),
+                Err(_) => part.sequence.revert(),
+            }
+        }
+        result
+    }
+
+    fn try_step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
+        if let Some(index) = parts.iter().position(|part| !part.sequence.is_of(&self.pool)) {
+            return Err(Error::OtherEngine { index });
+        }
         self.batch.clear();
         for part in parts.iter_mut() {
             part.rows = part.rows.min(part.sequence.pending().len());
-            if let Some(copy) = part.sequence.reserve(&mut self.pool, part.rows)? {
+            if let Some(copy) = part.sequence.reserve(&self.pool, part.rows)? {
                 self.executor.copy_page(copy.from, copy.to);
             }
             let table = self.batch.add_table(part.sequence.pages());
@@ -93,13 +108,12 @@ impl Engine {
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });
             }
         }
+        // A step that fails half-way has written at most the positions that were reserved for it, which no sequence
+        // counts as computed.
         self.executor.step(&self.batch, &mut ())?;
         if let Some(row) = row_without_numbers(&*self.executor, &self.batch) {
             let Row { table, position, .. } = self.batch.rows()[row];
             return Err(self.source_of_nan(parts[table as usize].sequence, position as usize)?.into());
-        }
-        for part in parts {
-            part.sequence.advance(part.rows);
         }
         Ok(())
     }
@@ -164,21 +178,9 @@ impl Engine {
         if tokens.len() > context {
             return Err(Error::PromptTooLong { prompt: tokens.len(), context });
         }
-        Ok(sequence.align(&mut self.pool, tokens))
-    }
-
-    /// Another sequence with the same computed tokens. Nothing is copied until one of them goes on.
-    pub fn fork(&mut self, sequence: &Sequence) -> Sequence {
-        sequence.fork(&mut self.pool)
-    }
-
-    /// Keeps only the first `length` tokens of a sequence.
-    pub fn truncate(&mut self, sequence: &mut Sequence, length: usize) {
-        sequence.truncate(&mut self.pool, length);
-    }
-
-    /// Gives the pages of a sequence back.
-    pub fn release(&mut self, mut sequence: Sequence) {
-        sequence.truncate(&mut self.pool, 0);
+        if !sequence.is_of(&self.pool) {
+            return Err(Error::OtherEngine { index: 0 });
+        }
+        Ok(sequence.align(tokens))
     }
 }

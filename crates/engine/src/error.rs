@@ -61,9 +61,18 @@ pub enum Error {
         /// Its index in the step.
         index: usize,
     },
+    /// A sequence that holds pages of another engine, where other tokens lie.
+    #[error(
+        "sequence {index} of the step was computed with another engine; use it there, or begin a new one with its \
+         tokens"
+    )]
+    OtherEngine {
+        /// Its index in the step.
+        index: usize,
+    },
     /// The KV cache is full.
     #[error(
-        "the KV cache is full: {needed} more pages needed, {free} of {total} are free; release a sequence or \
+        "the KV cache is full: {needed} more pages needed, {free} of {total} are free; drop a sequence or \
          allocate more"
     )]
     NoPages {

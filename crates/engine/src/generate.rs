@@ -72,9 +72,9 @@ impl Engine {
         let mut generation = Generation::new(settings, self.vocabulary(), prompt, text)?;
         let cached_tokens = self.align(sequence, prompt)?;
         let result = self.answer(sequence, &mut generation, cancel, on_event);
-        sequence.discard_pending();
         // Pages of tokens that were decoded ahead and not used.
-        sequence.truncate(&mut self.pool, sequence.computed());
+        sequence.revert();
+        sequence.truncate(sequence.computed());
         let (reason, timings) = result?;
         Ok(Finish {
             reason,

@@ -12,7 +12,7 @@ use gleed_model::arithmetic::PAGE;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::{Observer, check};
-use gleed_model::program::View;
+use gleed_model::program::{Node, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 use crate::Text;
@@ -33,7 +33,8 @@ pub struct Log {
     pub links: AtomicUsize,
     /// Tokens that were chosen in them.
     pub chosen: AtomicUsize,
-    /// Refuses the next step, as a failing device would.
+    /// Fails in the next step, when it has written as much of it as a failing device may have: anything at all into
+    /// the positions of its rows.
     pub fail: AtomicBool,
 }
 
@@ -84,6 +85,12 @@ impl Mock {
         Mock { chains: true, ..self }
     }
 
+    /// The same with a program of these nodes, none of which it runs.
+    pub fn with_nodes(mut self, nodes: Vec<Node>) -> Self {
+        self.program.nodes = nodes;
+        self
+    }
+
     /// The log, to keep when the mock is given away.
     pub fn log(&self) -> Arc<Log> {
         self.log.clone()
@@ -122,12 +129,16 @@ impl Executor for Mock {
 
     fn step(&mut self, batch: &Batch, _observer: &mut dyn Observer) -> Result<(), StepError> {
         check(batch, &self.program, self.max_rows, self.page_count())?;
-        if self.log.fail.swap(false, Ordering::Relaxed) {
-            return Err(StepError::Device("the mock was told to fail".into()));
-        }
         let slot = |table: u32, position: u32| {
             batch.pages(table)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
         };
+        if self.log.fail.swap(false, Ordering::Relaxed) {
+            for row in batch.rows() {
+                self.store[slot(row.table, row.position)] = Some((row.position, !row.token));
+            }
+            self.logits.clear();
+            return Err(StepError::Device("the mock was told to fail".into()));
+        }
         // All writes come first, as on a device that computes the rows side by side.
         for row in batch.rows() {
             self.store[slot(row.table, row.position)] = Some((row.position, row.token));

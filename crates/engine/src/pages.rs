@@ -1,63 +1,139 @@
 //! Which KV pages are in use, and by how many. Pure bookkeeping: the pages themselves live in the executor.
+//!
+//! Pages are held by a [`PageTable`], which gives them back when it is dropped, so that none can be lost, and which
+//! knows the pool that they are of.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
-/// The pages of a KV cache: a free list and one reference count per page.
+/// The pages of a KV cache: a free list and one reference count per page. All clones are the same pool.
 #[derive(Debug, Clone)]
-pub struct PagePool {
+pub struct PagePool(Arc<Mutex<Book>>);
+
+#[derive(Debug)]
+struct Book {
     /// Free pages; the last one is given out first, as it is the most likely to be in a CPU cache.
     free: Vec<u32>,
-    /// Who holds each page; 0 when it is free.
+    /// How many tables hold each page; 0 when it is free.
     references: Vec<u32>,
 }
 
 impl PagePool {
     /// A pool of pages `0..total`, all free.
     pub fn new(total: usize) -> Self {
-        PagePool { free: (0..total as u32).rev().collect(), references: vec![0; total] }
+        let book = Book { free: (0..total as u32).rev().collect(), references: vec![0; total] };
+        PagePool(Arc::new(Mutex::new(book)))
     }
 
     /// Pages there are.
     pub fn total(&self) -> usize {
-        self.references.len()
+        self.book().references.len()
     }
 
     /// Pages that nobody holds.
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.book().free.len()
     }
 
     /// How many hold a page.
     pub fn references(&self, page: u32) -> u32 {
-        self.references[page as usize]
+        self.book().references[page as usize]
     }
 
-    /// Appends `count` free pages to `out`, each with one reference. All or nothing.
-    pub(crate) fn allocate(&mut self, count: usize, out: &mut Vec<u32>) -> Result<()> {
-        let free = self.free();
-        let Some(left) = free.checked_sub(count) else {
-            return Err(Error::NoPages { needed: count, free, total: self.total() });
-        };
-        for page in self.free.drain(left..).rev() {
-            self.references[page as usize] = 1;
-            out.push(page);
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // No change of the book can panic half-way, so it is right even after a panic elsewhere.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, other: &PagePool) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Pages of one pool in the order of the positions that they hold. They are given back when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct PageTable {
+    /// None while there are no pages.
+    pool: Option<PagePool>,
+    pages: Vec<u32>,
+}
+
+impl PageTable {
+    pub(crate) fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// Whether its pages, if it has any, are of this pool.
+    pub(crate) fn is_of(&self, pool: &PagePool) -> bool {
+        self.pool.as_ref().is_none_or(|own| own.is(pool))
+    }
+
+    /// Appends free pages of the pool that it is of. All or nothing.
+    pub(crate) fn grow(&mut self, pool: &PagePool, count: usize) -> Result<()> {
+        assert!(self.is_of(pool), "a table has pages of one pool");
+        if count == 0 {
+            return Ok(());
         }
+        let mut book = pool.book();
+        let (free, total) = (book.free.len(), book.references.len());
+        let Some(left) = free.checked_sub(count) else {
+            return Err(Error::NoPages { needed: count, free, total });
+        };
+        self.pages.extend(book.free.drain(left..).rev());
+        for page in &self.pages[self.pages.len() - count..] {
+            book.references[*page as usize] = 1;
+        }
+        self.pool.get_or_insert_with(|| pool.clone());
         Ok(())
     }
 
-    /// Adds a reference to a page in use.
-    pub(crate) fn retain(&mut self, page: u32) {
-        assert!(self.references[page as usize] > 0, "page {page} is free");
-        self.references[page as usize] += 1;
+    /// Gives back all but the first `length` pages.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        let Some(pool) = self.pool.as_ref().filter(|_| length < self.pages.len()) else { return };
+        let mut book = pool.book();
+        for page in self.pages.drain(length..) {
+            let references = &mut book.references[page as usize];
+            *references -= 1;
+            if *references == 0 {
+                book.free.push(page);
+            }
+        }
+        drop(book);
+        if self.pages.is_empty() {
+            self.pool = None;
+        }
     }
 
-    /// Drops a reference; the last one frees the page.
-    pub(crate) fn release(&mut self, page: u32) {
-        let references = &mut self.references[page as usize];
-        assert!(*references > 0, "page {page} is free");
-        *references -= 1;
-        if *references == 0 {
-            self.free.push(page);
-        }
+    /// Another holder of the first `length` pages.
+    pub(crate) fn share(&self, length: usize) -> PageTable {
+        let Some(pool) = self.pool.clone().filter(|_| length > 0) else { return PageTable::default() };
+        let pages = self.pages[..length].to_vec();
+        let mut book = pool.book();
+        pages.iter().for_each(|page| book.references[*page as usize] += 1);
+        drop(book);
+        PageTable { pool: Some(pool), pages }
+    }
+
+    /// Whether others hold a page too.
+    pub(crate) fn is_shared(&self, index: usize) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.references(self.pages[index]) > 1)
+    }
+
+    /// Puts the last page in the place of another, which goes to a table of its own.
+    pub(crate) fn replace_by_last(&mut self, index: usize) -> PageTable {
+        let page = self.pages.swap_remove(index);
+        PageTable { pool: self.pool.clone(), pages: vec![page] }
+    }
+
+    /// Exchanges a page with the first one of another table of the same pool.
+    pub(crate) fn exchange(&mut self, index: usize, other: &mut PageTable) {
+        std::mem::swap(&mut self.pages[index], &mut other.pages[0]);
+    }
+}
+
+impl Drop for PageTable {
+    fn drop(&mut self) {
+        self.truncate(0);
     }
 }

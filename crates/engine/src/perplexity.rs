@@ -78,19 +78,14 @@ fn score(engine: &mut Engine, text: &[u32], bos: Option<u32>, mut each: impl FnM
     // The last token is only a target.
     sequence.extend(&text[1..text.len() - 1]);
     let rows = engine.max_rows().max(1);
-    let mut run = || -> Result<()> {
-        while !sequence.pending().is_empty() {
-            let start = sequence.computed();
-            engine.step(&mut [Part { sequence: &mut sequence, rows, logits: first..text.len() }])?;
-            for (index, position) in (start.max(first)..sequence.computed()).enumerate() {
-                let logits = engine.logits(index);
-                let logit = logits.get(text[position + 1] as usize).copied().unwrap_or(f32::NEG_INFINITY);
-                each(-LogSoftmax::new(logits).of(logit));
-            }
+    while !sequence.pending().is_empty() {
+        let start = sequence.computed();
+        engine.step(&mut [Part { sequence: &mut sequence, rows, logits: first..text.len() }])?;
+        for (index, position) in (start.max(first)..sequence.computed()).enumerate() {
+            let logits = engine.logits(index);
+            let logit = logits.get(text[position + 1] as usize).copied().unwrap_or(f32::NEG_INFINITY);
+            each(-LogSoftmax::new(logits).of(logit));
         }
-        Ok(())
-    };
-    let result = run();
-    engine.release(sequence);
-    result
+    }
+    Ok(())
 }

@@ -104,8 +104,7 @@ fn chains_answer_as_single_steps_do() {
                 seen.push(answer(engine, sequence, &prompt, &settings, cancel));
                 // Forks of the turn's end, to be gone on with by both: a page is shared.
                 if turn == 1 {
-                    let fork = engine.fork(sequence);
-                    engine.release(std::mem::replace(sequence, fork));
+                    *sequence = sequence.fork();
                 }
             }
             assert_eq!(seen[0], seen[1], "case {case} turn {turn}: {settings:?} from {prompt:?}");
@@ -136,7 +135,7 @@ fn chains_answer_as_single_steps_do() {
         // What is left is what single steps leave: the same logits after any further token.
         let (mut engines, text) = (engines, [sequences[1].tokens(), &[3]].concat());
         for (((engine, _), sequence), other) in engines.iter_mut().zip(&mut sequences).zip(others) {
-            engine.release(other);
+            drop(other);
             if text.len() <= engine.context() {
                 engine.prefill(sequence, &[3]).unwrap();
                 assert_eq!(engine.logits(0), Mock::expected(&text, VOCABULARY), "case {case}");

@@ -93,7 +93,7 @@ fn chunks_of_any_size_give_the_same_answer() {
             assert_eq!(log.steps.load(Ordering::Relaxed), length.div_ceil(max_rows) + 19);
             let held: Vec<u32> = prompt.iter().chain(&truth[..19]).copied().collect();
             assert_eq!((sequence.tokens(), sequence.computed()), (&held[..], held.len()));
-            engine.release(sequence);
+            drop(sequence);
             assert_eq!(engine.pages().free(), 8);
         }
     }
@@ -141,7 +141,7 @@ fn forks_go_their_own_ways() {
         let prompt = random_tokens(&mut random, length);
         engine.prefill(&mut trunk, &prompt).unwrap();
         let used = 40 - engine.pages().free();
-        let mut branches: Vec<Sequence> = (0..4).map(|_| engine.fork(&trunk)).collect();
+        let mut branches: Vec<Sequence> = (0..4).map(|_| trunk.fork()).collect();
         assert_eq!(40 - engine.pages().free(), used, "a fork takes no page");
         let mut texts: Vec<Vec<u32>> = vec![prompt; 4];
         for _ in 0..70 {
@@ -162,7 +162,7 @@ fn forks_go_their_own_ways() {
         assert_eq!(engine.sync(&mut trunk, &texts[0][..length]), Ok(length - 1));
         assert_eq!(engine.logits(0), Mock::expected(&texts[0][..length], VOCABULARY));
         branches.push(trunk);
-        branches.into_iter().for_each(|branch| engine.release(branch));
+        drop(branches);
         assert_eq!(engine.pages().free(), 40);
     }
 }
@@ -177,18 +177,17 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
         let pick = random.below(sequences.len() as u64) as usize;
         match random.below(6) {
             0 if sequences.len() < 8 => {
-                let copy = engine.fork(&sequences[pick].0);
+                let copy = sequences[pick].0.fork();
                 let text = sequences[pick].1.clone();
                 sequences.push((copy, text));
             }
             1 if sequences.len() > 2 => {
-                let (sequence, _) = sequences.swap_remove(pick);
-                engine.release(sequence);
+                sequences.swap_remove(pick);
             }
             2 => {
                 let (sequence, text) = &mut sequences[pick];
                 let length = random.below(text.len() as u64 + 1) as usize;
-                engine.truncate(sequence, length);
+                sequence.truncate(length);
                 text.truncate(length);
             }
             3 => log.fail.store(true, Ordering::Relaxed),
@@ -211,6 +210,10 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
                         step.push(Part { sequence, rows: tokens.len(), logits });
                     }
                 }
+                let held = |step: &[Part]| -> Vec<Vec<u32>> {
+                    step.iter().map(|part| part.sequence.pages().to_vec()).collect()
+                };
+                let (pages, free) = (held(&step), engine.pages().free());
                 match engine.step(&mut step) {
                     Ok(()) => {
                         let mut wanted = 0;
@@ -225,6 +228,8 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
                     }
                     Err(Error::NoPages { .. } | Error::Step(StepError::Device(_))) => {
                         refused += 1;
+                        // Nothing that was reserved is kept, and a page that was copied is shared again.
+                        assert_eq!((held(&step), engine.pages().free()), (pages, free));
                         sequences.iter_mut().for_each(|(sequence, _)| sequence.discard_pending());
                     }
                     Err(error) => panic!("{error}"),
@@ -236,6 +241,59 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
         }
     }
     assert!(refused > 50 && log.copies.load(Ordering::Relaxed) > 20, "{refused} refused");
+    drop(sequences);
+    assert_eq!(engine.pages().free(), 24);
+}
+
+#[test]
+fn sequences_hold_pages_of_one_engine_while_they_live() {
+    let (mut first, mut second) = (engine(512, 64, 4).0, engine(512, 64, 4).0);
+    let mut sequence = Sequence::default();
+    first.prefill(&mut sequence, &[1; 100]).unwrap();
+    let fork = sequence.fork();
+    assert_eq!(first.pages().free(), 2);
+    // Another engine refuses it and leaves it as it was, whichever way it is asked.
+    let other = Err(Error::OtherEngine { index: 0 });
+    assert_eq!(second.prefill(&mut sequence, &[2]), other);
+    assert_eq!(second.sync(&mut sequence, &[1, 2, 3]), Err(Error::OtherEngine { index: 0 }));
+    let mut own = Sequence::default();
+    own.push(3);
+    sequence.push(3);
+    assert_eq!(second.step_many(&mut [&mut own, &mut sequence]), Err(Error::OtherEngine { index: 1 }));
+    sequence.discard_pending();
+    assert_eq!((sequence.tokens(), sequence.computed()), (&[1; 100][..], 100));
+    assert_eq!((first.pages().free(), second.pages().free()), (2, 4));
+    first.prefill(&mut sequence, &[2]).unwrap();
+    assert_eq!(first.logits(0), Mock::expected(&[&[1; 100][..], &[2]].concat(), VOCABULARY));
+    // A page for the copy; every holder gives back what it held alone.
+    assert_eq!(first.pages().free(), 1);
+    drop(fork);
+    assert_eq!(first.pages().free(), 2);
+    drop(sequence);
+    assert_eq!(first.pages().free(), 4);
+    // One without pages belongs to nobody yet, and one that outlives its engine does no harm.
+    let mut empty = Sequence::default();
+    first.prefill(&mut empty, &[1; 10]).unwrap();
+    empty.truncate(0);
+    second.prefill(&mut empty, &[1; 10]).unwrap();
+    assert_eq!(second.logits(0), Mock::expected(&[1; 10], VOCABULARY));
+    drop(second);
+    drop(empty);
+}
+
+#[test]
+fn a_step_without_pages_keeps_none() {
+    let mut engine = engine(512, 512, 3).0;
+    let (mut a, mut b) = (Sequence::default(), Sequence::default());
+    a.extend(&[1; 100]);
+    b.extend(&[2; 100]);
+    // The first one's pages are there, the second one's are not.
+    let refused = engine.step_many(&mut [&mut a, &mut b]);
+    assert_eq!(refused, Err(Error::NoPages { needed: 2, free: 1, total: 3 }));
+    assert_eq!((a.pages().len(), b.pages().len(), engine.pages().free()), (0, 0, 3));
+    // Each of them alone has room.
+    engine.step_many(&mut [&mut b]).unwrap();
+    assert_eq!(engine.logits(0), Mock::expected(&[2; 100], VOCABULARY));
 }
 
 #[test]
@@ -444,12 +502,12 @@ fn failures_leave_the_sequence_usable() {
     let (tokens, ..) = answer(&mut engine, &mut sequence, &[1; 20], settings(5));
     assert_eq!(ids(&tokens), greedy_truth(&[1; 20], 5));
 
-    // Another sequence holds the pages: a typed error, and going on after its release.
+    // Another sequence holds the pages: a typed error, and going on when it is gone.
     let mut other = Sequence::default();
     engine.prefill(&mut other, &[2; 100]).unwrap();
     let result = engine.prefill(&mut sequence, &[3; 100]);
     assert_eq!(result, Err(Error::NoPages { needed: 1, free: 0, total: 3 }));
-    engine.release(other);
+    drop(other);
     let held = sequence.tokens().to_vec();
     engine.prefill(&mut sequence, &[3; 50]).unwrap();
     assert_eq!(engine.logits(0), Mock::expected(&[&held[..], &[3; 50]].concat(), VOCABULARY));
@@ -498,7 +556,6 @@ fn a_seed_repeats_an_answer() {
     let mut run = |seed| {
         let mut sequence = Sequence::default();
         let (tokens, _, finish) = answer(&mut engine, &mut sequence, &[1, 2], sampled(seed));
-        engine.release(sequence);
         (ids(&tokens), finish.seed)
     };
     let (tokens, seed) = run(None);
@@ -516,7 +573,6 @@ fn penalties_count_the_prompt_and_the_answer() {
         let prompt = [first % 16, first / 2, 3, 4];
         let mut sequence = Sequence::default();
         let (tokens, ..) = answer(&mut engine, &mut sequence, &prompt, penalised.clone());
-        engine.release(sequence);
         let mut all = prompt.to_vec();
         for token in ids(&tokens) {
             let mut logits = Mock::expected(&all, VOCABULARY);

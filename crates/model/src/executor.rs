@@ -104,7 +104,12 @@ impl Batch {
     }
 }
 
-/// Why a step was refused. Nothing was computed and the KV cache is unchanged.
+/// Why a step has no result.
+///
+/// One that was *refused* ([`StepError::is_refusal`]) has changed nothing: neither the KV cache nor the logits of the
+/// step before. One that *failed* may have left anything at the positions of its rows, in some layers or in all, and
+/// has no logits; what the cache holds at all other positions is as it was. Both can be tried again with the same rows,
+/// which write those positions anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
     /// More rows than the executor has buffers for.
@@ -170,9 +175,34 @@ pub enum StepError {
     /// A chain of steps that cannot be one.
     #[error("a chain of steps: {0}")]
     Chain(&'static str),
-    /// The device failed.
+    /// The device failed, at any time during the step.
     #[error("device: {0}")]
     Device(String),
+}
+
+impl StepError {
+    /// Whether the step was refused before anything was computed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            StepError::TooManyRows { .. }
+            | StepError::UnknownToken { .. }
+            | StepError::PastContext { .. }
+            | StepError::NoPage { .. }
+            | StepError::NotAscending { .. }
+            | StepError::Inputs { .. }
+            | StepError::Chain(_) => true,
+            StepError::NotANumber { .. } | StepError::Device(_) => false,
+        }
+    }
+
+    /// What it is to a caller for whom something was computed already: no refusal.
+    pub fn half_way(self) -> StepError {
+        if self.is_refusal() {
+            StepError::Device(format!("refused half-way through a step: {self}"))
+        } else {
+            self
+        }
+    }
 }
 
 /// Sees the buffers after each node of a step: for validation and timing.
@@ -217,7 +247,8 @@ pub trait Executor: Send {
     /// How many KV pages there are; page numbers are below this.
     fn page_count(&self) -> usize;
 
-    /// Computes all rows of a batch, writes their keys and values, and keeps the logits of wanted rows.
+    /// Computes all rows of a batch, writes their keys and values, and keeps the logits of wanted rows. What holds
+    /// after an error is said with [`StepError`].
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError>;
 
     /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry.

@@ -73,7 +73,7 @@ impl<A: Executor, B: Executor> Executor for Joined<A, B> {
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
         let cut = self.cut();
         let (second, handed) = self.run_first(batch, observer)?;
-        second.step(handed, &mut Rest { observer, cut })
+        second.step(handed, &mut Rest { observer, cut }).map_err(StepError::half_way)
     }
 
     fn logits(&self, index: usize) -> &[f32] {
