@@ -2,6 +2,7 @@
 
 use gleed_gguf::Metadata;
 
+use crate::keys::Keys;
 use crate::rope::Scaling;
 use crate::{Error, Result};
 
@@ -38,66 +39,23 @@ pub struct Config {
     pub rope_scaling: Scaling,
 }
 
-/// Reads `<architecture>.<key>` entries; errors name the full key.
-pub(crate) struct Keys<'a> {
-    metadata: &'a Metadata,
-    prefix: &'a str,
-}
-
-impl<'a> Keys<'a> {
-    pub(crate) fn new(metadata: &'a Metadata, architecture: &'a str) -> Self {
-        Keys { metadata, prefix: architecture }
-    }
-
-    fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.prefix)
-    }
-
-    /// An optional size.
-    pub(crate) fn size(&self, key: &str) -> Result<Option<usize>> {
-        Ok(self.metadata.size(&self.full(key))?)
-    }
-
-    /// A size that must be there and be at least 1.
-    pub(crate) fn required(&self, key: &str) -> Result<usize> {
-        match self.size(key)? {
-            Some(0) => Err(Error::Invalid(format!("metadata key {}: must be at least 1", self.full(key)))),
-            Some(n) => Ok(n),
-            None => Err(gleed_gguf::Error::MissingKey { key: self.full(key) }.into()),
-        }
-    }
-
-    pub(crate) fn f32(&self, key: &str) -> Result<Option<f32>> {
-        Ok(self.metadata.f32(&self.full(key))?)
-    }
-
-    pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>> {
-        Ok(self.metadata.str(&self.full(key))?)
-    }
-
-    /// A float that must be there.
-    pub(crate) fn required_f32(&self, key: &str) -> Result<f32> {
-        self.f32(key)?.ok_or_else(|| gleed_gguf::Error::MissingKey { key: self.full(key) }.into())
-    }
-}
-
 /// More of anything than this is a broken file, not a model.
 const MOST: usize = 1 << 24;
 
 impl Config {
     /// Reads the configuration of whatever architecture the metadata names.
     pub fn read(metadata: &Metadata) -> Result<Config> {
-        let architecture = metadata
-            .str("general.architecture")?
-            .ok_or_else(|| gleed_gguf::Error::MissingKey { key: "general.architecture".to_string() })?;
-        let keys = Keys::new(metadata, architecture);
+        Config::from_keys(&Keys::new(metadata)?)
+    }
+
+    pub(crate) fn from_keys(keys: &Keys) -> Result<Config> {
         let width = keys.required("embedding_length")?;
         let heads = keys.required("attention.head_count")?;
         let default_dim = width / heads;
         let key_dim = keys.size("attention.key_length")?.unwrap_or(default_dim);
         let config = Config {
-            architecture: architecture.to_string(),
-            name: metadata.str("general.name")?.map(str::to_string),
+            architecture: keys.architecture().to_string(),
+            name: keys.model_name()?.map(str::to_string),
             layers: keys.required("block_count")?,
             width,
             context: keys.required("context_length")?,
@@ -106,13 +64,17 @@ impl Config {
             key_dim,
             value_dim: keys.size("attention.value_length")?.unwrap_or(default_dim),
             feed_forward: keys.required("feed_forward_length")?,
-            norm_epsilon: match keys.f32("attention.layer_norm_rms_epsilon")? {
-                Some(epsilon) => epsilon,
-                None => keys.required_f32("attention.layer_norm_epsilon")?,
+            // Some files have both: which norm it is depends on the family.
+            norm_epsilon: match (
+                keys.f32("attention.layer_norm_rms_epsilon")?,
+                keys.f32("attention.layer_norm_epsilon")?,
+            ) {
+                (Some(epsilon), _) => epsilon,
+                (None, _) => keys.required_f32("attention.layer_norm_epsilon")?,
             },
             rope_base: keys.f32("rope.freq_base")?.unwrap_or(10_000.0),
             rope_dimensions: keys.size("rope.dimension_count")?.unwrap_or(key_dim),
-            rope_scaling: scaling(&keys)?,
+            rope_scaling: scaling(keys)?,
         };
         config.check()?;
         Ok(config)
@@ -159,24 +121,26 @@ impl Config {
 
 /// `rope.scaling.*`, with `rope.scale_linear` as older files write it.
 fn scaling(keys: &Keys) -> Result<Scaling> {
-    let factor = match keys.f32("rope.scaling.factor")? {
-        Some(factor) => Some(factor),
-        None => keys.f32("rope.scale_linear")?,
-    };
+    let older = keys.f32("rope.scale_linear")?;
     // A factor of zero means that the writer had none.
-    let factor = factor.filter(|f| *f != 0.0);
+    let factor = keys.f32("rope.scaling.factor")?.or(older).filter(|f| *f != 0.0);
+    // What only YaRN asks for says nothing under another scaling.
+    let original_context = keys.size("rope.scaling.original_context_length")?;
+    let beta_fast = keys.f32("rope.scaling.yarn_beta_fast")?;
+    let beta_slow = keys.f32("rope.scaling.yarn_beta_slow")?;
+    let extrapolation = keys.f32("rope.scaling.yarn_ext_factor")?;
     match (keys.str("rope.scaling.type")?, factor) {
         (Some("none"), _) | (Some("linear") | None, None) => Ok(Scaling::None),
         (Some("linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
         (Some("yarn"), factor) => Ok(Scaling::Yarn {
             factor: factor.unwrap_or(1.0),
-            original_context: match keys.size("rope.scaling.original_context_length")? {
+            original_context: match original_context {
                 Some(context) if context > 0 => context,
                 _ => keys.required("context_length")?,
             },
-            beta_fast: keys.f32("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-            beta_slow: keys.f32("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-            extrapolation: keys.f32("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0),
+            beta_fast: beta_fast.unwrap_or(32.0),
+            beta_slow: beta_slow.unwrap_or(1.0),
+            extrapolation: extrapolation.unwrap_or(1.0),
             attention: keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0),
         }),
         (Some(other), _) => {

@@ -17,6 +17,17 @@ pub enum Error {
         /// What this build can run.
         known: String,
     },
+    /// A hyper-parameter that nothing reads although it changes what the model computes.
+    #[error(
+        "metadata key {} is {value}: it changes what the model computes, and this build does not know how",
+        key.escape_debug()
+    )]
+    UnknownKey {
+        /// The full key.
+        key: String,
+        /// Its value, in short.
+        value: String,
+    },
     /// A tensor that the architecture needs is absent.
     #[error("tensor {name} is missing")]
     MissingTensor {

@@ -15,6 +15,7 @@ mod error;
 pub mod executor;
 pub mod fuse;
 mod joined;
+mod keys;
 pub mod kv;
 mod model;
 pub mod numbers;

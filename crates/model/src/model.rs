@@ -5,6 +5,7 @@ use gleed_gguf::{Format, Gguf, Metadata};
 use crate::archs;
 use crate::build::{Builder, Tensors};
 use crate::config::Config;
+use crate::keys::Keys;
 use crate::program::Program;
 use crate::{Error, Result};
 
@@ -17,38 +18,39 @@ pub struct Model {
     pub program: Program,
     /// Tensors of the file that the program does not use.
     pub unused: Vec<String>,
+    /// Hyper-parameters of the file that nothing reads. None of them is known to change the result.
+    pub unread: Vec<String>,
 }
 
 impl Model {
     /// Reads a file's metadata and tensor table.
     pub fn load(file: &Gguf) -> Result<Model> {
-        let (config, program) = build(file.metadata(), file)?;
+        let (config, program, unread) = build(file.metadata(), file)?;
         let used = |name: &str| {
             // The rotary factors are read while building: they are in the frequencies already.
             name == "rope_freqs.weight" || program.weights.iter().any(|w| w.name == name)
         };
         let unused = file.tensors().iter().filter(|t| !used(&t.name)).map(|t| t.name.clone()).collect();
-        Ok(Model { config, program, unused })
+        Ok(Model { config, program, unused, unread })
     }
 
     /// A model that has no file yet, with all the tensors that its architecture requires, and of the
     /// optional ones those that `optional` accepts. Their formats are F32.
     pub fn plan(metadata: &Metadata, vocabulary: usize, optional: impl Fn(&str) -> bool) -> Result<Model> {
         let plan = Plan { vocabulary, optional: &optional };
-        let (config, program) = build(metadata, &plan)?;
-        Ok(Model { config, program, unused: vec![] })
+        let (config, program, unread) = build(metadata, &plan)?;
+        Ok(Model { config, program, unused: vec![], unread })
     }
 }
 
-fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program)> {
-    let architecture = metadata.str("general.architecture")?;
-    if let Some(name) = architecture
-        && !archs::is_known(name)
-    {
-        return Err(archs::unknown(name));
+/// The configuration and program of a model, and the hyper-parameters that nothing read.
+fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program, Vec<String>)> {
+    let keys = Keys::new(metadata)?;
+    if !archs::is_known(keys.architecture()) {
+        return Err(archs::unknown(keys.architecture()));
     }
-    let config = Config::read(metadata)?;
-    if let Some(experts) = metadata.size(&format!("{}.expert_count", config.architecture))?
+    let config = Config::from_keys(&keys)?;
+    if let Some(experts) = keys.size("expert_count")?
         && experts > 0
     {
         return Err(Error::Invalid(format!(
@@ -59,7 +61,8 @@ fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program)
     let mut builder = Builder::new(&config, tensors);
     archs::build(&mut builder)?;
     let program = builder.finish();
-    Ok((config, program))
+    let unread = keys.judge_unread(&config)?;
+    Ok((config, program, unread))
 }
 
 /// Has every tensor that is asked for, in the shape that is expected of it.

@@ -119,6 +119,9 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
         for name in &model.unused {
             output::warning(format!("tensor {name} is not used"));
         }
+        for key in &model.unread {
+            output::warning(format!("metadata key {} is not used", key.escape_debug()));
+        }
         let tokenizer = load::tokenizer(file)?;
         if tokenizer.missing_bytes() > 0 {
             output::warning(format!(
@@ -189,6 +192,7 @@ fn print_json(
         "tensors": file.tensors().iter().map(tensor).collect::<Vec<_>>(),
         "architecture": loaded.map(|l| &l.model.config.architecture),
         "unused_tensors": loaded.map(|l| &l.model.unused),
+        "unread_keys": loaded.map(|l| &l.model.unread),
         "program": program.map(|p| p.nodes.iter().map(node).collect::<Vec<_>>()),
     }))
 }

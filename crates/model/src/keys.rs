@@ -1,0 +1,199 @@
+//! The hyper-parameters of a file: `<architecture>.<key>` entries, of which each read is recorded.
+//!
+//! A key that nothing reads may say that the model computes something else than the program does, such as a sliding
+//! window under a family that has none here. [`Keys::judge_unread`] tells those that change the result, which is an
+//! error, from those that do not.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use gleed_gguf::{Array, Metadata, Value};
+
+use crate::{Config, Error, Result};
+
+/// Reads `<architecture>.<key>` entries; errors name the full key.
+pub(crate) struct Keys<'a> {
+    metadata: &'a Metadata,
+    prefix: &'a str,
+    read: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Keys<'a> {
+    /// The keys of the architecture that the metadata names.
+    pub(crate) fn new(metadata: &'a Metadata) -> Result<Self> {
+        let key = "general.architecture";
+        let missing = || gleed_gguf::Error::MissingKey { key: key.to_string() };
+        let prefix = metadata.str(key)?.ok_or_else(missing)?;
+        Ok(Keys { metadata, prefix, read: RefCell::default() })
+    }
+
+    /// `general.architecture`.
+    pub(crate) fn architecture(&self) -> &'a str {
+        self.prefix
+    }
+
+    /// `general.name`, when the file has one.
+    pub(crate) fn model_name(&self) -> Result<Option<&'a str>> {
+        Ok(self.metadata.str("general.name")?)
+    }
+
+    fn full(&self, key: &str) -> String {
+        let full = format!("{}.{key}", self.prefix);
+        self.read.borrow_mut().insert(full.clone());
+        full
+    }
+
+    /// An optional size.
+    pub(crate) fn size(&self, key: &str) -> Result<Option<usize>> {
+        Ok(self.metadata.size(&self.full(key))?)
+    }
+
+    /// A size that must be there and be at least 1.
+    pub(crate) fn required(&self, key: &str) -> Result<usize> {
+        match self.size(key)? {
+            Some(0) => Err(Error::Invalid(format!("metadata key {}: must be at least 1", self.full(key)))),
+            Some(n) => Ok(n),
+            None => Err(gleed_gguf::Error::MissingKey { key: self.full(key) }.into()),
+        }
+    }
+
+    pub(crate) fn f32(&self, key: &str) -> Result<Option<f32>> {
+        Ok(self.metadata.f32(&self.full(key))?)
+    }
+
+    pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>> {
+        Ok(self.metadata.str(&self.full(key))?)
+    }
+
+    /// A float that must be there.
+    pub(crate) fn required_f32(&self, key: &str) -> Result<f32> {
+        self.f32(key)?.ok_or_else(|| gleed_gguf::Error::MissingKey { key: self.full(key) }.into())
+    }
+
+    /// The keys that nothing has read and that are not known to be of no account; an error where one of them changes
+    /// what the model computes.
+    pub(crate) fn judge_unread(&self, config: &Config) -> Result<Vec<String>> {
+        let read = self.read.borrow();
+        let mut unread = Vec::new();
+        for (full, value) in self.metadata.iter().filter(|(key, _)| !read.contains(*key)) {
+            let Some(key) = full.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.')) else {
+                continue;
+            };
+            if HARMLESS.contains(&key) || is_neutral(key, value, config) {
+                continue;
+            }
+            if describes_computation(key) {
+                return Err(Error::UnknownKey { key: full.to_string(), value: short(value) });
+            }
+            unread.push(full.to_string());
+        }
+        Ok(unread)
+    }
+}
+
+/// Keys that real files have and that say nothing about what is computed.
+const HARMLESS: &[&str] = &[
+    // The table of embeddings has its own height.
+    "vocab_size",
+    "tensor_data_layout",
+    // What is done with the results of an embedding model or an encoder.
+    "pooling_type",
+    "embedding_length_out",
+    "decoder_start_token_id",
+    // Notes on how a table of rotary factors, which is a tensor, came to be.
+    "rope.scaling.finetuned",
+    "rope.scaling.low_freq_factor",
+    "rope.scaling.high_freq_factor",
+    // Nothing without experts, whose number is asked for.
+    "expert_used_count",
+    "expert_shared_count",
+    "expert_feed_forward_length",
+    "expert_shared_feed_forward_length",
+    "expert_group_count",
+    "expert_group_used_count",
+    "expert_gating_func",
+    "expert_weights_norm",
+    "expert_weights_scale",
+];
+
+/// Groups of keys that are all about what is computed.
+const GROUPS: &[&str] =
+    &["attention.", "rope.", "ssm.", "wkv.", "shortconv.", "altup.", "laurel.", "xielu.", "feed_forward."];
+
+/// What the names of other keys have in them that are about it.
+const WORDS: &[&str] = &[
+    "activation",
+    "bias",
+    "clamp",
+    "deepstack",
+    "dense_block",
+    "expert",
+    "hidden_act",
+    "interval",
+    "moe",
+    "nextn",
+    "norm",
+    "parallel",
+    "per_layer",
+    "residual",
+    "scale",
+    "softcap",
+    "time_",
+    "token_shift",
+    "window",
+];
+
+/// Whether a key is about what the model computes, as far as its name tells.
+fn describes_computation(key: &str) -> bool {
+    let in_group = GROUPS.iter().any(|group| key.starts_with(group));
+    in_group || !key.contains('.') && WORDS.iter().any(|word| key.contains(word))
+}
+
+/// Whether a value says what would hold without the key.
+fn is_neutral(key: &str, value: &Value, config: &Config) -> bool {
+    let number = value.as_f32().map(f64::from).or_else(|| value.as_u64().map(|n| n as f64));
+    match key {
+        "attention.causal" => *value == Value::Bool(true),
+        // A window as long as the context hides nothing.
+        "attention.sliding_window" => number.is_some_and(|n| n == 0.0 || n >= config.context as f64),
+        "attention.scale" => {
+            let usual = 1.0 / (config.key_dim as f64).sqrt();
+            number.is_some_and(|n| n == 0.0 || (n / usual - 1.0).abs() < 1e-6)
+        }
+        _ => says_nothing(value),
+    }
+}
+
+/// Whether a value is what writers put where a model has none: nothing, or a factor of one.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::F32(x) => *x == 0.0 || *x == 1.0,
+        Value::F64(x) => *x == 0.0 || *x == 1.0,
+        Value::Bool(x) => !x,
+        Value::Str(text) => text.is_empty(),
+        Value::Array(array) => (0..array.len()).all(|i| array.get(i).is_some_and(|x| says_nothing(&x))),
+        Value::U8(_) | Value::U16(_) | Value::U32(_) | Value::U64(_) => value.as_u64() == Some(0),
+        Value::I8(_) | Value::I16(_) | Value::I32(_) | Value::I64(_) => value.as_u64() == Some(0),
+    }
+}
+
+/// A value for a message.
+fn short(value: &Value) -> String {
+    match value {
+        Value::Str(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+        Value::Array(array) => array_of(array),
+        Value::F32(x) => x.to_string(),
+        Value::F64(x) => x.to_string(),
+        Value::Bool(x) => x.to_string(),
+        Value::U8(_) | Value::U16(_) | Value::U32(_) | Value::U64(_) => integer(value),
+        Value::I8(_) | Value::I16(_) | Value::I32(_) | Value::I64(_) => integer(value),
+    }
+}
+
+fn array_of(array: &Array) -> String {
+    format!("an array of {}", array.len())
+}
+
+fn integer(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "negative".to_string(), |n| n.to_string())
+}

@@ -1,0 +1,98 @@
+//! A hyper-parameter that nothing reads is an error where it changes the result, and nothing else is.
+
+use crate::support::{FAMILIES, VOCABULARY, tiny_metadata};
+use gleed_gguf::Value;
+use gleed_model::{Error, Model};
+
+/// The unread keys of a tiny model of a family with one more key, or the key that was refused.
+fn with(family: &str, key: &str, value: Value) -> Result<Vec<String>, String> {
+    let mut metadata = tiny_metadata(family);
+    metadata.set(key, value);
+    match Model::plan(&metadata, VOCABULARY, |_| false) {
+        Ok(model) => Ok(model.unread),
+        Err(Error::UnknownKey { key, .. }) => Err(key),
+        Err(error) => panic!("{key}: {error}"),
+    }
+}
+
+#[test]
+fn what_changes_the_result_is_refused() {
+    for family in FAMILIES {
+        for (key, value) in [
+            ("attention.sliding_window", Value::U32(128)),
+            ("attention.scale", Value::F32(1.0)),
+            ("attention.causal", Value::Bool(false)),
+            ("attention.clamp_kqv", Value::F32(8.0)),
+            ("attention.max_alibi_bias", Value::F32(8.0)),
+            ("attention.something_new", Value::U32(3)),
+            ("rope.dimension_sections", Value::Array(gleed_gguf::Array::I32(vec![8, 8, 8, 0]))),
+            ("rope.freq_base_swa", Value::F32(1e4)),
+            ("use_parallel_residual", Value::Bool(true)),
+            ("attn_logit_softcapping", Value::F32(50.0)),
+            ("final_logit_softcapping", Value::F32(30.0)),
+            ("logit_scale", Value::F32(0.0625)),
+            ("residual_scale", Value::F32(0.22)),
+            ("embedding_scale", Value::F32(12.0)),
+            ("leading_dense_block_count", Value::U32(1)),
+            ("nextn_predict_layers", Value::U32(1)),
+            ("ssm.state_size", Value::U32(16)),
+            ("hidden_act", Value::Str("relu".to_string())),
+        ] {
+            let full = format!("{family}.{key}");
+            assert_eq!(with(family, &full, value), Err(full));
+        }
+    }
+    let message = {
+        let mut metadata = tiny_metadata("qwen2");
+        metadata.set("qwen2.attention.sliding_window", Value::U32(128));
+        Model::plan(&metadata, VOCABULARY, |_| false).unwrap_err().to_string()
+    };
+    assert_eq!(
+        message,
+        "metadata key qwen2.attention.sliding_window is 128: it changes what the model computes, and this build does \
+         not know how"
+    );
+}
+
+#[test]
+fn what_real_files_have_is_taken() {
+    let zeros = Value::Array(gleed_gguf::Array::I32(vec![0; 4]));
+    for family in FAMILIES {
+        assert_eq!(with(family, "general.name", Value::Str("x".to_string())), Ok(vec![]));
+        for (key, value) in [
+            ("vocab_size", Value::U32(67)),
+            ("tensor_data_layout", Value::Str("Meta AI original pth".to_string())),
+            ("pooling_type", Value::U32(3)),
+            ("expert_count", Value::U32(0)),
+            ("expert_used_count", Value::U32(2)),
+            ("rope.scaling.finetuned", Value::Bool(true)),
+            ("rope.scaling.original_context_length", Value::U32(256)),
+            ("rope.scale_linear", Value::F32(1.0)),
+            ("rope.dimension_sections", zeros.clone()),
+            // What a converter writes where the model has none of it.
+            ("attention.sliding_window", Value::U32(0)),
+            ("attention.sliding_window", Value::U32(32_768)),
+            ("attention.causal", Value::Bool(true)),
+            ("attention.clamp_kqv", Value::F32(0.0)),
+            ("attention.max_alibi_bias", Value::F32(0.0)),
+            ("attention.scale", Value::F32(0.0)),
+            ("attention.layer_norm_epsilon", Value::F32(1e-5)),
+            ("use_parallel_residual", Value::Bool(false)),
+            ("logit_scale", Value::F32(1.0)),
+            ("final_logit_softcapping", Value::F32(0.0)),
+        ] {
+            assert_eq!(with(family, &format!("{family}.{key}"), value), Ok(vec![]), "{family} {key}");
+        }
+        // Other namespaces are not the model's.
+        for key in ["tokenizer.ggml.model", "quantize.imatrix.file", "split.count", "clip.attention.scale"] {
+            assert_eq!(with(family, key, Value::Str("anything".to_string())), Ok(vec![]), "{key}");
+        }
+        // Not known, and nothing in the name says that it matters.
+        for key in ["training.steps", "source.url", "license", "tie_word_embeddings"] {
+            let full = format!("{family}.{key}");
+            assert_eq!(with(family, &full, Value::Str("anything".to_string())), Ok(vec![full]));
+        }
+    }
+    // The scale that every model has.
+    assert_eq!(with("qwen2", "qwen2.attention.scale", Value::F32(0.125)), Ok(vec![]));
+}
