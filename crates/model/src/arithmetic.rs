@@ -53,6 +53,7 @@ pub const PAGE: usize = 64;
 pub const SPAN: usize = 4 * PAGE;
 
 /// Folds sixteen lanes into one value: lane i + lane i+8, then +4, +2, +1.
+#[inline(always)]
 pub fn fold(mut lanes: [f32; LANES]) -> f32 {
     let mut half = LANES / 2;
     while half > 0 {
@@ -65,13 +66,18 @@ pub fn fold(mut lanes: [f32; LANES]) -> f32 {
 }
 
 /// The dot product: element i goes to lane i mod 16 by a fused multiply-add, then the lanes are folded.
+#[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [0.0; LANES];
-    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
-        for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
-            *lane = a.mul_add(*b, *lane);
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            lanes[i] = a[i].mul_add(b[i], lanes[i]);
         }
+    }
+    for (lane, (a, b)) in lanes.iter_mut().zip(a_rest.iter().zip(b_rest)) {
+        *lane = a.mul_add(*b, *lane);
     }
     fold(lanes)
 }
@@ -213,6 +219,7 @@ pub struct IntegerRow<'a> {
 /// Everything within a block is an exact integer; then, block by block,
 /// `acc = fma(scale · activation_scale, Σ factor · Σ w·x, acc)`, and where there are mins
 /// `acc = fma(min, activation_scale · (Σ min_factor · Σ x), acc)`.
+#[inline(always)]
 pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
     let mut acc = 0.0f32;
     for (b, (w, x)) in weights.integers.chunks(weights.block).zip(q.chunks(weights.block)).enumerate() {
@@ -237,6 +244,7 @@ pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
 
 /// A query's score of a key: one chain of fused multiply-adds over the dimensions in ascending order,
 /// starting from zero, then the scale.
+#[inline(always)]
 pub fn score(query: &[f32], key: &[f32], scale: f32) -> f32 {
     assert_eq!(query.len(), key.len());
     query.iter().zip(key).fold(0.0, |acc: f32, (q, k)| q.mul_add(*k, acc)) * scale
@@ -289,6 +297,7 @@ impl Softmax {
 }
 
 /// Adds one position's values to the accumulator: `acc = fma(weight, value, acc)`.
+#[inline(always)]
 pub fn accumulate(acc: &mut [f32], weight: f32, values: &[f32]) {
     for (acc, v) in acc.iter_mut().zip(values) {
         *acc = weight.mul_add(*v, *acc);

@@ -15,6 +15,7 @@ mod error;
 pub mod executor;
 pub mod fuse;
 mod joined;
+mod kernels;
 mod keys;
 pub mod kv;
 mod model;

@@ -1,6 +1,7 @@
-//! Programs: what is made of metadata and of rules, with tiny models and random ones.
+//! Programs: what is made of metadata, of rules and of threads, with tiny models and random ones.
 
 mod fusion;
 mod hyperparameters;
 #[path = "../support/mod.rs"]
 mod support;
+mod threads;

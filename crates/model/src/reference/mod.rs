@@ -1,16 +1,20 @@
 //! The plain executor: one row, one op, one value at a time, in the order that [`crate::arithmetic`]
-//! defines. It is the truth that every other path is held against, so it has no cleverness at all.
+//! defines. It is the truth that every other path is held against, so it has no cleverness at all; only the outputs
+//! of linear layers and the rows of attention are shared out among threads.
+
+mod linear;
+mod threads;
 
 use std::sync::Arc;
 
-use gleed_gguf::{Gguf, Unpacked};
+use gleed_gguf::Gguf;
 
-use crate::arithmetic::{
-    self as plain, Arithmetic, IntegerRow, PAGE, SPAN, SUPER_BLOCK, Softmax, accumulate, dot, dot_q8, score,
-};
+use self::threads::Threads;
+use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, score};
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
+use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;
-use crate::program::{Activation, KvLayer, Norm, Op, Part, Program, View, WeightId};
+use crate::program::{Activation, KvLayer, Norm, Op, Program, View, WeightId};
 use crate::{Error, Result};
 
 /// What a reference executor is made for.
@@ -69,6 +73,7 @@ pub struct Reference {
     inputs: Vec<f32>,
     /// The last RMS norm of whole rows, if what it wrote is still there.
     normed: Option<Normed>,
+    threads: Threads,
 }
 
 /// An RMS norm before it is finished.
@@ -104,7 +109,13 @@ impl Reference {
             tables: vec![],
             inputs: vec![],
             normed: None,
+            threads: Threads::all(),
         })
+    }
+
+    /// The same with this many threads at most, which changes how long it takes and nothing else.
+    pub fn with_threads(self, threads: usize) -> Reference {
+        Reference { threads: Threads(threads), ..self }
     }
 
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
@@ -142,17 +153,17 @@ impl Reference {
     /// One row of a weight, decoded.
     fn weight_row(&self, weight: WeightId, row: usize) -> Vec<f32> {
         let w = &self.program.weights[weight];
+        let data = self.data(weight);
+        let bytes = data.len() / w.rows;
         let mut out = vec![0.0; w.columns];
-        w.format.decode(self.row_bytes(weight, row), &mut out);
+        w.format.decode(&data[row * bytes..(row + 1) * bytes], &mut out);
         out
     }
 
-    fn row_bytes(&self, weight: WeightId, row: usize) -> &[u8] {
-        let w = &self.program.weights[weight];
-        let tensor = self.file.tensor(&w.name).expect("checked when the executor was made");
-        let data = self.file.data(tensor);
-        let bytes = data.len() / w.rows;
-        &data[row * bytes..(row + 1) * bytes]
+    /// The bytes of a weight.
+    fn data(&self, weight: WeightId) -> &[u8] {
+        let name = &self.program.weights[weight].name;
+        self.file.data(self.file.tensor(name).expect("checked when the executor was made"))
     }
 
     fn get(&self, view: View, row: usize) -> &[f32] {
@@ -202,11 +213,7 @@ impl Reference {
             Op::Rope { rope, heads, x } => self.rope(*rope, *heads, *x),
             Op::KvWrite { cache, key, value } => self.kv_write(*cache, *key, *value),
             Op::Attention { cache, heads, scale, query, out } => {
-                for r in 0..self.rows.len() {
-                    for head in 0..*heads {
-                        self.attend(*cache, *heads, *scale, r, head, *query, *out);
-                    }
-                }
+                self.attention(*cache, *heads, *scale, *query, *out);
             }
             Op::Activate { activation, gate, up, out } => {
                 for r in 0..self.rows.len() {
@@ -271,52 +278,6 @@ impl Reference {
         }
     }
 
-    fn linear(&mut self, order: Order, part: Part, input: View, out: View) {
-        let weight = self.program.weights[part.weight].clone();
-        let bias = part.bias.map(|b| self.vector(b));
-        let rounds = order == Order::Groups && weight.format.groups().is_some();
-        let groups = weight.format.groups().filter(|_| order == Order::Blocks);
-        let normed = self
-            .normed
-            .as_ref()
-            .filter(|normed| rounds && normed.view == input && out.buffer != self.program.logits.buffer);
-        let factors = normed.map(|normed| normed.factors.clone());
-        let inputs: Vec<Vec<f32>> = match normed {
-            Some(normed) => normed.rows.clone(),
-            None => (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect(),
-        };
-        let inputs: Vec<Vec<f32>> = inputs.into_iter().map(|x| if rounds { rounded(x) } else { x }).collect();
-        let quantised: Vec<Quantised> = match groups {
-            Some(groups) => inputs.iter().map(|x| Quantised::new(x, groups.block)).collect(),
-            None => vec![],
-        };
-        for n in 0..weight.rows {
-            let offset = bias.as_ref().map(|b| b[n]);
-            let results: Vec<f32> = match groups {
-                Some(groups) => {
-                    let (count, blocks) = (weight.columns / groups.len, weight.columns / groups.block);
-                    let (integers, factors) = (&mut vec![0; weight.columns][..], &mut vec![0; count][..]);
-                    let scales = &mut vec![0.0; blocks][..];
-                    let min_factors = &mut vec![0; if groups.mins { count } else { 0 }][..];
-                    let mins = &mut vec![0.0; if groups.mins { blocks } else { 0 }][..];
-                    let unpacked = Unpacked { integers, factors, scales, min_factors, mins };
-                    weight.format.unpack(self.row_bytes(part.weight, n), unpacked);
-                    let (block, group) = (groups.block, groups.len);
-                    let row = IntegerRow { integers, factors, scales, min_factors, mins, block, group };
-                    quantised.iter().map(|x| x.dot(row)).collect()
-                }
-                None => {
-                    let w = self.weight_row(part.weight, n);
-                    inputs.iter().map(|x| dot(&w, x)).collect()
-                }
-            };
-            for (r, result) in results.into_iter().enumerate() {
-                let result = factors.as_ref().map_or(result, |factors| result * factors[r]);
-                self.set(out, r)[n] = offset.map_or(result, |b| result + b);
-            }
-        }
-    }
-
     fn rope(&mut self, rope: usize, heads: usize, x: View) {
         let rope = self.program.ropes[rope].clone();
         let pairs = rope.dimensions / 2;
@@ -346,20 +307,28 @@ impl Reference {
         self.tables[self.rows[row].table as usize][position / PAGE] as usize * PAGE + position % PAGE
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one head of one op")]
-    fn attend(
-        &mut self,
-        cache: usize,
-        heads: usize,
-        scale: f32,
-        r: usize,
-        head: usize,
-        query: View,
-        out: View,
-    ) {
+    fn attention(&mut self, cache: usize, heads: usize, scale: f32, query: View, out: View) {
+        let positions: usize = self.rows.iter().map(|row| row.position as usize + 1).sum();
+        let work = positions * (query.width + out.width);
+        let group = heads / self.program.caches[cache].heads;
+        let results = self.threads.run(self.rows.len(), work, |rows| {
+            with_fused_multiply_add(|| {
+                let mut results = Vec::new();
+                for r in rows {
+                    for (head, q) in self.get(query, r).chunks(query.width / heads).enumerate() {
+                        results.extend(self.attend(cache, head / group, scale, r, q));
+                    }
+                }
+                results
+            })
+        });
+        self.load(out, &results.concat());
+    }
+
+    /// What one query head of a row makes of the values of a key-value head.
+    #[inline(always)]
+    fn attend(&self, cache: usize, kv_head: usize, scale: f32, r: usize, query: &[f32]) -> Vec<f32> {
         let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
-        let kv_head = head / (heads / kv_heads);
-        let q = self.get(query, r)[head * key_dim..][..key_dim].to_vec();
         let visible = self.rows[r].position as usize + 1;
         let mut softmax = Softmax::default();
         let mut acc = vec![0.0f32; value_dim];
@@ -372,7 +341,7 @@ impl Reference {
                     .iter()
                     .map(|slot| {
                         let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
-                        score(&q, k, scale)
+                        score(query, k, scale)
                     })
                     .collect();
                 let correction = span_softmax.tile(&mut scores);
@@ -386,8 +355,8 @@ impl Reference {
             acc.iter_mut().zip(span_acc).for_each(|(acc, span)| *acc = acc.mul_add(before, span * after));
         }
         let inverse = 1.0 / softmax.sum;
-        let out = &mut self.set(out, r)[head * value_dim..][..value_dim];
-        out.iter_mut().zip(acc).for_each(|(out, a)| *out = a * inverse);
+        acc.iter_mut().for_each(|a| *a *= inverse);
+        acc
     }
 
     fn add(&mut self, x: View, y: View) {
@@ -420,50 +389,6 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
             None => f(*gate),
         };
     }
-}
-
-/// A row of activations in integers, and where it is uneven, what they leave of it.
-struct Quantised {
-    q: Vec<i8>,
-    scales: Vec<f32>,
-    remainder: Option<(Vec<i8>, Vec<f32>)>,
-}
-
-impl Quantised {
-    fn new(x: &[f32], block: usize) -> Quantised {
-        let quantize_row = |x: &[f32]| {
-            let mut q = vec![0i8; x.len()];
-            let blocks = x.chunks(block).zip(q.chunks_mut(block));
-            let scales: Vec<f32> = blocks.map(|(x, q)| plain::quantize(x, q)).collect();
-            (q, scales)
-        };
-        let (q, scales) = quantize_row(x);
-        let uneven = q.chunks(block).zip(&scales).any(|(q, scale)| plain::is_uneven(q, *scale));
-        let remainder = (block == SUPER_BLOCK && uneven).then(|| {
-            let mut rest = vec![0.0; x.len()];
-            let blocks = x.chunks(block).zip(q.chunks(block)).zip(rest.chunks_mut(block));
-            for (((x, q), rest), scale) in blocks.zip(&scales) {
-                plain::remainder(x, q, *scale, rest);
-            }
-            quantize_row(&rest)
-        });
-        Quantised { q, scales, remainder }
-    }
-
-    fn dot(&self, row: IntegerRow) -> f32 {
-        let result = dot_q8(row, &self.q, &self.scales);
-        self.remainder.as_ref().map_or(result, |(q, scales)| result + dot_q8(row, q, scales))
-    }
-}
-
-/// Activations after int8 in groups of 32.
-fn rounded(mut x: Vec<f32>) -> Vec<f32> {
-    for group in x.chunks_mut(plain::BLOCK) {
-        let mut q = [0i8; plain::BLOCK];
-        let scale = plain::quantize(group, &mut q[..group.len()]);
-        group.iter_mut().zip(q).for_each(|(x, q)| *x = scale * f32::from(q));
-    }
-    x
 }
 
 impl Buffers for Reference {
