@@ -1,4 +1,6 @@
-//! The little that following redirects by hand needs to know about web addresses.
+//! The little that following redirects by hand and keeping a secret need to know about web addresses.
+
+use std::net::IpAddr;
 
 /// Scheme, host and port of an address, in lower case.
 pub fn origin(url: &str) -> String {
@@ -23,6 +25,21 @@ pub fn join(base: &str, location: &str) -> String {
     }
 }
 
+/// Whether what is sent to an address stays between the two: over https, or without leaving this machine.
+pub fn keeps_secrets(url: &str) -> bool {
+    let origin = origin(url);
+    let Some(authority) = origin.strip_prefix("http://") else { return origin.starts_with("https://") };
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, _)) => host,
+        None => authority.split_once(':').map_or(authority, |(host, _)| host),
+    };
+    // What stands before an @ is a user's name, however much it looks like a host.
+    if authority.contains('@') {
+        return false;
+    }
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +56,26 @@ mod tests {
             assert_eq!(join(base, location), expected);
         }
         assert_eq!(join("http://hub", "z"), "http://hub/z");
+    }
+
+    #[test]
+    fn secrets_are_kept_by_https_and_on_this_machine() {
+        for url in ["https://hub/", "HTTPS://hub", "http://127.0.0.1:80/x", "http://[::1]:8", "http://LocalHost"] {
+            assert!(keeps_secrets(url), "{url}");
+        }
+        for url in [
+            "http://hub/",
+            "http://10.0.0.1",
+            "http://0.0.0.0:80",
+            "http://localhost.example/",
+            "http://127.0.0.1.example/",
+            "http://localhost@example/",
+            "http://localhost:x@example/",
+            "http://[2001:db8::1]/",
+            "ftp://127.0.0.1",
+        ] {
+            assert!(!keeps_secrets(url), "{url}");
+        }
     }
 
     #[test]

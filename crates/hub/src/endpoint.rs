@@ -1,5 +1,6 @@
 //! Where the hub is, and the right to read from it.
 
+use crate::address::keeps_secrets;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
 
@@ -12,6 +13,8 @@ pub struct Hub {
     pub endpoint: String,
     /// What to show it, and nobody else.
     pub token: Option<String>,
+    /// Whether there is a token that the hub is not shown, because it would go there in clear.
+    pub token_withheld: bool,
 }
 
 impl Hub {
@@ -28,7 +31,15 @@ impl Hub {
         if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(Error::Variable { variable: "HF_TOKEN", what: "holds odd characters".to_owned() });
         }
-        Ok(Self { endpoint: endpoint.trim_end_matches('/').to_owned(), token })
+        Ok(Self::new(&endpoint, token))
+    }
+
+    /// The hub at this address. It is shown the token only where no one else can read it.
+    fn new(endpoint: &str, token: Option<String>) -> Self {
+        let kept = keeps_secrets(endpoint);
+        let token_withheld = token.is_some() && !kept;
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Self { endpoint, token: token.filter(|_| kept), token_withheld }
     }
 
     /// The address of a file.
@@ -55,12 +66,24 @@ mod tests {
 
     #[test]
     fn references_become_addresses() {
-        let hub = Hub { endpoint: "http://hub/mirror".to_owned(), token: None };
+        let hub = Hub::new("http://hub/mirror/", None);
         let url = |reference: &str| hub.url(&reference.parse().unwrap());
         assert_eq!(
             url("owner/repo/sub folder/é.gguf"),
             "http://hub/mirror/owner/repo/resolve/main/sub%20folder/%C3%A9.gguf"
         );
         assert_eq!(url("owner/repo@v1.0/m.gguf"), "http://hub/mirror/owner/repo/resolve/v1.0/m.gguf");
+    }
+
+    #[test]
+    fn a_token_does_not_go_out_in_clear() {
+        let shown = |endpoint: &str| {
+            let hub = Hub::new(endpoint, Some("secret".to_owned()));
+            assert_eq!(hub.token.is_none(), hub.token_withheld);
+            hub.token.is_some()
+        };
+        assert!(shown("https://hub/mirror") && shown("http://localhost:8080/mirror"));
+        assert!(!shown("http://hub/mirror"));
+        assert!(!Hub::new("http://hub", None).token_withheld);
     }
 }

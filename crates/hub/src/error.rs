@@ -167,6 +167,12 @@ pub enum Refusal {
     /// It wants to know who asks.
     #[error(" is private, gated or does not exist: set HF_TOKEN to a token that may read it")]
     TokenNeeded,
+    /// It wants to know who asks, and was not shown the token.
+    #[error(
+        " is private, gated or does not exist, and HF_TOKEN is not sent over http: set HF_ENDPOINT to an \
+         address of https://"
+    )]
+    TokenWithheld,
     /// The token is not one of its own.
     #[error(": the hub does not accept HF_TOKEN")]
     TokenUnknown,

@@ -50,6 +50,11 @@ pub enum Step {
 /// What a person should know of a pull that goes on.
 #[derive(Debug)]
 pub enum Warning<'a> {
+    /// The hub is at an address of plain http, and is not shown the token.
+    TokenWithheld {
+        /// Where the hub is.
+        endpoint: &'a str,
+    },
     /// The file in the cache is not what it should be, and is fetched again.
     Damaged(PathBuf),
     /// The hub has another version than the cache, which is fetched.
@@ -73,6 +78,10 @@ pub enum Warning<'a> {
 impl Display for Warning<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TokenWithheld { endpoint } => write!(
+                formatter,
+                "HF_TOKEN is not sent to {endpoint}, where it could be read on the way: use https://"
+            ),
             Self::Damaged(path) => {
                 write!(formatter, "{} is not what it should be: fetching it again", path.display())
             }

@@ -159,6 +159,9 @@ pub fn pull(model: &Named, cache: &Cache, watch: Watch) -> Result<Pulled> {
         }
         Named::Hub(reference) => {
             let hub = Hub::from_environment()?;
+            if hub.token_withheld {
+                watch(Event::Warning(Warning::TokenWithheld { endpoint: &hub.endpoint }));
+            }
             let _lock = cache.lock(watch)?;
             let mut files = Vec::new();
             for part in reference.parts() {

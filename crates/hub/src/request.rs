@@ -168,6 +168,7 @@ impl<'a> Session<'a> {
         }
         let refused = |refusal| Error::Refused { repository: self.repository.to_string(), refusal };
         Failure::Final(match (status, &self.hub.token) {
+            (StatusCode::UNAUTHORIZED, None) if self.hub.token_withheld => refused(Refusal::TokenWithheld),
             (StatusCode::UNAUTHORIZED, None) => refused(Refusal::TokenNeeded),
             (StatusCode::UNAUTHORIZED, Some(_)) => refused(Refusal::TokenUnknown),
             (StatusCode::FORBIDDEN, _) => refused(Refusal::Forbidden),

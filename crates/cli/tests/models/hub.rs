@@ -208,6 +208,25 @@ fn the_token_stays_with_the_hub_across_redirects() {
     assert!(!said.stderr.contains("hf_secret"));
 }
 
+/// 0.0.0.0 leads to this machine, but is no address of this machine alone.
+#[cfg(unix)]
+#[test]
+fn the_token_does_not_go_out_in_clear() {
+    let hub = Server::start(|request, before| match before {
+        0 => Reply::file(request, b"open to all", &sha256(b"open to all")),
+        _ => Reply::new(401, b""),
+    });
+    let endpoint = hub.address.replace("127.0.0.1", "0.0.0.0");
+    let machine = Machine::new(&endpoint).with_token("hf_secret");
+    let said = machine.run(&["pull", NAME]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let warning = format!("warning: HF_TOKEN is not sent to {endpoint}, where it could be read on the way");
+    assert!(said.stderr.starts_with(&warning), "{said:?}");
+    machine.run(&["pull", "hf:o/r/gated.gguf"]).assert_error("HF_TOKEN is not sent over http");
+    assert_eq!(hub.requests().len(), 2);
+    assert!(hub.requests().iter().all(|request| request.header("authorization").is_none()));
+}
+
 #[test]
 fn content_with_the_wrong_hash_is_refused() {
     let server = Server::start(|request, _| Reply::file(request, b"not it", &sha256(b"it")));
