@@ -21,10 +21,8 @@ pub fn extract(file: impl Read, pattern: &str, limit: u64, output: &mut impl Wri
     let (mut long_name, mut long_size) = (None, None);
     while let Some(header) = read_header(&mut archive)? {
         let size = long_size.take().unwrap_or(octal(&header[124..136])?);
-        let padding = size
-            .next_multiple_of(BLOCK)
-            .checked_sub(size)
-            .ok_or_else(|| Fault::Content("a size is out of range".to_owned()))?;
+        let end = size.checked_next_multiple_of(BLOCK);
+        let padding = end.ok_or_else(|| Fault::Content("a size is out of range".to_owned()))? - size;
         match header[156] {
             b'L' => long_name = Some(text(&read_record(&mut archive, size)?)),
             b'x' => {
@@ -200,6 +198,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Sizes as large as a field can hold, in a header and in a record before it.
+    #[test]
+    fn sizes_near_the_end_of_64_bits_are_errors() {
+        let gzipped = |blocks: &[[u8; 512]]| {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
+            blocks.iter().for_each(|block| gzip.write_all(block).unwrap());
+            gzip.finish().unwrap()
+        };
+        let header = |kind: u8, size: u64| {
+            let mut header = [0; 512];
+            header[..1].copy_from_slice(b"m");
+            header[124] = 0x80;
+            header[128..136].copy_from_slice(&size.to_be_bytes());
+            header[156] = kind;
+            header[148..156].fill(b' ');
+            let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
+            header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+            header
+        };
+        let mut record = [0; 512];
+        let line = format!("29 size={}\n", u64::MAX);
+        record[..line.len()].copy_from_slice(line.as_bytes());
+        for size in [u64::MAX, u64::MAX - 510, u64::MAX - 511] {
+            for kind in [b'0', b'5', b'L', b'x'] {
+                assert!(take(&gzipped(&[header(kind, size), [0; 512]]), "m", u64::MAX).is_err());
+            }
+        }
+        let recorded = [header(b'x', line.len() as u64), record, header(b'0', 1), [0; 512]];
+        assert_eq!(take(&gzipped(&recorded), "m", 1).unwrap_err().to_string(), "a size is out of range");
     }
 
     /// The same below gzip, where no checksum but that of the headers protects the numbers.
