@@ -60,7 +60,9 @@ mod tests {
 
     #[test]
     fn secrets_are_kept_by_https_and_on_this_machine() {
-        for url in ["https://hub/", "HTTPS://hub", "http://127.0.0.1:80/x", "http://[::1]:8", "http://LocalHost"] {
+        for url in
+            ["https://hub/", "HTTPS://hub", "http://127.0.0.1:80/x", "http://[::1]:8", "http://LocalHost"]
+        {
             assert!(keeps_secrets(url), "{url}");
         }
         for url in [

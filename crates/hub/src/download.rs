@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use ureq::http::{Method, StatusCode};
 
-use crate::Outcome;
 use crate::cache::Cache;
 use crate::endpoint::Hub;
 use crate::error::{Error, Result};
-use crate::event::{Event, Step, Warning, Watch};
+use crate::event::{Event, Outcome, Step, Warning, Watch};
 use crate::partial::{Partial, hash_file};
 use crate::reference::Reference;
 use crate::request::{Answer, Failure, Session, Version, content_range};
@@ -23,7 +22,7 @@ use crate::request::{Answer, Failure, Session, Version, content_range};
 const PAUSES_MS: [u64; 5] = [500, 1000, 2000, 4000, 8000];
 
 /// The longest wait a server may ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A file of the hub that is in the cache now.
 pub struct Fetched {

@@ -3,6 +3,7 @@
 use crate::address::keeps_secrets;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
+use crate::repository::Repository;
 
 /// The hub that `HF_ENDPOINT` may replace.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
@@ -40,6 +41,14 @@ impl Hub {
         let token_withheld = token.is_some() && !kept;
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         Self { endpoint, token: token.filter(|_| kept), token_withheld }
+    }
+
+    /// The address of what the hub says about a repository, the sizes of its files included.
+    pub fn listing_url(&self, repository: &Repository) -> String {
+        let Self { endpoint, .. } = self;
+        let [owner, name, revision] = [repository.owner(), repository.name(), repository.revision()];
+        let [owner, name, revision] = [owner, name, revision].map(percent_encoded);
+        format!("{endpoint}/api/models/{owner}/{name}/revision/{revision}?blobs=true")
     }
 
     /// The address of a file.

@@ -26,12 +26,23 @@ pub enum Error {
         name: String,
     },
     /// A reference to the hub that cannot be read.
-    #[error("hf:{text} {what}: write hf:owner/repository/file.gguf")]
+    #[error(
+        "hf:{text} {what}: write hf:owner/repository, hf:owner/repository:Q4_K_M or \
+         hf:owner/repository/file.gguf"
+    )]
     Reference {
         /// What follows `hf:`.
         text: String,
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// A repository in which no file, or more than one, is what was asked for.
+    #[error("{selection} {what}")]
+    Selection {
+        /// What was asked for.
+        selection: String,
+        /// What there is instead.
+        what: String,
     },
     /// A model that is not in the cache, or not whole.
     #[error("{name} is not downloaded yet")]

@@ -1,4 +1,4 @@
-//! What a pull tells of itself while it runs. This crate never prints: a front end turns events into a bar,
+//! What a pull tells of itself, while it runs and at its end. This crate never prints: a front end turns events into a bar,
 //! a log or nothing.
 
 use std::fmt::{self, Display};
@@ -29,6 +29,17 @@ pub enum Event<'a> {
     },
     /// Something that a person should know, though the pull goes on.
     Warning(Warning<'a>),
+}
+
+/// What a pull had to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// It was brought here.
+    Downloaded,
+    /// It was here, and is what it should be.
+    Kept,
+    /// It is a path or inside this crate: there is nothing to bring.
+    Local,
 }
 
 /// What is being done with a file.

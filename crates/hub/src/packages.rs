@@ -12,12 +12,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Outcome;
 use crate::archive::{self, Kind};
 use crate::cache::Cache;
 use crate::catalogue::{Client, PackagedFile};
 use crate::error::{Error, Result};
-use crate::event::{Event, Step, Warning, Watch};
+use crate::event::{Event, Outcome, Step, Warning, Watch};
 use crate::partial::{Partial, hash_file};
 
 /// How pip is called, before the folder for the package and the package.

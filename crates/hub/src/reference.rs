@@ -19,6 +19,12 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// The file at this path of a repository, if it can be one.
+    pub(crate) fn new(repository: Repository, file: &str) -> Option<Self> {
+        let sound = file.split('/').all(is_sound_step) && is_model_file(Path::new(file));
+        sound.then(|| Self { repository, file: file.to_owned() })
+    }
+
     /// All files of the model: this one, or every part when it is one of a split file.
     pub fn parts(&self) -> Vec<Reference> {
         let Some((stem, _, count)) = split_name(&self.file) else { return vec![self.clone()] };

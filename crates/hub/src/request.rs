@@ -27,6 +27,15 @@ pub enum Failure {
     Passing { error: Error, pause: Option<Duration> },
 }
 
+impl Failure {
+    /// Why, once nothing more is tried.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Final(error) | Self::Unreachable(error) | Self::Passing { error, .. } => error,
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Final(error)

@@ -10,8 +10,9 @@ use crate::{models, output};
 /// Fetch models into the cache and print their paths
 #[derive(Args)]
 pub struct Arguments {
-    /// Names from `gleed list`, or hf:owner/repository/file.gguf, hf:owner/repository@revision/file.gguf (all parts of a split file;
-    /// HF_ENDPOINT and HF_TOKEN are honoured)
+    /// Names from `gleed list`, hf:owner/repository (its Q4_K_M file, or the nearest to it),
+    /// hf:owner/repository:FORMAT, or hf:owner/repository/file.gguf; all parts of a split file come along, and
+    /// @revision may follow a repository (HF_ENDPOINT and HF_TOKEN are honoured)
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 

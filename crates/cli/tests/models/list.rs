@@ -57,7 +57,9 @@ fn names_that_mean_nothing_are_refused_before_anything_is_fetched() {
     machine.run(&["pull", "smollm2-135m", "qwen2.5-coder-7b"]).assert_error(
         "no file or model named qwen2.5-coder-7b: `gleed list` shows the known ones; did you mean qwen2.5-coder-0.5b or qwen2.5-coder-1.5b?",
     );
-    machine.run(&["pull", "hf:owner/repo"]).assert_error("write hf:owner/repository/file.gguf");
+    machine
+        .run(&["pull", "hf:owner"])
+        .assert_error("write hf:owner/repository, hf:owner/repository:Q4_K_M or");
     assert!(!machine.cache().exists());
 }
 

@@ -3,4 +3,5 @@
 mod hub;
 mod list;
 mod machine;
+mod selection;
 mod server;

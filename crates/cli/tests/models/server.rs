@@ -63,36 +63,55 @@ impl Reply {
 pub struct Server {
     pub address: String,
     requests: Arc<Mutex<Vec<Request>>>,
+    listings: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
-    /// Answers every request by `answer`, which also gets how many requests came before.
+    /// Answers every request for a file by `answer`, which also gets how many of them came before. It knows
+    /// nothing about repositories.
     pub fn start(answer: impl Fn(&Request, usize) -> Reply + Send + 'static) -> Self {
+        Self::with_listings(|_, _| Reply::new(404, b""), answer)
+    }
+
+    /// The same, and answers every request for what it knows about a repository by `listing`.
+    pub fn with_listings(
+        listing: impl Fn(&Request, usize) -> Reply + Send + 'static,
+        answer: impl Fn(&Request, usize) -> Reply + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let remembered = Arc::clone(&requests);
+        let listings = Arc::new(Mutex::new(Vec::new()));
+        let (all_requests, all_listings) = (Arc::clone(&requests), Arc::clone(&listings));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Some(request) = read(&stream) else { continue };
+                let is_listing = request.path.starts_with("/api/");
                 let before = {
+                    let remembered = if is_listing { &all_listings } else { &all_requests };
                     let mut remembered = remembered.lock().unwrap();
                     remembered.push(request.clone());
                     remembered.len() - 1
                 };
-                let reply = answer(&request, before);
+                let reply = if is_listing { listing(&request, before) } else { answer(&request, before) };
                 // The client may hang up as soon as it has seen enough.
                 let _ = write(stream, &request, reply);
             }
         });
-        Self { address, requests }
+        Self { address, requests, listings }
     }
 
+    /// Requests for what it knows about repositories.
+    pub fn listings(&self) -> Vec<Request> {
+        self.listings.lock().unwrap().clone()
+    }
+
+    /// Requests for files.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Method and `Range` of every request.
+    /// Method and `Range` of every request for a file.
     pub fn summary(&self) -> Vec<String> {
         let line =
             |request: &Request| format!("{} {}", request.method, request.header("range").unwrap_or("all"));
