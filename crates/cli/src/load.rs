@@ -68,7 +68,7 @@ pub struct Loaded {
 
 /// Opens a model by path, catalogue name or hub reference.
 pub fn open(name: &str) -> Result<Loaded> {
-    let file = open_file(name)?;
+    let file = open_source(models::resolve(name)?)?;
     let model = Model::load(&file).with_context(|| file.name().to_string())?;
     if !model.unused.is_empty() {
         output::warning(format!(
@@ -83,7 +83,11 @@ pub fn open(name: &str) -> Result<Loaded> {
 
 /// Opens the file of a model without asking whether it can be run.
 pub fn open_file(name: &str) -> Result<Arc<Gguf>> {
-    let file = match models::resolve(name)? {
+    open_source(models::resolve_to_read(name)?)
+}
+
+fn open_source(source: Source) -> Result<Arc<Gguf>> {
+    let file = match source {
         Source::Path(path) => Gguf::open(&path)?,
         Source::Embedded => Gguf::from_bytes(gleed_hub::EMBEDDED_NAME, gleed_hub::EMBEDDED)?,
     };

@@ -18,6 +18,10 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "gleed", version, arg_required_else_help = true)]
 struct Cli {
+    /// Fetch nothing: a model that is not here is an error (also with GLEED_OFFLINE=1)
+    #[arg(long, global = true)]
+    offline: bool,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -41,7 +45,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let Cli { offline, command } = Cli::parse();
+    models::stay_offline(offline);
+    let result = match command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),

@@ -1,16 +1,41 @@
-//! Models by name, in words for people: what `gleed-hub` has to tell becomes bars, warnings and advice.
+//! Models by name, in words for people: what `gleed-hub` has to tell becomes bars, warnings and advice. A
+//! model that is not here is fetched when a command needs it, unless `--offline` forbids it.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, anyhow};
-use gleed_hub::{Cache, Error, Event, Named, Pulled, Source, Step};
+use anyhow::{Result, anyhow, bail};
+use gleed_hub::{Cache, Error, Event, Named, Offer, Pulled, Source, Step};
 
 use crate::output;
 use crate::progress::Progress;
 
+/// Whether the network is left alone. Said once, before any command runs, for all of them.
+static OFFLINE: AtomicBool = AtomicBool::new(false);
+
+/// What a command wants a model for.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    /// To compute with it: one of an unknown architecture is of no use.
+    Run,
+    /// To look into its file.
+    Read,
+}
+
+/// Forbids fetching if `asked`, or if `GLEED_OFFLINE` is set to anything but 0.
+pub fn stay_offline(asked: bool) {
+    let set = std::env::var_os("GLEED_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0");
+    OFFLINE.store(asked || set, Ordering::Relaxed);
+}
+
 /// Whether a word names a model rather than being, say, a prompt.
 pub fn is_model(word: &str) -> bool {
     gleed_hub::find(word).is_ok()
+}
+
+/// Whether this build can run models of this architecture.
+pub fn is_runnable(architecture: &str) -> bool {
+    gleed_model::archs::known().any(|known| known == architecture)
 }
 
 /// Says what a name means.
@@ -18,16 +43,62 @@ pub fn find(name: &str) -> Result<Named> {
     gleed_hub::find(name).map_err(advised)
 }
 
-/// The file (or the embedded model) that a name stands for, ready to be opened.
+/// The file (or the embedded model) that a name stands for, ready to be run; fetched if it is not here.
 pub fn resolve(name: &str) -> Result<Source> {
-    let model = find(name)?;
-    gleed_hub::locate(&model, &Cache::locate()?).map_err(advised)
+    resolve_for(Use::Run, name)
 }
 
-/// Brings a model here if it is not here yet, with a bar on a terminal.
-pub fn pull(model: &Named) -> Result<Pulled> {
+/// The same for a command that looks into a file, whether or not it can be run.
+pub fn resolve_to_read(name: &str) -> Result<Source> {
+    resolve_for(Use::Read, name)
+}
+
+fn resolve_for(purpose: Use, name: &str) -> Result<Source> {
+    let (model, cache) = (find(name)?, Cache::locate()?);
+    match gleed_hub::locate(&model, &cache) {
+        Err(missing @ (Error::Absent { .. } | Error::Size { .. })) => {
+            if OFFLINE.load(Ordering::Relaxed) {
+                bail!("{missing}, and offline nothing is fetched: leave out --offline or GLEED_OFFLINE");
+            }
+            Ok(fetch(name, &model, &cache, purpose)?.source)
+        }
+        located => located.map_err(advised),
+    }
+}
+
+/// Brings a model here if it is not here yet, or if the hub has another version.
+pub fn pull(name: &str, model: &Named) -> Result<Pulled> {
+    if OFFLINE.load(Ordering::Relaxed) {
+        bail!("{name} is not pulled offline: leave out --offline or GLEED_OFFLINE");
+    }
+    fetch(name, model, &Cache::locate()?, Use::Read)
+}
+
+/// Pulls with a bar on a terminal, after a line that says what comes and where to.
+fn fetch(name: &str, model: &Named, cache: &Cache, purpose: Use) -> Result<Pulled> {
     let bar = Bar::default();
-    gleed_hub::pull(model, &Cache::locate()?, &|event| bar.show(event)).map_err(advised)
+    let watch = |event: Event<'_>| bar.show(event);
+    if gleed_hub::locate(model, cache).is_ok() {
+        return gleed_hub::pull(model, cache, &watch).map_err(advised);
+    }
+    let offer = gleed_hub::offer(model, cache, &watch).map_err(advised)?;
+    if let Some(architecture) = offer.architecture.as_deref().filter(|name| !is_runnable(name)) {
+        let reason = format!("gleed does not know its architecture, {architecture}");
+        match purpose {
+            Use::Run => bail!("{name} cannot be run and is not fetched: {reason}"),
+            Use::Read => output::warning(format!("{name} cannot be run: {reason}")),
+        }
+    }
+    announce(name, &offer);
+    gleed_hub::pull(&offer.model, cache, &watch).map_err(advised)
+}
+
+/// One line about what is fetched, and where to.
+fn announce(name: &str, offer: &Offer) {
+    let size = offer.bytes.map(|bytes| format!(" ({})", output::human_bytes(bytes))).unwrap_or_default();
+    if let Some(path) = &offer.path {
+        output::note(format!("fetching {name}{size} into {}", path.display()));
+    }
 }
 
 /// An error with what to type next.
@@ -40,8 +111,6 @@ fn advised(error: Error) -> anyhow::Error {
             };
             anyhow!("{error}: `gleed list` shows the known ones{meant}")
         }
-        Error::Absent { name } => anyhow!("{error}: run `gleed pull {name}`"),
-        Error::Size { .. } => anyhow!("{error}: `gleed pull` fetches it again"),
         _ => anyhow::Error::new(error),
     }
 }
@@ -96,10 +165,6 @@ mod tests {
         assert_eq!(
             message(Error::Unknown { name, near }),
             "no file or model named /no/such.gguf: `gleed list` shows the known ones"
-        );
-        assert_eq!(
-            message(Error::Absent { name: "smollm2-135m".to_owned() }),
-            "smollm2-135m is not downloaded yet: run `gleed pull smollm2-135m`"
         );
     }
 }

@@ -9,6 +9,7 @@ use gleed_hub::catalogue::{self, Origin};
 use gleed_hub::{Cache, EMBEDDED, Held, held};
 use serde::Serialize;
 
+use crate::models;
 use crate::output::{self, Align, Style, Table};
 
 /// Show the models that can be pulled and those that are here
@@ -52,16 +53,16 @@ enum State {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let cache = Cache::locate()?;
-    let mut models: Vec<Model> = catalogue::ENTRIES.iter().map(|entry| known(entry, &cache)).collect();
-    models.extend(held(&cache).into_iter().map(fetched));
+    let mut rows: Vec<Model> = catalogue::ENTRIES.iter().map(|entry| known(entry, &cache)).collect();
+    rows.extend(held(&cache).into_iter().map(fetched));
     if arguments.json {
-        return output::print_json(&Listing { cache: cache.root().to_path_buf(), models });
+        return output::print_json(&Listing { cache: cache.root().to_path_buf(), models: rows });
     }
 
     let columns = ["name", "architecture", "format", "size", "licence", "notes", "here", "path"];
     let align = |name| if name == "size" { Align::Right } else { Align::Left };
     let mut table = Table::new(&columns.map(|name| (name, align(name))));
-    for model in &models {
+    for model in &rows {
         let word = |word: Option<&str>| (word.unwrap_or("-").to_owned(), None);
         let here = match model.state {
             State::BuiltIn => ("built in".to_owned(), Some(Style::Green)),
@@ -112,7 +113,7 @@ fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
 
 /// What there is to say of a model, and whether this build can run it.
 fn notes(entry: &catalogue::Entry) -> String {
-    match gleed_model::archs::known().any(|known| known == entry.architecture) {
+    match models::is_runnable(entry.architecture) {
         true => entry.notes.to_owned(),
         false => format!("{}; cannot be run yet", entry.notes),
     }

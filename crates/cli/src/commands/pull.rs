@@ -27,7 +27,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let models: Vec<_> = arguments.names.iter().map(|name| models::find(name)).collect::<Result<_>>()?;
     let mut results = Vec::new();
     for (name, model) in arguments.names.iter().zip(&models) {
-        let pulled = models::pull(model)?;
+        let pulled = models::pull(name, model)?;
         let path = match &pulled.source {
             Source::Path(path) => path.to_str().map(str::to_owned),
             Source::Embedded => None,

@@ -20,7 +20,7 @@ use crate::talk::{Talk, summary};
 #[derive(Args)]
 #[command(override_usage = "gleed run [OPTIONS] [MODEL] <PROMPT>")]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf [default: the built-in stories15M]
+    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT] [default: the built-in stories15M]
     #[arg(value_name = "MODEL")]
     first: String,
 

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 /// Check the fast path against the plain reference, on your own model
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository/file.gguf
+    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
     model: String,
 
     /// The text to run through both

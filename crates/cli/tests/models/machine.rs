@@ -29,13 +29,18 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// The run failed with exactly one line, which holds these words.
+    /// The run failed with exactly one line besides warnings and news, which holds these words.
     pub fn assert_error(&self, words: &str) {
         assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{self:?}");
-        let errors: Vec<&str> = self.stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
+        let errors: Vec<&str> = self.stderr.lines().filter(|line| !is_news(line)).collect();
         let [line] = errors[..] else { panic!("{self:?}") };
         assert!(line.starts_with("error: ") && line.contains(words), "{line} / {words}");
     }
+}
+
+/// Whether a line of stderr tells something else than what went wrong.
+fn is_news(line: &str) -> bool {
+    line.starts_with("warning: ") || line.starts_with("fetching ")
 }
 
 impl Machine {

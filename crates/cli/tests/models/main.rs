@@ -1,5 +1,6 @@
-//! `gleed pull` and `gleed list` from the outside: the binary is run against a hub on this machine.
+//! Models by name from the outside: the binary is run against a hub on this machine.
 
+mod fetch;
 mod hub;
 mod list;
 mod machine;
