@@ -31,6 +31,7 @@ enum Command {
     Run(commands::run::Arguments),
     Chat(commands::chat::Arguments),
     Pull(commands::pull::Arguments),
+    Rm(commands::rm::Arguments),
     #[cfg(feature = "gpu")]
     Devices(commands::devices::Arguments),
     List(commands::list::Arguments),
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),
+        Command::Rm(arguments) => commands::rm::run(arguments),
         #[cfg(feature = "gpu")]
         Command::Devices(arguments) => commands::devices::run(arguments),
         Command::List(arguments) => commands::list::run(arguments),

@@ -2,6 +2,7 @@
 //! model that is not here is fetched when a command needs it, unless `--offline` forbids it.
 
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow, bail};
@@ -99,6 +100,26 @@ fn announce(name: &str, offer: &Offer) {
     if let Some(path) = &offer.path {
         output::note(format!("fetching {name}{size} into {}", path.display()));
     }
+}
+
+/// A model of the cache by its name, if something of it is there to be removed.
+pub fn find_removable(name: &str) -> Result<Named> {
+    // A file elsewhere that is called like a model does not hide it: only the cache counts here.
+    let model = match gleed_hub::find_model(name) {
+        Err(Error::Unknown { .. }) if Path::new(name).exists() => Named::Path(PathBuf::from(name)),
+        found => found.map_err(advised)?,
+    };
+    gleed_hub::removable(&model, &Cache::locate()?).map_err(|error| match error {
+        Error::Absent { name } => anyhow!("{name} is not here: `gleed list` shows what is"),
+        other => advised(other),
+    })?;
+    Ok(model)
+}
+
+/// Removes a model from the cache and gives the bytes that this frees.
+pub fn remove(model: &Named) -> Result<u64> {
+    let bar = Bar::default();
+    gleed_hub::remove(model, &Cache::locate()?, &|event| bar.show(event)).map_err(advised)
 }
 
 /// An error with what to type next.

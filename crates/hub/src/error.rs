@@ -50,6 +50,18 @@ pub enum Error {
         /// The model, as it may be asked for.
         name: String,
     },
+    /// Something to be removed that is not the cache's.
+    #[error("{name} is not in the cache: only what was pulled can be removed")]
+    NotInCache {
+        /// What was to be removed.
+        name: String,
+    },
+    /// The embedded model is to be removed.
+    #[error("{name} is built in and cannot be removed")]
+    BuiltIn {
+        /// What was to be removed.
+        name: String,
+    },
     /// A file in the cache that cannot be the model it is named after.
     #[error("{} has {found} bytes instead of {expected}", path.display())]
     Size {

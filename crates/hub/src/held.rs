@@ -4,30 +4,37 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::reference::{FOLDER, Reference, is_model_file};
+use crate::partial::unfinished;
+use crate::reference::{FOLDER, Reference};
+use crate::repository::Repository;
 
-/// A model of the hub of which at least one file is in the cache.
+/// A model of the hub of which something is in the cache.
+#[derive(Debug)]
 pub struct Held {
     /// What to type.
     pub reference: Reference,
     /// Its file, or the first part of it.
     pub path: PathBuf,
-    /// Bytes of the parts that are here.
+    /// Bytes that are here, of unfinished files too.
     pub bytes: u64,
-    /// Whether all parts are here.
+    /// Whether all parts are here and finished.
     pub complete: bool,
 }
 
 /// The hub's models in the cache, sorted by name.
 pub fn held(cache: &Cache) -> Vec<Held> {
     let root = cache.file(FOLDER);
+    let size = |path: &Path| fs::metadata(path).map(|file| file.len()).ok();
     let mut found: Vec<Held> = Vec::new();
     for path in files_below(&root) {
+        // Unfinished files count for what they will be.
+        let path =
+            if path.extension().is_some_and(|e| e == "partial") { path.with_extension("") } else { path };
         let steps: Option<Vec<&str>> =
             path.strip_prefix(&root).ok().and_then(|path| path.iter().map(|step| step.to_str()).collect());
         let Some([owner, repository, revision, file @ ..]) = steps.as_deref() else { continue };
-        let Ok(reference) =
-            format!("{owner}/{repository}@{revision}/{}", file.join("/")).parse::<Reference>()
+        let Some(reference) = Repository::new(owner, &format!("{repository}@{revision}"))
+            .and_then(|repository| Reference::new(repository, &file.join("/")))
         else {
             continue;
         };
@@ -35,13 +42,13 @@ pub fn held(cache: &Cache) -> Vec<Held> {
         if found.iter().any(|other| other.reference == parts[0]) {
             continue;
         }
-        let sizes =
-            parts.iter().map(|part| fs::metadata(cache.file(part.cache_path())).map(|file| file.len()));
-        let sizes: Vec<u64> = sizes.flatten().collect();
+        let files: Vec<PathBuf> = parts.iter().map(|part| cache.file(part.cache_path())).collect();
+        let finished = files.iter().filter_map(|file| size(file));
+        let partial = files.iter().filter_map(|file| size(&unfinished(file)[0]));
         found.push(Held {
-            path: cache.file(parts[0].cache_path()),
-            bytes: sizes.iter().sum(),
-            complete: sizes.len() == parts.len(),
+            bytes: finished.clone().chain(partial).sum(),
+            complete: finished.count() == files.len(),
+            path: files[0].clone(),
             reference: parts[0].clone(),
         });
     }
@@ -49,12 +56,11 @@ pub fn held(cache: &Cache) -> Vec<Held> {
     found
 }
 
-/// Model files at any depth below a folder.
+/// Files at any depth below a folder.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
-    let files = entries.flatten().flat_map(|entry| below(entry.path()));
-    files.filter(|path| is_model_file(path)).collect()
+    entries.flatten().flat_map(|entry| below(entry.path())).collect()
 }
 
 #[cfg(test)]
@@ -78,14 +84,17 @@ mod tests {
         ] {
             let path = cache.file(reference(text).cache_path());
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path.with_extension("gguf.partial"), b"no").unwrap();
             fs::write(path, b"yes").unwrap();
+        }
+        for name in ["hub/o/r/main/e.gguf.partial", "hub/o/r/main/a.gguf.partial", "hub/o/r/main/a.txt"] {
+            fs::write(cache.file(name), b"1234").unwrap();
         }
         let found: Vec<(String, u64, bool)> =
             held(&cache).iter().map(|m| (m.reference.to_string(), m.bytes, m.complete)).collect();
         let expected = [
-            ("hf:o/r/a.gguf".to_owned(), 3, true),
+            ("hf:o/r/a.gguf".to_owned(), 7, true),
             ("hf:o/r/d-00001-of-00002.gguf".to_owned(), 3, false),
+            ("hf:o/r/e.gguf".to_owned(), 4, false),
             ("hf:o/r@x/b/c-00001-of-00002.gguf".to_owned(), 6, true),
         ];
         assert_eq!(found, expected);

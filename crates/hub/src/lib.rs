@@ -2,7 +2,7 @@
 //!
 //! A name is a path if something exists there, a model of the hub if it starts with `hf:`, and otherwise a
 //! name of the [`catalogue`]. [`find`] says which, [`locate`] answers with a file that is ready to be opened,
-//! [`offer`] says what it would take to have it here, [`pull`] brings it here. Nothing is printed: what a
+//! [`offer`] says what it would take to have it here, [`pull`] brings it here, [`remove`] takes it away. Nothing is printed: what a
 //! pull has to tell goes to its [`Watch`].
 //!
 //! ```no_run
@@ -32,6 +32,7 @@ mod packages;
 mod partial;
 mod pull;
 mod reference;
+mod remove;
 mod repository;
 mod request;
 mod selection;
@@ -43,6 +44,7 @@ pub use held::{Held, held};
 pub use name::{Named, find, find_model};
 pub use pull::{Offer, Pulled, Source, locate, offer, pull};
 pub use reference::Reference;
+pub use remove::{removable, remove};
 pub use repository::Repository;
 pub use selection::{PREFERENCE, Selection};
 

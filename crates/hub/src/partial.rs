@@ -27,7 +27,7 @@ impl Partial {
     /// Opens the partial file of `target` as an earlier pull left it, or a new and empty one. Nothing of
     /// it counts until it is continued with [`Partial::keep`].
     pub fn open(target: &Path) -> Result<Self> {
-        let path = with_suffix(target, ".partial");
+        let [path, _] = unfinished(target);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
@@ -97,11 +97,13 @@ impl Partial {
     }
 
     fn path(&self) -> PathBuf {
-        with_suffix(&self.target, ".partial")
+        let [partial, _] = unfinished(&self.target);
+        partial
     }
 
     fn note_path(&self) -> PathBuf {
-        with_suffix(&self.target, ".partial.json")
+        let [_, note] = unfinished(&self.target);
+        note
     }
 }
 
@@ -126,6 +128,11 @@ impl Write for Partial {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// The files that an unfinished pull of `target` leaves: what came, and the note beside it.
+pub fn unfinished(target: &Path) -> [PathBuf; 2] {
+    [with_suffix(target, ".partial"), with_suffix(target, ".partial.json")]
 }
 
 /// SHA-256 of a whole file, in lower-case hexadecimal digits.

@@ -82,7 +82,7 @@ impl Display for Reference {
 }
 
 /// Whether a file is a model, by its name.
-pub(crate) fn is_model_file(path: &Path) -> bool {
+fn is_model_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 

@@ -9,6 +9,7 @@ pub mod list;
 pub mod perplexity;
 pub mod pull;
 pub mod quantize;
+pub mod rm;
 pub mod run;
 pub mod synth;
 pub mod tokenize;

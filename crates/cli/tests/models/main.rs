@@ -4,5 +4,6 @@ mod fetch;
 mod hub;
 mod list;
 mod machine;
+mod remove;
 mod selection;
 mod server;
