@@ -42,6 +42,7 @@ pub use error::{Error, Refusal, Result};
 pub use event::{Event, Outcome, Step, Warning, Watch};
 pub use held::{Held, held};
 pub use name::{Named, find, find_model};
+pub use partial::is_begun;
 pub use pull::{Offer, Pulled, Source, locate, offer, pull};
 pub use reference::Reference;
 pub use remove::{removable, remove};

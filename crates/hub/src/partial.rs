@@ -135,6 +135,12 @@ pub fn unfinished(target: &Path) -> [PathBuf; 2] {
     [with_suffix(target, ".partial"), with_suffix(target, ".partial.json")]
 }
 
+/// Whether a pull of this file of the cache was begun and not finished.
+pub fn is_begun(target: &Path) -> bool {
+    let [partial, _] = unfinished(target);
+    partial.exists()
+}
+
 /// SHA-256 of a whole file, in lower-case hexadecimal digits.
 pub fn hash_file(path: &Path, watch: Watch) -> Result<String> {
     let hashed = File::open(path).and_then(|mut file| {

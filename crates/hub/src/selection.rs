@@ -123,6 +123,13 @@ fn rank(path: &str) -> usize {
     place.unwrap_or(PREFERENCE.len())
 }
 
+impl Reference {
+    /// The format that the file's name, or else the folder it is in, says it has.
+    pub fn format(&self) -> Option<&'static str> {
+        format_of(self.file())
+    }
+}
+
 /// The format that a file's name, or else the folder it is in, says it has.
 fn format_of(path: &str) -> Option<&'static str> {
     path.rsplit('/').find_map(|step| {

@@ -1,10 +1,12 @@
-//! `gleed list`: the models gleed knows by name and those it has fetched from the hub.
+//! `gleed list`: the models gleed knows by name and those it has fetched from the hub, which of them are
+//! here, and which cannot be run.
 
 use std::path::PathBuf;
 use std::{fs, io};
 
 use anyhow::Result;
 use clap::Args;
+use gleed_gguf::Gguf;
 use gleed_hub::catalogue::{self, Origin};
 use gleed_hub::{Cache, EMBEDDED, Held, held};
 use serde::Serialize;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use crate::models;
 use crate::output::{self, Align, Style, Table};
 
-/// Show the models that can be pulled and those that are here
+/// Show the models that gleed knows by name and those that are here
 #[derive(Args)]
 pub struct Arguments {
     /// Print one JSON object instead of a table
@@ -27,15 +29,17 @@ struct Listing {
     models: Vec<Model>,
 }
 
-/// One model. What is only known once a file is opened is absent for the hub's.
+/// One model. What only its file says is absent for one of the hub that is not whole.
 #[derive(Serialize)]
 struct Model {
     name: String,
-    architecture: Option<&'static str>,
+    architecture: Option<String>,
     format: Option<&'static str>,
-    bytes: Option<u64>,
+    /// Of the whole model if it is of the catalogue, of what is here if it is of the hub.
+    bytes: u64,
     licence: Option<&'static str>,
     notes: Option<String>,
+    runnable: Option<bool>,
     state: State,
     path: Option<PathBuf>,
 }
@@ -70,15 +74,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
             State::Incomplete => ("incomplete".to_owned(), Some(Style::Yellow)),
             State::Absent => ("no".to_owned(), Some(Style::Dim)),
         };
-        let size = model.bytes.map_or_else(|| "-".to_owned(), output::human_bytes);
+        let notes = model.notes.clone().unwrap_or_else(|| "-".to_owned());
         let path = model.path.as_deref().map(|path| path.display().to_string());
         table.row([
             (model.name.clone(), None),
-            word(model.architecture),
+            word(model.architecture.as_deref()),
             word(model.format),
-            (size, None),
+            (output::human_bytes(model.bytes), None),
             word(model.licence),
-            word(model.notes.as_deref()),
+            (notes, (model.runnable == Some(false)).then_some(Style::Yellow)),
             here,
             (path.unwrap_or_default(), Some(Style::Dim)),
         ]);
@@ -89,46 +93,57 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// The row of a model of the catalogue.
 fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
     let (bytes, state, path) = match &entry.origin {
-        Origin::Embedded => (Some(EMBEDDED.len() as u64), State::BuiltIn, None),
+        Origin::Embedded => (EMBEDDED.len() as u64, State::BuiltIn, None),
         Origin::Packages(file) => {
             let path = cache.file(file.file);
-            match fs::metadata(&path) {
-                Ok(found) if found.len() == file.bytes => (Some(file.bytes), State::Downloaded, Some(path)),
-                Ok(_) => (Some(file.bytes), State::Incomplete, Some(path)),
-                Err(_) => (Some(file.bytes), State::Absent, None),
-            }
+            let (state, path) = match fs::metadata(&path) {
+                Ok(found) if found.len() == file.bytes => (State::Downloaded, Some(path)),
+                Ok(_) => (State::Incomplete, Some(path)),
+                Err(_) if gleed_hub::is_begun(&path) => (State::Incomplete, None),
+                Err(_) => (State::Absent, None),
+            };
+            (file.bytes, state, path)
         }
     };
+    let runnable = models::is_runnable(entry.architecture);
     Model {
         name: entry.name.to_owned(),
-        architecture: Some(entry.architecture),
+        architecture: Some(entry.architecture.to_owned()),
         format: Some(entry.format),
         bytes,
         licence: Some(entry.licence),
-        notes: Some(notes(entry)),
+        notes: Some(format!("{}{}", entry.notes, if runnable { "" } else { "; cannot be run yet" })),
+        runnable: Some(runnable),
         state,
         path,
     }
 }
 
-/// What there is to say of a model, and whether this build can run it.
-fn notes(entry: &catalogue::Entry) -> String {
-    match models::is_runnable(entry.architecture) {
-        true => entry.notes.to_owned(),
-        false => format!("{}; cannot be run yet", entry.notes),
-    }
-}
-
-/// The row of a model from the hub.
+/// The row of a model from the hub, with what its file says of itself.
 fn fetched(model: Held) -> Model {
+    let file = model.complete.then(|| Gguf::open(&model.path));
+    let architecture = file.map(|file| architecture(&file.ok()?));
+    let runnable = architecture.as_ref().map(|name| name.as_deref().is_some_and(models::is_runnable));
+    let notes = match (&architecture, runnable) {
+        (Some(None), _) => Some("cannot be run: no model can be read from it"),
+        (_, Some(false)) => Some("cannot be run yet"),
+        _ => None,
+    };
     Model {
         name: model.reference.to_string(),
-        architecture: None,
-        format: None,
-        bytes: Some(model.bytes),
+        architecture: architecture.flatten(),
+        format: model.reference.format(),
+        bytes: model.bytes,
         licence: None,
-        notes: None,
+        notes: notes.map(str::to_owned),
+        runnable,
         state: if model.complete { State::Downloaded } else { State::Incomplete },
         path: Some(model.path),
     }
+}
+
+/// The architecture that a file names, if it is a word: what a terminal is shown should not steer it.
+fn architecture(file: &Gguf) -> Option<String> {
+    let name = file.metadata().str("general.architecture").ok().flatten()?;
+    name.bytes().all(|byte| byte.is_ascii_graphic()).then(|| name.to_owned())
 }

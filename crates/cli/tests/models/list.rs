@@ -24,6 +24,18 @@ fn the_list_shows_what_is_known_and_what_is_here() {
     put(&machine, "tinyllama-1.1b-chat-v1.0.iq2_xxs.gguf", 7);
     put(&machine, "hub/o/r/main/a.gguf", 1500);
     put(&machine, "hub/o/r/main/b-00001-of-00002.gguf", 10);
+    put(&machine, "hub/o/r/main/c-Q6_K.gguf.partial", 20);
+    put(&machine, "gemma-3-270m-q4_k_m.gguf.partial", 30);
+    let model = |architecture: &str| {
+        let mut file =
+            fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/stories15M-q8_0.gguf")).unwrap();
+        let at = file.windows(5).position(|bytes| bytes == b"llama").unwrap();
+        file[at..at + 5].copy_from_slice(architecture.as_bytes());
+        file
+    };
+    fs::write(machine.cache().join("hub/o/r/main/d-Q8_0.gguf"), model("llama")).unwrap();
+    fs::write(machine.cache().join("hub/o/r/main/e.gguf"), model("\x1b[31m")).unwrap();
+    fs::write(machine.cache().join("hub/o/r/main/f.gguf"), model("other")).unwrap();
     let said = machine.run(&["list", "--json"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let listing: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -32,23 +44,45 @@ fn the_list_shows_what_is_known_and_what_is_here() {
     let model = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
     let smollm = json!({
         "name": "smollm2-135m", "architecture": "llama", "format": "Q4_1", "bytes": 98_362_432,
-        "licence": "Apache-2.0", "notes": "chat", "state": "downloaded",
+        "licence": "Apache-2.0", "notes": "chat", "runnable": true, "state": "downloaded",
         "path": machine.cache().join("SmolLM2-135M-Instruct.Q4_1.gguf"),
     });
     assert_eq!(*model("smollm2-135m"), smollm);
     assert_eq!(model("stories15M")["state"], "built_in");
     assert_eq!(model("qwen2.5-coder-1.5b")["state"], "absent");
     assert_eq!(model("tinyllama-1.1b-iq2_xxs")["state"], "incomplete");
-    assert_eq!(model("hf:o/r/a.gguf")["state"], "downloaded");
-    assert_eq!(model("hf:o/r/b-00001-of-00002.gguf")["state"], "incomplete");
-    assert_eq!(models.len(), 8);
+    assert_eq!(model("gemma3-270m")["state"], "incomplete");
+    assert_eq!(model("gemma3-270m")["runnable"], false);
+    let hub = |file: &str| {
+        let model = model(&format!("hf:o/r/{file}"));
+        ["state", "runnable", "architecture", "format", "bytes"].map(|key| model[key].clone())
+    };
+    let null = Value::Null;
+    assert_eq!(hub("a.gguf"), [json!("downloaded"), json!(false), null.clone(), null.clone(), json!(1500)]);
+    let incomplete =
+        |format: Value, bytes: u64| [json!("incomplete"), Value::Null, Value::Null, format, json!(bytes)];
+    assert_eq!(hub("b-00001-of-00002.gguf"), incomplete(null.clone(), 10));
+    assert_eq!(hub("c-Q6_K.gguf"), incomplete(json!("Q6_K"), 20));
+    let bytes = json!(16_879_520);
+    assert_eq!(
+        hub("d-Q8_0.gguf"),
+        [json!("downloaded"), json!(true), json!("llama"), json!("Q8_0"), bytes.clone()]
+    );
+    assert_eq!(hub("e.gguf")[..3], [json!("downloaded"), json!(false), null.clone()]);
+    assert_eq!(hub("f.gguf"), [json!("downloaded"), json!(false), json!("other"), null, bytes]);
+    assert_eq!(models.len(), 12);
 
     let said = machine.run(&["list"]);
     let lines: Vec<&str> = said.stdout.lines().collect();
-    assert_eq!(lines.len(), 9);
+    assert_eq!(lines.len(), 13);
     assert!(!said.stdout.contains('\x1b'));
     let words: Vec<&str> = lines[2].split_whitespace().collect();
     assert_eq!(words[..7], ["smollm2-135m", "llama", "Q4_1", "98", "MB", "Apache-2.0", "chat"]);
+    assert!(
+        lines[12].starts_with("hf:o/r/f.gguf") && lines[12].contains("cannot be run yet"),
+        "{}",
+        lines[12]
+    );
 }
 
 #[test]
