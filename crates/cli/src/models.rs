@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow, bail};
-use gleed_hub::{Cache, Error, Event, Named, Offer, Pulled, Source, Step};
+use gleed_hub::{Cache, Error, Event, Named, Offer, Outcome, Pulled, Source, Step};
 
 use crate::output;
 use crate::progress::Progress;
@@ -55,7 +55,11 @@ pub fn resolve_to_read(name: &str) -> Result<Source> {
 }
 
 fn resolve_for(purpose: Use, name: &str) -> Result<Source> {
-    let (model, cache) = (find(name)?, Cache::locate()?);
+    let model = find(name)?;
+    if let Some(source) = model.local() {
+        return Ok(source);
+    }
+    let cache = Cache::locate()?;
     match gleed_hub::locate(&model, &cache) {
         Err(missing @ (Error::Absent { .. } | Error::Size { .. })) => {
             if OFFLINE.load(Ordering::Relaxed) {
@@ -69,6 +73,9 @@ fn resolve_for(purpose: Use, name: &str) -> Result<Source> {
 
 /// Brings a model here if it is not here yet, or if the hub has another version.
 pub fn pull(name: &str, model: &Named) -> Result<Pulled> {
+    if let Some(source) = model.local() {
+        return Ok(Pulled { source, bytes: None, sha256: None, outcome: Outcome::Local });
+    }
     if OFFLINE.load(Ordering::Relaxed) {
         bail!("{name} is not pulled offline: leave out --offline or GLEED_OFFLINE");
     }

@@ -55,6 +55,17 @@ pub struct Pulled {
     pub outcome: Outcome,
 }
 
+impl Named {
+    /// Where it is if it needs neither cache nor network: a path, or the embedded model.
+    pub fn local(&self) -> Option<Source> {
+        match self {
+            Self::Path(path) => Some(Source::Path(path.clone())),
+            Self::Catalogue(Entry { origin: Origin::Embedded, .. }) => Some(Source::Embedded),
+            _ => None,
+        }
+    }
+}
+
 /// Where a model is, if it is here and whole. Of a repository the best of what is here is taken.
 pub fn locate(model: &Named, cache: &Cache) -> Result<Source> {
     match model {

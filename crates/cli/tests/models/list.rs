@@ -109,6 +109,20 @@ fn what_is_here_anyway_needs_no_pull() {
     assert_eq!((said.code, said.stdout.trim_end()), (Some(0), path.to_str().unwrap()));
 }
 
+/// Where no folder for models can be named, one by path and the built-in one need none.
+#[test]
+fn what_is_here_anyway_needs_no_cache() {
+    let machine = machine();
+    put(&machine, "mine.gguf", 3);
+    for name in ["stories15M", machine.cache().join("mine.gguf").to_str().unwrap()] {
+        for command in ["pull", "inspect"] {
+            let mut command = machine.command(&[command, name]);
+            let said: Said = command.env_remove("GLEED_CACHE").output().unwrap().into();
+            assert!(!said.stderr.contains("no folder for models"), "{said:?}");
+        }
+    }
+}
+
 #[test]
 fn a_missing_package_client_is_named() {
     let machine = machine();
