@@ -9,7 +9,6 @@ mod engine;
 mod error;
 mod generate;
 mod generation;
-pub mod mock;
 mod numbers;
 mod pages;
 mod perplexity;

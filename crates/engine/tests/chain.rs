@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gleed_engine::mock::{Log, Mock, MockText};
 use gleed_engine::sampler::Random;
 use gleed_engine::{Engine, Error, Event, Finish, GenerationSettings, Pace, SamplerSettings, Sequence};
 use gleed_model::StepError;
+use gleed_testing::{Log, Mock, MockText};
 
 const VOCABULARY: usize = MockText::VOCABULARY;
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gleed_engine::mock::{Log, Mock, MockText};
 use gleed_engine::sampler::Random;
 use gleed_engine::{
     Engine, Error, Event, Finish, FinishReason, GenerationSettings, LogSoftmax, Part, SamplerSettings,
@@ -11,6 +10,7 @@ use gleed_engine::{
 };
 use gleed_model::executor::Observer;
 use gleed_model::{Batch, Executor, Program, StepError};
+use gleed_testing::{Log, Mock, MockText};
 
 const VOCABULARY: usize = MockText::VOCABULARY;
 

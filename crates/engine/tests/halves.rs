@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gleed_engine::mock::{Log, Mock};
 use gleed_engine::{Engine, Error, Sequence};
 use gleed_model::program::{Node, Op};
 use gleed_model::{Executor, Joined, StepError};
+use gleed_testing::{Log, Mock};
 
 const VOCABULARY: usize = 50;
 const PAGES: usize = 6;

@@ -1,8 +1,8 @@
 //! Perplexity against its definition, on the mock executor.
 
-use gleed_engine::mock::Mock;
 use gleed_engine::sampler::Random;
 use gleed_engine::{Engine, Error, PerplexitySettings, perplexity};
+use gleed_testing::Mock;
 
 const VOCABULARY: usize = 50;
 

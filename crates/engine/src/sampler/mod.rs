@@ -17,8 +17,6 @@ pub use logprobs::{LogProb, LogSoftmax};
 pub use random::Random;
 pub use settings::SamplerSettings;
 
-pub(crate) use random::mix;
-
 use gleed_model::choice::{self, Rule};
 
 use crate::{Error, Result};

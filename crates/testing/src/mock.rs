@@ -1,4 +1,4 @@
-//! An executor without a model, for tests of this crate and of servers.
+//! An executor without a model.
 //!
 //! Its logits are a pure function of the (position, token) pairs that it reads back through the page table
 //! from a real paged store. A wrong page, a wrong position, a page written while shared or a token left over
@@ -14,9 +14,6 @@ use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::{Observer, check};
 use gleed_model::program::{Node, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
-
-use crate::Text;
-use crate::sampler::mix;
 
 /// What a mock has done, and what it shall do; shared with the test that made it.
 #[derive(Debug, Default)]
@@ -107,6 +104,13 @@ impl Mock {
 fn absorb(state: u64, slot: Option<(u32, u32)>) -> u64 {
     let entry = slot.map_or(u64::MAX, |(position, token)| u64::from(position) << 32 | u64::from(token));
     mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mix(entry))
+}
+
+/// splitmix64's finalizer: every input bit reaches every output bit.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Scores from -8 to 8.
@@ -216,82 +220,5 @@ impl Chain for Mock {
         let link = self.waiting.pop_front().ok_or(StepError::Chain("no link was submitted"))?;
         tokens.extend(link);
         Ok(())
-    }
-}
-
-/// A small vocabulary of letters, longer pieces and parts of characters; token 0 ends an answer.
-#[derive(Debug, Clone, Default)]
-pub struct MockText {
-    /// Bytes of a character that is not complete yet.
-    open: Vec<u8>,
-}
-
-/// The pieces of [`MockText`] by token. The last two are halves of "é".
-const PIECES: [&[u8]; 16] = [
-    b"",
-    b"a",
-    b"b",
-    b"c",
-    b"ab",
-    b"bca",
-    b" ",
-    b"\n",
-    "é".as_bytes(),
-    "字".as_bytes(),
-    b"the ",
-    b"END",
-    b"EN",
-    b"D.",
-    b"\xc3",
-    b"\xa9",
-];
-
-impl MockText {
-    /// Tokens of this vocabulary.
-    pub const VOCABULARY: usize = PIECES.len();
-
-    /// The token that ends an answer.
-    pub const END: u32 = 0;
-
-    /// The whole text of some tokens.
-    pub fn decode(tokens: &[u32]) -> String {
-        let mut text = MockText::default();
-        let pieces: String = tokens.iter().map(|&token| text.push(token)).collect();
-        pieces + &text.finish()
-    }
-}
-
-impl Text for MockText {
-    fn push(&mut self, token: u32) -> String {
-        let Some(piece) = PIECES.get(token as usize) else { return String::new() };
-        self.open.extend_from_slice(piece);
-        let mut text = String::new();
-        // Bytes that no character starts with become the replacement character; an open one waits.
-        while !self.open.is_empty() {
-            let (valid, skipped) = match std::str::from_utf8(&self.open) {
-                Ok(all) => (all.len(), 0),
-                Err(error) => match error.error_len() {
-                    Some(length) => (error.valid_up_to(), length),
-                    None if error.valid_up_to() == 0 => break,
-                    None => (error.valid_up_to(), 0),
-                },
-            };
-            text.push_str(&String::from_utf8_lossy(&self.open[..valid]));
-            if skipped > 0 {
-                text.push(char::REPLACEMENT_CHARACTER);
-            }
-            self.open.drain(..valid + skipped);
-        }
-        text
-    }
-
-    fn finish(&mut self) -> String {
-        let rest = String::from_utf8_lossy(&self.open).into_owned();
-        self.open.clear();
-        rest
-    }
-
-    fn is_end(&self, token: u32) -> bool {
-        token == Self::END
     }
 }
