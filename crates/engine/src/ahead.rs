@@ -13,7 +13,7 @@ use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{NO_TOKEN, Rule};
 use gleed_model::{Row, StepError};
 
-use crate::generation::{Advance, Ending, FinishReason, Generation};
+use crate::generation::{FinishReason, Generation, Last, Next};
 use crate::{Engine, Event, Result, Sequence, Text};
 
 /// How long the links of a chain are: short enough that text comes smoothly, long enough that the host's part
@@ -68,7 +68,7 @@ impl Engine {
         rule: Rule,
         cancel: &AtomicBool,
         mut on_event: impl FnMut(Event),
-    ) -> Result<Ending> {
+    ) -> Result<Last> {
         let (mut pace, mut clock) = (Pace::default(), Instant::now());
         // The steps of each link under way.
         let mut links: VecDeque<usize> = VecDeque::with_capacity(IN_FLIGHT);
@@ -100,8 +100,8 @@ impl Engine {
                 sequence.advance(1);
                 let last = sequence.computed() >= self.context();
                 match generation.advance_with(token, last)? {
-                    Advance::Finish(ending) => return Ok(ending),
-                    Advance::Token(token) => {
+                    Next::Last(end) => return Ok(end),
+                    Next::Token(token) => {
                         sequence.push(token.id);
                         on_event(Event::Token(token));
                     }

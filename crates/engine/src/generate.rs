@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::generation::{Advance, Ending, FinishReason, Generation, GenerationSettings, Token};
+use crate::generation::{FinishReason, Generation, GenerationSettings, Last, Next, Token};
 use crate::{Engine, Result, Sequence, Text};
 
 /// What a caller sees while an answer is generated.
@@ -98,7 +98,7 @@ impl Engine {
         let prompt_done = self.compute(sequence, cancel)?;
         let prompt_time = start.elapsed();
         let mut first_token: Option<Duration> = None;
-        let ending = loop {
+        let Last { token, rest, reason } = loop {
             if !prompt_done || cancel.load(Ordering::Relaxed) {
                 break generation.end(FinishReason::Cancelled);
             }
@@ -108,7 +108,7 @@ impl Engine {
                 first_token.get_or_insert(start.elapsed());
             }
             match advance {
-                Advance::Token(token) => {
+                Next::Token(token) => {
                     sequence.push(token.id);
                     on_event(Event::Token(token));
                     if cancel.load(Ordering::Relaxed) {
@@ -119,10 +119,9 @@ impl Engine {
                     }
                     self.step_many(&mut [sequence])?;
                 }
-                Advance::Finish(ending) => break ending,
+                Next::Last(end) => break end,
             }
         };
-        let Ending { token, rest, reason } = ending;
         if let Some(token) = token {
             on_event(Event::Token(token));
         }

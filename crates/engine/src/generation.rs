@@ -66,16 +66,16 @@ impl FinishReason {
 
 /// What one row of logits led to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Advance {
+pub enum Next {
     /// A token; compute it to get the next logits.
     Token(Token),
-    /// The end.
-    Finish(Ending),
+    /// The end of the answer.
+    Last(Last),
 }
 
-/// How an answer ended.
+/// The last that is given out of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
+pub struct Last {
     /// The last token of the answer, unless the last one was already given out.
     pub token: Option<Token>,
     /// Text of earlier tokens that was held back for a stop string that did not come.
@@ -134,9 +134,9 @@ impl<T: Text> Generation<T> {
 
     /// Chooses the next token from its logits. `last` says that there is no room to compute it, so that
     /// the answer must end with it.
-    pub fn advance(&mut self, logits: &[f32], last: bool) -> Result<Advance> {
+    pub fn advance(&mut self, logits: &[f32], last: bool) -> Result<Next> {
         if self.is_full() {
-            return Ok(Advance::Finish(self.end(FinishReason::Length)));
+            return Ok(Next::Last(self.end(FinishReason::Length)));
         }
         let Some(most) = self.settings.logprobs else {
             let id = self.sampler.choose(logits)?;
@@ -159,9 +159,9 @@ impl<T: Text> Generation<T> {
     }
 
     /// Goes on with a token that was chosen by the [`rule`](Self::rule).
-    pub fn advance_with(&mut self, token: u32, last: bool) -> Result<Advance> {
+    pub fn advance_with(&mut self, token: u32, last: bool) -> Result<Next> {
         if self.is_full() {
-            return Ok(Advance::Finish(self.end(FinishReason::Length)));
+            return Ok(Next::Last(self.end(FinishReason::Length)));
         }
         if token == NO_TOKEN {
             return Err(Error::NoCandidate);
@@ -175,10 +175,10 @@ impl<T: Text> Generation<T> {
         logprob: Option<f32>,
         last: bool,
         top: impl FnOnce(&mut Sampler) -> Vec<LogProb>,
-    ) -> Advance {
+    ) -> Next {
         let ends = self.text.is_end(id) && !self.settings.ignore_eos;
         if ends || self.settings.stop_tokens.contains(&id) {
-            return Advance::Finish(self.end(FinishReason::Stop(id)));
+            return Next::Last(self.end(FinishReason::Stop(id)));
         }
         let top = top(&mut self.sampler);
         self.sampler.accept(id);
@@ -187,21 +187,21 @@ impl<T: Text> Generation<T> {
         let mut token = Token { id, text: passed.text, logprob, top };
         if let Some(stop) = passed.stop {
             let reason = FinishReason::StopString(stop);
-            return Advance::Finish(Ending { token: Some(token), rest: String::new(), reason });
+            return Next::Last(Last { token: Some(token), rest: String::new(), reason });
         }
         if !last && !self.is_full() {
-            return Advance::Token(token);
+            return Next::Token(token);
         }
-        let Ending { rest, reason, .. } = self.end(FinishReason::Length);
+        let Last { rest, reason, .. } = self.end(FinishReason::Length);
         token.text.push_str(&rest);
-        Advance::Finish(Ending { token: Some(token), rest: String::new(), reason })
+        Next::Last(Last { token: Some(token), rest: String::new(), reason })
     }
 
     /// Ends the answer for a reason of the caller's. The characters that complete the text may complete a
     /// stop string too, which then is the reason.
-    pub fn end(&mut self, reason: FinishReason) -> Ending {
+    pub fn end(&mut self, reason: FinishReason) -> Last {
         let passed = self.stops.push(&self.text.finish());
         let reason = passed.stop.map_or(reason, FinishReason::StopString);
-        Ending { token: None, rest: passed.text + &self.stops.finish(), reason }
+        Last { token: None, rest: passed.text + &self.stops.finish(), reason }
     }
 }

@@ -21,7 +21,7 @@ pub use ahead::Pace;
 pub use engine::{Engine, Part};
 pub use error::{Error, Result};
 pub use generate::{Event, Finish, Timings};
-pub use generation::{Advance, Ending, FinishReason, Generation, GenerationSettings, Token};
+pub use generation::{FinishReason, Generation, GenerationSettings, Last, Next, Token};
 pub use pages::PagePool;
 pub use perplexity::{Perplexity, PerplexitySettings, perplexity};
 pub use sampler::{Choice, LogProb, LogSoftmax, Sampler, SamplerSettings};
