@@ -109,18 +109,18 @@ fn announce(name: &str, offer: &Offer) {
     }
 }
 
-/// A model of the cache by its name, if something of it is there to be removed.
-pub fn find_removable(name: &str) -> Result<Named> {
+/// A model of the cache by its name, and the files of it that are there to be removed.
+pub fn find_removable(name: &str) -> Result<(Named, Vec<PathBuf>)> {
     // A file elsewhere that is called like a model does not hide it: only the cache counts here.
     let model = match gleed_hub::find_model(name) {
         Err(Error::Unknown { .. }) if Path::new(name).exists() => Named::Path(PathBuf::from(name)),
         found => found.map_err(advised)?,
     };
-    gleed_hub::removable(&model, &Cache::locate()?).map_err(|error| match error {
+    let files = gleed_hub::removable(&model, &Cache::locate()?).map_err(|error| match error {
         Error::Absent { name } => anyhow!("{name} is not here: `gleed list` shows what is"),
         other => advised(other),
     })?;
-    Ok(model)
+    Ok((model, files))
 }
 
 /// Removes a model from the cache and gives the bytes that this frees.

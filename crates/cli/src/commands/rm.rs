@@ -24,13 +24,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     // A slip in the last name should not show only after the first model is gone.
     let mut found = Vec::new();
     for name in &arguments.names {
-        let model = models::find_removable(name)?;
-        if !found.iter().any(|(_, other)| *other == model) {
-            found.push((name, model));
+        let (model, files) = models::find_removable(name)?;
+        // One model may go under several names.
+        if !found.iter().any(|(_, _, others)| *others == files) {
+            found.push((name, model, files));
         }
     }
     let mut results = Vec::new();
-    for (name, model) in found {
+    for (name, model, _) in found {
         let bytes = models::remove(&model)?;
         output::note(format!("removed {name} ({})", output::human_bytes(bytes)));
         results.push(json!({ "name": name, "bytes": bytes }));

@@ -33,7 +33,7 @@ fn models_are_removed_and_what_that_frees_is_said() {
     assert_eq!(said.stderr, "removed SMOLLM2-135m (3.0 kB)\nremoved hf:o/r:Q8_0 (3.0 kB)\n");
     assert_eq!(machine.cached(), ["history", "hub/o/r/main/m-Q4_0.gguf"]);
 
-    let said = machine.run(&["rm", "--json", "hf:o/r/m-Q4_0.gguf", "hf:o/r/m-Q4_0.gguf"]);
+    let said = machine.run(&["rm", "--json", "hf:o/r/m-Q4_0.gguf", "hf:o/r"]);
     let printed: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(printed, json!({ "models": [{ "name": "hf:o/r/m-Q4_0.gguf", "bytes": 1500 }] }));
     assert_eq!(machine.cached(), ["history"]);
