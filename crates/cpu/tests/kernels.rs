@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Random, bits, comparable, each_isa, plain_quantized};
+use common::{NO_NUMBERS, Random, bits, comparable, each_isa, plain_quantized, without_numbers};
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
@@ -40,16 +40,23 @@ fn add_is_plain_addition() {
 fn norms() {
     each_isa(|kernels, random| {
         for len in LENGTHS.into_iter().filter(|len| *len > 0) {
-            let (x, weight, bias) = (random.floats(len), random.units(len), random.units(len));
-            let mut truth = vec![0.0; len];
-            let mut out = x.clone();
-            arithmetic::rms_norm(&x, &weight, 1e-5, &mut truth);
-            kernels.run(Norm { x: &mut out, weight: &weight, bias: None, epsilon: 1e-5 });
-            assert_eq!(bits(&out), bits(&truth), "rms {:?} {len}", kernels.isa());
-            let mut out = x.clone();
-            arithmetic::layer_norm(&x, &weight, &bias, 1e-6, &mut truth);
-            kernels.run(Norm { x: &mut out, weight: &weight, bias: Some(&bias), epsilon: 1e-6 });
-            assert_eq!(bits(&out), bits(&truth), "layer {:?} {len}", kernels.isa());
+            for special in [None].into_iter().chain(NO_NUMBERS.map(Some)) {
+                let (mut x, weight, bias) = (random.floats(len), random.units(len), random.units(len));
+                if let Some(special) = special {
+                    x[random.below(len)] = special;
+                }
+                let mut truth = vec![0.0; len];
+                let mut out = x.clone();
+                arithmetic::rms_norm(&x, &weight, 1e-5, &mut truth);
+                kernels.run(Norm { x: &mut out, weight: &weight, bias: None, epsilon: 1e-5 });
+                assert_eq!(comparable(&out), comparable(&truth), "rms {:?} {len}", kernels.isa());
+                assert_eq!(out.iter().any(|x| x.is_nan()), special.is_some(), "{special:?} stays");
+                let mut out = x.clone();
+                arithmetic::layer_norm(&x, &weight, &bias, 1e-6, &mut truth);
+                kernels.run(Norm { x: &mut out, weight: &weight, bias: Some(&bias), epsilon: 1e-6 });
+                assert_eq!(comparable(&out), comparable(&truth), "layer {:?} {len}", kernels.isa());
+                assert_eq!(out.iter().any(|x| x.is_nan()), special.is_some(), "{special:?} stays");
+            }
         }
     });
 }
@@ -76,7 +83,19 @@ fn rotations() {
 #[test]
 fn activations() {
     each_isa(|kernels, random| {
-        let extremes = [f32::NEG_INFINITY, f32::INFINITY, -1e30, 1e30, -200.0, 200.0, 0.0, -0.0, 1e-40];
+        let extremes = [
+            f32::NAN,
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+            -f32::NAN,
+            -1e30,
+            1e30,
+            -200.0,
+            200.0,
+            0.0,
+            -0.0,
+            1e-40,
+        ];
         for len in LENGTHS {
             let mut gate = random.floats(len);
             gate.iter_mut().zip(extremes).for_each(|(gate, extreme)| *gate = extreme);
@@ -89,6 +108,7 @@ fn activations() {
                 kernels.run(Activate { activation, x: &mut out, up: None });
                 let truth: Vec<f32> = gate.iter().map(|x| plain(*x)).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {activation:?}", kernels.isa());
+                assert!(gate.iter().zip(&out).all(|(gate, out)| gate.is_nan() == out.is_nan()));
                 out.copy_from_slice(&gate);
                 kernels.run(Activate { activation, x: &mut out, up: Some(&up) });
                 let truth: Vec<f32> = truth.iter().zip(&up).map(|(x, up)| x * up).collect();
@@ -203,13 +223,19 @@ fn half_precision() {
 fn stored_blocks() {
     each_isa(|kernels, random| {
         for len in LENGTHS {
-            let mut x = random.units(len);
-            let (mut q, mut scales) = (vec![0; len], vec![0; len.div_ceil(BLOCK)]);
-            kernels.run(ToBlocks { x: &x, q: &mut q, scales: &mut scales });
-            let scale = |column: usize| f16::from_bits(scales[column / BLOCK]).to_f32();
-            let back: Vec<f32> = q.iter().enumerate().map(|(i, q)| f32::from(*q) * scale(i)).collect();
-            KvType::Q8_0.round(&mut x);
-            assert_eq!(bits(&back), bits(&x), "{:?} {len}", kernels.isa());
+            for special in [None].into_iter().chain(NO_NUMBERS.map(Some)) {
+                let mut x = random.units(len);
+                if let (Some(special), Some(last)) = (special, x.last_mut()) {
+                    *last = special;
+                }
+                let (mut q, mut scales) = (vec![0; len], vec![0; len.div_ceil(BLOCK)]);
+                kernels.run(ToBlocks { x: &x, q: &mut q, scales: &mut scales });
+                let scale = |column: usize| f16::from_bits(scales[column / BLOCK]).to_f32();
+                let back: Vec<f32> = q.iter().enumerate().map(|(i, q)| f32::from(*q) * scale(i)).collect();
+                assert!(back.last().is_none_or(|last| last.is_nan() == special.is_some()), "{special:?} stays");
+                KvType::Q8_0.round(&mut x);
+                assert_eq!(comparable(&back), comparable(&x), "{:?} {len}", kernels.isa());
+            }
         }
     });
 }
@@ -232,12 +258,15 @@ impl StoredPage {
     fn new(
         random: &mut Random,
         kind: KvType,
-        dim: usize,
+        (dim, no_numbers): (usize, bool),
         vectors: usize,
         place: impl Fn(usize, usize) -> (usize, usize),
         scale_place: impl Fn(usize, usize) -> usize,
     ) -> StoredPage {
         let mut plain = random.units(PAGE * dim);
+        if no_numbers {
+            without_numbers(random, &mut plain, 11 * dim);
+        }
         let mut floats = vec![[f32::NAN; LANES]; vectors];
         let mut halves = vec![[f16::NAN.to_bits(); LANES]; vectors];
         let mut integers = vec![[77; LANES]; vectors];
@@ -259,17 +288,18 @@ impl StoredPage {
         StoredPage { kind, plain, floats, halves, integers, scales }
     }
 
-    fn keys(random: &mut Random, kind: KvType, dim: usize) -> StoredPage {
+    fn keys(random: &mut Random, kind: KvType, dim: usize, no_numbers: bool) -> StoredPage {
         let groups = dim.div_ceil(BLOCK);
         let place = |position, column| (position / LANES * dim + column, position % LANES);
         let scale_place = |position, block| (position / LANES * groups + block) * LANES + position % LANES;
-        StoredPage::new(random, kind, dim, PAGE / LANES * dim, place, scale_place)
+        StoredPage::new(random, kind, (dim, no_numbers), PAGE / LANES * dim, place, scale_place)
     }
 
-    fn values(random: &mut Random, kind: KvType, dim: usize) -> StoredPage {
+    fn values(random: &mut Random, kind: KvType, dim: usize, no_numbers: bool) -> StoredPage {
         let (vectors, groups) = (dim.div_ceil(LANES), dim.div_ceil(BLOCK));
         let place = |position, column| (position * vectors + column / LANES, column % LANES);
-        StoredPage::new(random, kind, dim, PAGE * vectors, place, |position, block| position * groups + block)
+        let scale_place = |position, block| position * groups + block;
+        StoredPage::new(random, kind, (dim, no_numbers), PAGE * vectors, place, scale_place)
     }
 
     fn page(&self) -> Page<'_> {
@@ -302,15 +332,24 @@ fn attention_pages() {
         for kind in KV_TYPES {
             for dim in [1, 8, 12, 16, 24, 40, 48, 64, 80, 96, 112, 128, 130, 256] {
                 for queries in [1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 29] {
-                    attention_page(kernels, random, kind, dim, queries);
+                    attention_page(kernels, random, kind, dim, queries, false);
                 }
+                attention_page(kernels, random, kind, dim, 7, true);
             }
         }
     });
 }
 
-/// Three pages one after the other, with keys of one size and values of another.
-fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usize, queries: usize) {
+/// Three pages one after the other, with keys of one size and values of another; or with some that are no
+/// numbers.
+fn attention_page(
+    kernels: Kernels,
+    random: &mut Random,
+    kind: KvType,
+    dim: usize,
+    queries: usize,
+    no_numbers: bool,
+) {
     let (isa, value_dim, scale) = (kernels.isa(), dim + random.below(2) * 7, 3.0);
     let vectors = value_dim.div_ceil(LANES);
     let query = random.units(queries * dim);
@@ -324,8 +363,8 @@ fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usiz
     for _ in 0..3 {
         let counts = counts(random, queries);
         let what = format!("{isa} {kind} {queries} queries of {dim}, {counts:?}");
-        let keys = StoredPage::keys(random, kind, dim);
-        let values = StoredPage::values(random, kind, value_dim);
+        let keys = StoredPage::keys(random, kind, dim, no_numbers);
+        let values = StoredPage::values(random, kind, value_dim, no_numbers);
         let page = keys.page();
         // Any memory may be asked for ahead: here less, there more than a line for each step.
         let ahead: &[u8] = &vec![0; random.below(3) * random.below(20_000)];
@@ -341,7 +380,7 @@ fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usiz
         for (q, query) in query.chunks(dim).enumerate() {
             let keys = keys.plain.chunks(dim).take(counts[q]);
             weights.push(keys.map(|key| arithmetic::score(query, key, scale)).collect());
-            assert_eq!(bits(&scores[q][..counts[q]]), bits(&weights[q]), "{what}");
+            assert_eq!(comparable(&scores[q][..counts[q]]), comparable(&weights[q]), "{what}");
         }
         kernels.run(SoftmaxTiles {
             states: &mut states,
@@ -361,16 +400,16 @@ fn attention_page(kernels: Kernels, random: &mut Random, kind: KvType, dim: usiz
         for (q, (softmax, sums)) in truth.iter_mut().enumerate() {
             if counts[q] > 0 {
                 let correction = softmax.tile(&mut weights[q]);
-                assert_eq!(corrections[q].to_bits(), correction.to_bits(), "{what}");
-                assert_eq!(bits(&scores[q][..counts[q]]), bits(&weights[q]), "{what}");
+                assert_eq!(comparable(&corrections[q..=q]), comparable(&[correction]), "{what}");
+                assert_eq!(comparable(&scores[q][..counts[q]]), comparable(&weights[q]), "{what}");
                 sums.iter_mut().for_each(|sum| *sum *= correction);
                 for (weight, value) in weights[q].iter().zip(values.plain.chunks(value_dim)) {
                     arithmetic::accumulate(sums, *weight, value);
                 }
             }
-            assert_eq!(bits(&[states[q].max, states[q].sum]), bits(&[softmax.max, softmax.sum]), "{what}");
+            assert_eq!(comparable(&[states[q].max, states[q].sum]), comparable(&[softmax.max, softmax.sum]), "{what}");
             let found = acc[q * vectors..][..vectors].as_flattened();
-            assert_eq!(bits(&found[..value_dim]), bits(sums), "{what}");
+            assert_eq!(comparable(&found[..value_dim]), comparable(sums), "{what}");
         }
     }
 }
@@ -381,17 +420,23 @@ fn merged_spans() {
         for vectors in [1, 4, 5, 8] {
             let (mut truth, mut truth_acc) = (Softmax::default(), vec![0.0f32; vectors * LANES]);
             let (mut state, mut acc) = (Softmax::default(), vec![[0.0; LANES]; vectors]);
-            for _ in 0..20 {
-                let span = Softmax { max: 9.0 * random.unit(), sum: 1.0 + 50.0 * random.unit().abs() };
-                let values = random.floats(vectors * LANES);
+            for index in 0..20 {
+                let mut span = Softmax { max: 9.0 * random.unit(), sum: 1.0 + 50.0 * random.unit().abs() };
+                let mut values = random.floats(vectors * LANES);
+                // From a span of scores without any number on, there is none.
+                if index == 15 {
+                    span = Softmax { max: f32::NEG_INFINITY, sum: f32::NAN };
+                    values.fill(f32::NAN);
+                }
                 let (before, after) = truth.merge(span);
                 for (acc, value) in truth_acc.iter_mut().zip(&values) {
                     *acc = acc.mul_add(before, value * after);
                 }
                 let span_acc = values.as_chunks().0;
                 kernels.run(Merge { state: &mut state, acc: &mut acc, span, span_acc });
-                assert_eq!(bits(&[state.max, state.sum]), bits(&[truth.max, truth.sum]));
-                assert_eq!(bits(acc.as_flattened()), bits(&truth_acc), "{:?}", kernels.isa());
+                assert_eq!(comparable(&[state.max, state.sum]), comparable(&[truth.max, truth.sum]));
+                assert_eq!(comparable(acc.as_flattened()), comparable(&truth_acc), "{:?}", kernels.isa());
+                assert_eq!(state.sum.is_nan(), index >= 15);
             }
         }
     });
@@ -402,7 +447,7 @@ fn decoded_pages() {
     each_isa(|kernels, random| {
         for dim in [1, 12, 24, 32, 40, 64, 80, 128] {
             let (keys, values) =
-                (StoredPage::keys(random, KvType::Q8_0, dim), StoredPage::values(random, KvType::Q8_0, dim));
+                (StoredPage::keys(random, KvType::Q8_0, dim, false), StoredPage::values(random, KvType::Q8_0, dim, false));
             for positions in [0, 1, 16, 33, PAGE] {
                 let used = positions.div_ceil(LANES) * dim;
                 let (integers, mut out) = (&keys.integers[..used], vec![[0.0; LANES]; used]);

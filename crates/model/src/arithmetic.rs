@@ -94,11 +94,10 @@ pub fn sum(a: &[f32]) -> f32 {
 }
 
 /// `e^x` by range reduction and a polynomial; at most 2 units in the last place from the true value.
-/// Arguments beyond the range of f32 are clamped to it, so the result is finite and positive.
-#[allow(clippy::manual_clamp, reason = "max then min turns NaN into the lower bound, as vector units do")]
+/// Arguments beyond the range of f32 are clamped to it, so the result is finite and positive; NaN stays NaN.
 pub fn exp(x: f32) -> f32 {
     // n = round(x / ln 2); r = x - n ln 2, with ln 2 split in two so that the subtraction is exact.
-    let x = x.max(EXP_LOW).min(EXP_HIGH);
+    let x = x.clamp(EXP_LOW, EXP_HIGH);
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
     let r = n.mul_add(-EXP_LN2_LOW, n.mul_add(-EXP_LN2_HIGH, x));
     let mut p = EXP_POLYNOMIAL[0];
@@ -166,10 +165,20 @@ pub fn rotate(x0: f32, x1: f32, cos: f32, sin: f32) -> (f32, f32) {
     (x0.mul_add(cos, -(x1 * sin)), x0.mul_add(sin, x1 * cos))
 }
 
+/// The largest magnitude; NaN where one of the values is.
+///
+/// Without its sign a float is ordered like its bits, with infinity above all numbers and NaN above that.
+pub fn largest_magnitude(x: &[f32]) -> f32 {
+    f32::from_bits(x.iter().fold(0, |largest, x| largest.max(x.abs().to_bits())))
+}
+
 /// Quantises one block of activations: `x ≈ scale · q` with |q| ≤ 127. Returns the scale.
+///
+/// A block with a NaN or an infinity has a scale that is one, and integers that are zero: whatever is
+/// multiplied with it is NaN.
 pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
-    let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-    // Without an inverse (all zero, or too small for one) the block is zero.
+    let largest = largest_magnitude(x);
+    // Without an inverse (all zero, too small for one, or not a number) the block is zero.
     let inverse = 127.0 / largest;
     let inverse = if inverse.is_finite() { inverse } else { 0.0 };
     for (q, x) in q.iter_mut().zip(x) {
@@ -320,9 +329,59 @@ mod tests {
     }
 
     #[test]
-    fn exp_is_finite_everywhere() {
-        for x in [f32::NEG_INFINITY, -1e30, -88.0, 0.0, 89.0, 1e30, f32::INFINITY, f32::NAN] {
+    fn exp_is_finite_everywhere_but_for_nan() {
+        for x in [f32::NEG_INFINITY, -1e30, -88.0, 0.0, 89.0, 1e30, f32::INFINITY] {
             assert!(exp(x).is_finite() && exp(x) > 0.0, "{x}");
+        }
+        for x in [f32::NAN, -f32::NAN] {
+            assert!(exp(x).is_nan() && silu(x).is_nan() && gelu(x).is_nan());
+        }
+    }
+
+    #[test]
+    fn a_block_without_numbers_makes_every_product_nan() {
+        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for index in [0, 17, 63] {
+                let mut x = [1.5f32; 64];
+                x[index] = bad;
+                let mut q = [1i8; 64];
+                let scales: Vec<f32> =
+                    x.chunks(32).zip(q.chunks_mut(32)).map(|(x, q)| quantize(x, q)).collect();
+                assert_eq!(q[index], 0);
+                assert!(scales[1 - index / 32].is_finite() && !scales[index / 32].is_finite());
+                for (integer, mins) in [(0, vec![]), (1, vec![]), (-3, vec![0.0, 0.0])] {
+                    let row = IntegerRow {
+                        integers: &[integer; 64],
+                        factors: &[1; 2],
+                        scales: &[0.5, 0.0],
+                        min_factors: &[1; 2][..mins.len()],
+                        mins: &mins,
+                        block: 32,
+                        group: 32,
+                    };
+                    assert!(dot_q8(row, &q, &scales).is_nan(), "{bad} at {index}, weights of {integer}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_score_without_a_number_makes_a_softmax_nan() {
+        for (first, second) in [(f32::NAN, 1.0), (1.0, f32::NAN), (f32::NAN, f32::NAN)] {
+            let mut span = Softmax::default();
+            for score in [first, second] {
+                span.tile(&mut [score, 0.5]);
+            }
+            let mut whole = Softmax::default();
+            whole.tile(&mut [0.25, 2.0]);
+            whole.merge(span);
+            assert!(span.sum.is_nan() && whole.sum.is_nan());
+            // A span that comes before, too.
+            let (mut before, mut after) = (Softmax::default(), Softmax::default());
+            before.merge(span);
+            after.tile(&mut [3.0]);
+            before.merge(after);
+            assert!(before.sum.is_nan());
         }
     }
 

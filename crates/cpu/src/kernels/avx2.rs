@@ -124,6 +124,11 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn max_magnitude(self, a: Pair, b: Pair) -> Pair {
+        proven!([max_magnitude(a[0], b[0]), max_magnitude(a[1], b[1])])
+    }
+
+    #[inline(always)]
     fn abs(self, a: Pair) -> Pair {
         let sign = self.splat(-0.0);
         both!(_mm256_andnot_ps, sign, a)
@@ -182,6 +187,16 @@ impl Simd for Avx2 {
             let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
             let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
+        })
+    }
+
+    #[inline(always)]
+    fn largest_magnitude(self, a: Pair) -> f32 {
+        proven!({
+            let a = _mm256_castps_si256(max_magnitude(a[0], a[1]));
+            let a = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
+            let a = _mm_max_epi32(a, _mm_shuffle_epi32::<0b11_10_11_10>(a));
+            f32::from_bits(_mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32::<1>(a))) as u32)
         })
     }
 
@@ -369,6 +384,13 @@ impl Simd for Avx2 {
 #[target_feature(enable = "avx2")]
 fn round(a: __m256) -> __m256 {
     _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a)
+}
+
+/// Without signs, floats are ordered like their bits, and NaN is above all.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn max_magnitude(a: __m256, b: __m256) -> __m256 {
+    _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)))
 }
 
 #[inline]

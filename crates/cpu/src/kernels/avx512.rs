@@ -119,6 +119,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn max_magnitude(self, a: __m512, b: __m512) -> __m512 {
+        proven!(max_magnitude(a, b))
+    }
+
+    #[inline(always)]
     fn abs(self, a: __m512) -> __m512 {
         proven!(_mm512_abs_ps(a))
     }
@@ -177,8 +182,13 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn largest_each(self, a: &[__m512; LANES]) -> __m512 {
-        proven!(each(a, |a, b| _mm512_max_ps(a, b)))
+    fn largest_magnitude(self, a: __m512) -> f32 {
+        proven!(f32::from_bits(_mm512_reduce_max_epi32(_mm512_castps_si512(a)) as u32))
+    }
+
+    #[inline(always)]
+    fn largest_magnitude_each(self, a: &[__m512; LANES]) -> __m512 {
+        proven!(each(a, |a, b| max_magnitude(a, b)))
     }
 
     #[inline(always)]
@@ -320,6 +330,13 @@ impl Simd for Avx512 {
     fn transpose(self, rows: [&[i32; LANES]; LANES], out: &mut [[i32; LANES]; LANES]) {
         proven!(transpose(rows, out))
     }
+}
+
+/// Without signs, floats are ordered like their bits, and NaN is above all.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn max_magnitude(a: __m512, b: __m512) -> __m512 {
+    _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)))
 }
 
 /// All lanes of each of sixteen, joined by halves.

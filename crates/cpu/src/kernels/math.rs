@@ -6,10 +6,10 @@ use gleed_model::arithmetic::{
 
 use super::simd::Simd;
 
-/// `arithmetic::exp`.
+/// `arithmetic::exp`. NaN passes through `max` and `min` as their second operand.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
-    let x = s.min(s.max(x, s.splat(EXP_LOW)), s.splat(EXP_HIGH));
+    let x = s.min(s.splat(EXP_HIGH), s.max(s.splat(EXP_LOW), x));
     let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
     let r = s.mul_add(n, s.splat(-EXP_LN2_LOW), s.mul_add(n, s.splat(-EXP_LN2_HIGH), x));
     let mut p = s.splat(EXP_POLYNOMIAL[0]);

@@ -87,6 +87,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn max_magnitude(self, a: Self::F32, b: Self::F32) -> Self::F32 {
+        each(|i| f32::from_bits(a[i].to_bits().max(b[i].to_bits())))
+    }
+
+    #[inline(always)]
     fn abs(self, a: Self::F32) -> Self::F32 {
         a.map(f32::abs)
     }
@@ -132,6 +137,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn largest(self, a: Self::F32) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn largest_magnitude(self, a: Self::F32) -> f32 {
+        f32::from_bits(a.into_iter().fold(0, |largest, x| largest.max(x.to_bits())))
     }
 
     #[inline(always)]

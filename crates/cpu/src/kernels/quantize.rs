@@ -186,7 +186,7 @@ fn sixteen_blocks<S: Simd>(
     for (magnitudes, x) in magnitudes.iter_mut().zip(x) {
         *magnitudes = largest_magnitudes(s, x.as_chunks().0);
     }
-    let largest = s.largest_each(&magnitudes);
+    let largest = s.largest_magnitude_each(&magnitudes);
     let mut inverses = [0.0; LANES];
     s.store(s.div(s.splat(127.0), largest), &mut inverses);
     s.store(s.div(largest, s.splat(127.0)), scales);
@@ -202,27 +202,26 @@ fn sixteen_blocks<S: Simd>(
 /// `arithmetic::quantize` of a full block.
 #[inline(always)]
 pub(super) fn block<S: Simd, const N: usize>(s: S, x: &[f32; N], q: &mut [i8; N]) -> f32 {
-    let largest = s.largest(largest_magnitudes(s, x.as_chunks().0));
+    let largest = s.largest_magnitude(largest_magnitudes(s, x.as_chunks().0));
     integers(s, x, 127.0 / largest, q);
     largest / 127.0
 }
 
-/// The largest magnitude of each lane. Values that are no number count as nothing: `max` gives the second where
-/// the first is none.
+/// The largest magnitude of each lane; NaN where a value of it is.
 #[inline(always)]
 fn largest_magnitudes<S: Simd>(s: S, x: &[[f32; LANES]]) -> S::F32 {
     // Several at a time, because each waits for the one before it.
     let mut magnitudes = [s.splat(0.0); 4];
     for x in x.chunks(4) {
         for (magnitudes, x) in magnitudes.iter_mut().zip(x) {
-            *magnitudes = s.max(s.abs(s.load(x)), *magnitudes);
+            *magnitudes = s.max_magnitude(s.abs(s.load(x)), *magnitudes);
         }
     }
     let [a, b, c, d] = magnitudes;
-    s.max(s.max(a, b), s.max(c, d))
+    s.max_magnitude(s.max_magnitude(a, b), s.max_magnitude(c, d))
 }
 
-/// The integers of a block; all zero when there is no inverse.
+/// The integers of a block; all zero when there is no inverse, as where the largest value is none.
 #[inline(always)]
 fn integers<S: Simd, const N: usize>(s: S, x: &[f32; N], inverse: f32, q: &mut [i8; N]) {
     let inverse = s.splat(if inverse.is_finite() { inverse } else { 0.0 });

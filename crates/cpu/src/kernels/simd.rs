@@ -55,10 +55,12 @@ pub trait Simd: Copy {
     fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
     /// a / b.
     fn div(self, a: Self::F32, b: Self::F32) -> Self::F32;
-    /// The larger; `b` where `a` is not a number.
+    /// The larger; `b` where either is not a number.
     fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
-    /// The smaller; `b` where `a` is not a number.
+    /// The smaller; `b` where either is not a number.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The larger of two that have no sign; NaN where either is.
+    fn max_magnitude(self, a: Self::F32, b: Self::F32) -> Self::F32;
     /// |a|.
     fn abs(self, a: Self::F32) -> Self::F32;
     /// a · b + c, rounded once.
@@ -77,11 +79,13 @@ pub trait Simd: Copy {
     fn fold_each(self, a: &[Self::F32; LANES]) -> Self::F32;
     /// The largest of all lanes, none of which may be not a number.
     fn largest(self, a: Self::F32) -> f32;
+    /// The largest of all lanes, none of which may have a sign; NaN where one is.
+    fn largest_magnitude(self, a: Self::F32) -> f32;
 
-    /// The largest lane of each of sixteen.
+    /// The same of each of sixteen.
     #[inline(always)]
-    fn largest_each(self, a: &[Self::F32; LANES]) -> Self::F32 {
-        self.load(&a.map(|a| self.largest(a)))
+    fn largest_magnitude_each(self, a: &[Self::F32; LANES]) -> Self::F32 {
+        self.load(&a.map(|a| self.largest_magnitude(a)))
     }
 
     /// Sixteen half-precision numbers (bits).

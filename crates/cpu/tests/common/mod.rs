@@ -35,6 +35,16 @@ pub fn plain_quantized(x: &[f32], block: usize) -> (Vec<i8>, Vec<f32>) {
     (q, scales)
 }
 
+/// What is no number, and numbers that no sum survives.
+pub const NO_NUMBERS: [f32; 4] = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+
+/// Puts one of them into every third row, from the second on.
+pub fn without_numbers(random: &mut Random, x: &mut [f32], columns: usize) {
+    for row in x.chunks_mut(columns).skip(1).step_by(3) {
+        row[random.below(columns)] = NO_NUMBERS[random.below(4)];
+    }
+}
+
 /// An executor for a tiny model.
 pub fn cpu(file: &Arc<Gguf>, program: &Program, options: Options) -> Cpu {
     Cpu::new(Arc::clone(file), program.clone(), options).unwrap()
