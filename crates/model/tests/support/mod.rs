@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use schedules::{Place, Schedule, Sequences};
 
-use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Value, Writer};
+use gleed_gguf::{Format, Gguf, Metadata, TensorInfo, TensorSpec, Value, Writer};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
@@ -68,6 +68,11 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
 /// Bits, with every "not a number" the same: its payload has no meaning.
 pub fn comparable(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+}
+
+/// The same of bits.
+pub fn comparable_bits(bits: &[u32]) -> Vec<u32> {
+    comparable(&bits.iter().map(|x| f32::from_bits(*x)).collect::<Vec<_>>())
 }
 
 /// Random blocks of a format whose values are of ordinary size.
@@ -179,6 +184,38 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
     let file = file(&metadata, &tensors);
     let program = Model::load(&file).unwrap().program;
     (file, program)
+}
+
+/// The same with NaN or an infinity in one weight: as its first value, or as the scale of its first block.
+pub fn damaged(family: &str, formats: &[Format], weight: &str, bad: f32) -> (Arc<Gguf>, Program) {
+    let (whole, program) = tiny(family, formats, 3);
+    let mut found = false;
+    let mut copy = |tensor: &TensorInfo| {
+        let mut data = whole.data(tensor).to_vec();
+        if tensor.name == weight {
+            damage(tensor.format, &mut data, bad);
+            found = true;
+        }
+        (tensor.name.clone(), tensor.shape.clone(), tensor.format, data)
+    };
+    let tensors: Vec<_> = whole.tensors().iter().map(&mut copy).collect();
+    assert!(found, "{family} has no {weight}");
+    (file(&tiny_metadata(family), &tensors), program)
+}
+
+fn damage(format: Format, data: &mut [u8], bad: f32) {
+    // The upper half of the bits is a BF16, and with fewer bits of exponent an F16.
+    let upper = (bad.to_bits() >> 16) as u16;
+    let half = (upper & 0x8000 | if bad.is_nan() { 0x7e00 } else { 0x7c00 }).to_le_bytes();
+    match format {
+        Format::F32 => data[..4].copy_from_slice(&bad.to_le_bytes()),
+        Format::BF16 => data[..2].copy_from_slice(&upper.to_le_bytes()),
+        Format::F16 | Format::Q8_0 | Format::Q4_0 | Format::Q4_1 | Format::Q4_K | Format::IQ4_NL => {
+            data[..2].copy_from_slice(&half);
+        }
+        Format::Q6_K => data[208..210].copy_from_slice(&half),
+        format => panic!("where has {format} its scale?"),
+    }
 }
 
 /// A batch of rows `(sequence, position, token, wanted)`. Sequence `s` owns pages `s`, `s + stride`, …
