@@ -1,10 +1,11 @@
 //! The executor: runs a program over batches of rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
-use gleed_model::program::{Program, View, WeightId};
+use gleed_model::program::{Program, View};
 use gleed_model::verify::vectors;
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
@@ -14,7 +15,7 @@ use crate::kernels::{Isa, Kernels};
 use crate::machine::{Machine, lock};
 use crate::ops::{self, Fixed};
 use crate::plan::{Plan, plan};
-use crate::weights::{WeightKernel, Weights, kernel_name, linear_weights, named_kernels};
+use crate::weights::{Way, WeightKernel, Weights, linear_weights, named_kernels};
 use crate::{Error, Options};
 
 /// Runs programs on the CPU.
@@ -28,7 +29,8 @@ pub struct Cpu {
     caches: Vec<Layer>,
     max_rows: usize,
     pages: usize,
-    counters: Counters,
+    /// How often each node has run.
+    runs: Vec<u64>,
 }
 
 /// Bytes that an executor has allocated.
@@ -73,7 +75,7 @@ impl Cpu {
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows, options.pages)?;
         let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
-        let counters = Counters::new(&program, options.arithmetic, isa, !stays_in_file);
+        let runs = vec![0; program.nodes.len()];
         let Options { max_rows, pages, arithmetic, .. } = options;
         Ok(Cpu {
             arithmetic,
@@ -85,7 +87,7 @@ impl Cpu {
             caches,
             max_rows,
             pages,
-            counters,
+            runs,
         })
     }
 
@@ -109,9 +111,28 @@ impl Cpu {
         self.stays_in_file
     }
 
-    /// How often each kernel has run: linear kernels once per weight and step, all others by op.
-    pub fn counters(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.counters.all.iter().map(|(name, count)| (name.as_str(), *count))
+    /// How often each kernel has run, for those that have: linear kernels once per weight and step, counted
+    /// where they are called, all others by op.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let mut counters = BTreeMap::new();
+        let mut add = |name: String, count: u64| {
+            if count > 0 {
+                *counters.entry(name).or_default() += count;
+            }
+        };
+        for (node, runs) in self.program.nodes.iter().zip(&self.runs) {
+            if node.op.matrices().is_empty() {
+                add(format!("{}/{}", node.op.kind(), self.isa()), *runs);
+            }
+        }
+        for scratch in &self.machine.scratch {
+            for (weight, ways) in self.program.weights.iter().zip(&lock(scratch).tile.multiplied) {
+                Way::ALL.iter().zip(ways).for_each(|(way, count)| {
+                    add(way.name(weight.format, self.isa()), *count);
+                });
+            }
+        }
+        counters
     }
 
     /// How many tiles of weights the tile unit (AMX) has multiplied with, where there is one.
@@ -130,47 +151,6 @@ impl Cpu {
             buffers: self.machine.bytes(),
             kv: self.caches.iter().map(Layer::bytes).sum(),
             weights: self.weights.bytes(),
-        }
-    }
-}
-
-/// Counts what ran, by name.
-struct Counters {
-    all: Vec<(String, u64)>,
-    /// For each node, which counters go up when it runs.
-    of_node: Vec<Vec<usize>>,
-}
-
-impl Counters {
-    fn new(program: &Program, arithmetic: Arithmetic, isa: Isa, repacked: bool) -> Counters {
-        let mut all: Vec<(String, u64)> = Vec::new();
-        let mut index_of = |name: String| {
-            all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-                all.push((name, 0));
-                all.len() - 1
-            })
-        };
-        let of_node = program
-            .nodes
-            .iter()
-            .map(|node| {
-                let linear = node.op.matrices();
-                if linear.is_empty() {
-                    return vec![index_of(format!("{}/{isa}", node.op.kind()))];
-                }
-                let name = |id: &WeightId| {
-                    let weight = &program.weights[*id];
-                    kernel_name(weight.format, weight.columns, arithmetic, isa, repacked)
-                };
-                linear.iter().map(|id| index_of(name(id))).collect()
-            })
-            .collect();
-        Counters { all, of_node }
-    }
-
-    fn ran(&mut self, node: usize) {
-        for &index in &self.of_node[node] {
-            self.all[index].1 += 1;
         }
     }
 }
@@ -204,7 +184,7 @@ impl Executor for Cpu {
             let fixed = Fixed { program: &self.program, weights: &self.weights, batch };
             if !self.machine.rows.is_empty() {
                 ops::run(fixed, plan, &node.op, &mut self.machine, &mut self.caches);
-                self.counters.ran(index);
+                self.runs[index] += 1;
             }
             observer.after(index, &self.machine);
         }

@@ -19,7 +19,7 @@ use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
 use crate::memory::Large;
-use crate::weights::{UnpackedRows, Weight, Weights};
+use crate::weights::{UnpackedRows, Way, Weight, Weights};
 
 /// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
 /// more): so many that decoding a page for them is a small part of the work.
@@ -246,6 +246,8 @@ struct Sizes {
     quantized_columns: [usize; 2],
     /// Columns of a weight or table that is decoded.
     decoded_columns: usize,
+    /// How many weights there are.
+    weights: usize,
     key_dim: usize,
     /// Key heads.
     heads: usize,
@@ -269,6 +271,7 @@ impl Sizes {
                 largest(&mut ids.clone().map(|w| weights.get(w)).filter(of_block).map(|w| w.columns))
             }),
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
+            weights: program.weights.len(),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
             heads: largest(&mut caches().map(|c| c.heads)),
             group: largest(&mut groups.into_iter()).max(1),
@@ -305,6 +308,9 @@ pub(crate) struct TileScratch {
     pub tile_unit: Box<[Line]>,
     /// How many tiles of weights the tile unit has multiplied with.
     pub tiles_multiplied: u64,
+    /// For each weight, how often it was multiplied with in each of [`Way::ALL`]: counted by the thread that
+    /// has its first rows.
+    pub multiplied: Box<[[u64; Way::ALL.len()]]>,
     /// `[DOT_ROWS][columns]`.
     pub floats: Box<[f32]>,
 }
@@ -418,6 +424,7 @@ impl Scratch {
                 ],
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
+                multiplied: zeros(sizes.weights)?,
                 floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
             },
             results: [zeros(STREAMS.checked_mul(result_rows)?)?, zeros(STREAMS * result_rows)?],

@@ -230,7 +230,7 @@ pub(crate) fn named_kernels(
         .into_iter()
         .map(|id| {
             let weight = &program.weights[id];
-            let kernel = kernel_name(weight.format, weight.columns, arithmetic, isa, repacked);
+            let kernel = Way::of(weight.format, weight.columns, arithmetic, repacked).name(weight.format, isa);
             WeightKernel { weight: weight.name.clone(), format: weight.format, kernel }
         })
         .collect()
@@ -244,23 +244,42 @@ pub(crate) fn linear_weights(program: &Program) -> Vec<WeightId> {
     ids
 }
 
-/// The name of the kernel that multiplies with a weight.
-pub(crate) fn kernel_name(
-    format: Format,
-    columns: usize,
-    arithmetic: Arithmetic,
-    isa: Isa,
-    repacked: bool,
-) -> String {
-    let name = format.name().to_ascii_lowercase();
-    let integers = arithmetic == Arithmetic::Q8 && format.groups().is_some();
-    match format {
-        _ if integers && repacked && Packing::new(format, columns).is_some() => {
-            format!("q8/{isa}/{name} packed")
+/// A way to multiply with a weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As integers, repacked.
+    Packed,
+    /// As integers that are unpacked from the file.
+    FromFile,
+    /// As floats that the vector unit loads.
+    Floats,
+    /// As floats that are decoded one by one first.
+    PlainDecode,
+}
+
+impl Way {
+    pub const ALL: [Way; 4] = [Way::Packed, Way::FromFile, Way::Floats, Way::PlainDecode];
+
+    /// The way that a weight is meant to go.
+    fn of(format: Format, columns: usize, arithmetic: Arithmetic, repacked: bool) -> Way {
+        let integers = arithmetic == Arithmetic::Q8 && format.groups().is_some();
+        match format {
+            _ if integers && repacked && Packing::new(format, columns).is_some() => Way::Packed,
+            _ if integers => Way::FromFile,
+            Format::F32 | Format::F16 | Format::BF16 => Way::Floats,
+            _ => Way::PlainDecode,
         }
-        _ if integers => format!("q8/{isa}/{name} from the file"),
-        Format::F32 | Format::F16 | Format::BF16 => format!("f32/{isa}/{name}"),
-        _ => format!("f32/{isa}/{name} by plain decode"),
+    }
+
+    /// The name of the kernel that multiplies in this way.
+    pub fn name(self, format: Format, isa: Isa) -> String {
+        let format = format.name().to_ascii_lowercase();
+        match self {
+            Way::Packed => format!("q8/{isa}/{format} packed"),
+            Way::FromFile => format!("q8/{isa}/{format} from the file"),
+            Way::Floats => format!("f32/{isa}/{format}"),
+            Way::PlainDecode => format!("f32/{isa}/{format} by plain decode"),
+        }
     }
 }
 
@@ -339,14 +358,18 @@ pub(crate) fn as_floats(format: Format, bytes: &[u8]) -> Option<&[f32]> {
     }
 }
 
-/// Decodes whole rows.
-pub(crate) fn decode(kernels: Kernels, format: Format, bytes: &[u8], out: &mut [f32]) {
+/// Decodes whole rows. Returns how.
+pub(crate) fn decode(kernels: Kernels, format: Format, bytes: &[u8], out: &mut [f32]) -> Way {
     // Values of 16 bits that lie as this machine has them; a file may align them to a byte.
     let halves = || if cfg!(target_endian = "little") { bytemuck::try_cast_slice(bytes).ok() } else { None };
     match (format, as_floats(format, bytes)) {
         (_, Some(floats)) => out.copy_from_slice(floats),
         (Format::F16, _) if let Some(x) = halves() => kernels.run(FromHalf { x, out }),
         (Format::BF16, _) if let Some(x) = halves() => kernels.run(FromBf16 { x, out }),
-        _ => format.decode(bytes, out),
+        _ => {
+            format.decode(bytes, out);
+            return Way::PlainDecode;
+        }
     }
+    Way::Floats
 }

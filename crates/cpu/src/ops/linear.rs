@@ -27,7 +27,7 @@ use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
-use crate::weights::{UnpackedRows, Weight, Weights, decode};
+use crate::weights::{UnpackedRows, Way, Weight, Weights, decode};
 
 /// How many rows ahead of results the memory is asked for that they go to.
 const ROWS_AHEAD: usize = 8;
@@ -188,9 +188,9 @@ impl Inputs<'_> {
     ) {
         let (part, range) = (strip.part, strip.range());
         let tiles = range.clone().step_by(TILE).map(|first| first..range.end.min(first + TILE));
-        match self.weights.get(part.weight).groups {
+        let way = match self.weights.get(part.weight).groups {
             Some(groups) => {
-                self.integers(strip, next, groups, scratch, results, stride);
+                let way = self.integers(strip, next, groups, scratch, results, stride);
                 let uneven = self.input(groups).uneven;
                 for results in results.chunks_mut(stride).take(tiles.len()) {
                     let (results, remainders) = results.split_at_mut(self.floats.count);
@@ -198,12 +198,18 @@ impl Inputs<'_> {
                         self.kernels.run(Add { x: &mut results[*row], y: remainder });
                     }
                 }
+                way
             }
             None => {
+                let mut way = Way::Floats;
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
-                    self.floats(part, tile, scratch, results);
+                    way = self.floats(part, tile, scratch, results);
                 }
+                way
             }
+        };
+        if strip.first == 0 {
+            scratch.multiplied[part.weight][way as usize] += 1;
         }
         if let Some(bias) = part.bias {
             for (tile, results) in tiles.zip(results.chunks_mut(stride)) {
@@ -230,7 +236,7 @@ impl Inputs<'_> {
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
         stride: usize,
-    ) {
+    ) -> Way {
         let (part, range) = (strip.part, strip.range());
         let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.range());
         let Input { quantized: x, blocked, .. } = self.input(groups);
@@ -255,7 +261,7 @@ impl Inputs<'_> {
             }
             let out = &mut results[on_tiles..];
             self.kernels.run(MultiplyPacked { tiles, next, x: rest, out, stride });
-            return;
+            return Way::Packed;
         }
         for (tile, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
             let tile = tile..range.end.min(tile + TILE);
@@ -265,6 +271,7 @@ impl Inputs<'_> {
             }
             self.kernels.run(Multiply { panel, x: rest, out: &mut results[on_tiles..x.rows] });
         }
+        Way::FromFile
     }
 
     /// A tile of a weight that was not repacked, from the file.
@@ -318,7 +325,8 @@ impl Inputs<'_> {
         range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
-    ) {
+    ) -> Way {
+        let mut way = Way::Floats;
         let &Weight { format, columns, rows, .. } = self.weights.get(part.weight);
         let in_place = self.floats.count <= IN_PLACE_ROWS;
         for first in range.clone().step_by(DOT_ROWS) {
@@ -333,7 +341,7 @@ impl Inputs<'_> {
                 Format::BF16 if in_place && self.dots::<Bf16>(bytes, next, out) => {}
                 _ => {
                     let weights = &mut scratch.floats[..count * columns];
-                    decode(self.kernels, format, bytes, weights);
+                    way = decode(self.kernels, format, bytes, weights);
                     let x = self.floats;
                     self.kernels.run(Dots {
                         weights: &*weights,
@@ -346,6 +354,7 @@ impl Inputs<'_> {
                 }
             }
         }
+        way
     }
 
     /// Multiplies rows of weights as they lie in the file, if they are aligned and in this machine's order of
