@@ -112,11 +112,9 @@ impl Pool {
         self.wake();
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
         self.wait();
-        if let Err(payload) = own {
-            resume_unwind(payload);
-        }
-        let panic = state.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(payload) = panic {
+        // Taken in any case: what a worker left must not come up after a later job.
+        let workers = state.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(payload) = own.err().or(workers) {
             resume_unwind(payload);
         }
     }
@@ -277,6 +275,22 @@ mod tests {
             let payload = caught.unwrap_err();
             let message = payload.downcast_ref::<String>().unwrap();
             assert!(message.contains(&format!("thread {bad} fails")), "{message}");
+            let count = AtomicUsize::new(0);
+            pool.run(|_| {
+                count.fetch_add(1, SeqCst);
+            });
+            assert_eq!(count.load(SeqCst), 3);
+        }
+    }
+
+    #[test]
+    fn a_panic_of_several_threads_is_over_after_its_job() {
+        let mut pool = Pool::new(3).unwrap();
+        for bad in [[0, 1], [0, 2], [1, 2]] {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(|thread| assert!(!bad.contains(&thread), "thread {thread} fails"));
+            }));
+            assert!(caught.is_err());
             let count = AtomicUsize::new(0);
             pool.run(|_| {
                 count.fetch_add(1, SeqCst);
