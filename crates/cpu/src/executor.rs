@@ -192,7 +192,9 @@ impl Executor for Cpu {
     }
 
     fn logits(&self, index: usize) -> &[f32] {
-        self.machine.activations.row(self.program.logits, index)
+        // Ops have ended with the wanted rows; what lies after them is of another step.
+        let row = || self.machine.activations.row(self.program.logits, index);
+        if index < self.machine.rows.len() { row() } else { &[] }
     }
 
     fn copy_page(&mut self, from: u32, to: u32) {

@@ -228,6 +228,11 @@ fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
 }
 
 #[test]
+fn there_are_logits_of_wanted_rows_only() {
+    contract::has_logits_of_wanted_rows_only(make);
+}
+
+#[test]
 fn bad_batches_are_refused_and_change_nothing() {
     contract::refuses_bad_batches(make);
 }

@@ -71,6 +71,7 @@ fn it_is_an_executor_like_others() {
             joined(file, program, layer, Options { kv, max_rows, pages, ..OPTIONS })
         };
         contract::takes_empty_batches(make);
+        contract::has_logits_of_wanted_rows_only(make);
         contract::refuses_bad_batches(make);
         contract::copies_pages(make);
     }

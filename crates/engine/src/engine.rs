@@ -72,7 +72,8 @@ impl Engine {
         &self.pool
     }
 
-    /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry.
+    /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry; empty when it had
+    /// no such row.
     pub fn logits(&self, index: usize) -> &[f32] {
         self.executor.logits(index)
     }

@@ -421,7 +421,8 @@ impl Executor for GpuExecutor {
     }
 
     fn logits(&self, index: usize) -> &[f32] {
-        &self.logits[index * self.logits_stride..][..self.program.vocabulary]
+        let row = self.logits.chunks(self.logits_stride.max(1)).nth(index);
+        row.and_then(|row| row.get(..self.program.vocabulary)).unwrap_or_default()
     }
 
     fn copy_page(&mut self, from: u32, to: u32) {

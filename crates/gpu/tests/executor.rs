@@ -103,6 +103,14 @@ fn an_empty_batch_and_one_that_wants_nothing_are_fine() {
 }
 
 #[test]
+fn there_are_logits_of_wanted_rows_only() {
+    let gpu = gpu();
+    contract::has_logits_of_wanted_rows_only(|file, program, kv| {
+        executor(&gpu, file, program, Options { kv, ..OPTIONS })
+    });
+}
+
+#[test]
 fn bad_batches_are_refused_and_change_nothing() {
     let gpu = gpu();
     contract::refuses_bad_batches(|file, program, kv| {

@@ -251,7 +251,8 @@ pub trait Executor: Send {
     /// after an error is said with [`StepError`].
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError>;
 
-    /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry.
+    /// The logits of the `index`-th wanted row of the last step that was computed, one per vocabulary entry;
+    /// empty when it had no such row.
     fn logits(&self, index: usize) -> &[f32];
 
     /// Copies the keys and values of a page, so that two sequences can part inside it.

@@ -75,6 +75,7 @@ fn the_company_of_a_row_does_not_matter() {
 fn it_is_an_executor_like_others() {
     for layer in 0..2 {
         contract::takes_empty_batches(|file, program, kv| joined(file, program, layer, kv));
+        contract::has_logits_of_wanted_rows_only(|file, program, kv| joined(file, program, layer, kv));
         contract::refuses_bad_batches(|file, program, kv| joined(file, program, layer, kv));
         contract::copies_pages(|file, program, kv| joined(file, program, layer, kv));
     }

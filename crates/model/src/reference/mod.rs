@@ -423,7 +423,7 @@ impl Executor for Reference {
     }
 
     fn logits(&self, index: usize) -> &[f32] {
-        self.get(self.program.logits, index)
+        if index < self.rows.len() { self.get(self.program.logits, index) } else { &[] }
     }
 
     fn copy_page(&mut self, from: u32, to: u32) {

@@ -24,6 +24,28 @@ pub fn takes_empty_batches<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvTy
     assert_eq!(after, logits(&mut other, &batch(&rows, 1, PAGES)));
 }
 
+/// There are logits of the rows that wanted them, and of no others: not those of a step before.
+pub fn has_logits_of_wanted_rows_only<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvType) -> E) {
+    let (file, program) = tiny("qwen2", &[Format::Q8_0], 1);
+    let mut executor = make(&file, &program, KvType::F16);
+    let lengths = |executor: &E| [0, 1, 2, 3, MAX_ROWS, usize::MAX].map(|i| executor.logits(i).len());
+    assert_eq!(lengths(&executor), [0; 6], "before any step");
+    let rows = |wanted: [bool; 3]| {
+        let rows: Vec<_> = wanted.into_iter().enumerate().map(|(i, wanted)| (0, i, 7, wanted)).collect();
+        batch(&rows, 1, PAGES)
+    };
+    let all = VOCABULARY;
+    for (wanted, expected) in [
+        ([true; 3], [all, all, all, 0, 0, 0]),
+        ([false, true, false], [all, 0, 0, 0, 0, 0]),
+        ([false; 3], [0; 6]),
+        ([true, false, true], [all, all, 0, 0, 0, 0]),
+    ] {
+        executor.step(&rows(wanted), &mut ()).unwrap();
+        assert_eq!(lengths(&executor), expected, "{wanted:?}");
+    }
+}
+
 /// A refused batch is told why, and changes nothing.
 pub fn refuses_bad_batches<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvType) -> E) {
     let (file, program) = tiny("llama", &[Format::Q8_0], 1);
