@@ -12,9 +12,10 @@ use crate::kernels::Kernels;
 use crate::kernels::attention::QUERIES;
 use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
-use crate::kernels::integer::PACK_COLUMNS;
+use crate::kernels::integer::{PACK_COLUMNS, TILE};
 use crate::kernels::packed::{Line, PanelRoom, STREAMS};
 use crate::kernels::pool::Pool;
+use crate::kernels::products::{WAITING, tiles_together};
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
@@ -246,6 +247,8 @@ struct Sizes {
     quantized_columns: [usize; 2],
     /// Columns of a weight or table that is decoded.
     decoded_columns: usize,
+    /// Values of tiles of float weights that are multiplied together.
+    float_tiles: usize,
     /// How many weights there are.
     weights: usize,
     key_dim: usize,
@@ -265,12 +268,16 @@ impl Sizes {
             Op::Attention { cache, heads, .. } => Some(heads / program.caches[cache].heads),
             _ => None,
         });
+        let matrices = program.nodes.iter().flat_map(|node| node.op.matrices()).map(|id| weights.get(id));
+        let floats = matrices.filter(|weight| weight.groups.is_none()).map(|weight| weight.columns);
+        let tiles = |columns| tiles_together(columns).min(STREAMS);
         Sizes {
             quantized_columns: [BLOCK, SUPER_BLOCK].map(|block| {
                 let of_block = |w: &&Weight| w.groups.is_some_and(|groups| groups.block == block);
                 largest(&mut ids.clone().map(|w| weights.get(w)).filter(of_block).map(|w| w.columns))
             }),
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
+            float_tiles: largest(&mut floats.map(|columns| tiles(columns) * TILE * columns)),
             weights: program.weights.len(),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
             heads: largest(&mut caches().map(|c| c.heads)),
@@ -311,8 +318,10 @@ pub(crate) struct TileScratch {
     /// For each weight, how often it was multiplied with in each of [`Way::ALL`]: counted by the thread that
     /// has its first rows.
     pub multiplied: Box<[[u64; Way::ALL.len()]]>,
-    /// `[DOT_ROWS][columns]`.
+    /// Decoded rows of weights: as many tiles as are multiplied together, or `[DOT_ROWS][columns]`.
     pub floats: Box<[f32]>,
+    /// Sums that wait for more columns.
+    pub sums: Box<[Line]>,
 }
 
 /// An unpacked tile with a lane per row.
@@ -425,7 +434,8 @@ impl Scratch {
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
                 multiplied: zeros(sizes.weights)?,
-                floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?)?,
+                floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?.max(sizes.float_tiles))?,
+                sums: zeros(WAITING)?,
             },
             results: [zeros(STREAMS.checked_mul(result_rows)?)?, zeros(STREAMS * result_rows)?],
             attention: AttentionScratch {
@@ -449,6 +459,7 @@ impl Scratch {
             + tile.panels.iter().map(PanelBuffers::bytes).sum::<usize>()
             + size_of_val(&tile.tile_unit[..])
             + size_of_val(&tile.floats[..])
+            + size_of_val(&tile.sums[..])
             + 2 * size_of_val(&scratch.results[0][..])
             + 2 * size_of_val(&attention.page.queries[..])
             + size_of_val(&attention.page.decoded[..])

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{NO_NUMBERS, Random, bits, comparable, each_isa, plain_quantized, without_numbers};
+use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
@@ -11,7 +12,9 @@ use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
+use gleed_cpu::kernels::integer::TILE;
 use gleed_cpu::kernels::norm::Norm;
+use gleed_cpu::kernels::products::{Products, WAITING};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_model::KvType;
@@ -175,6 +178,40 @@ fn check_dots<T: Stored>(
             assert_eq!(comparable(&[found]), comparable(&[truth]), "{:?} {columns}", kernels.isa());
         }
     }
+}
+
+#[test]
+fn products_of_many_rows() {
+    each_isa(|kernels, random| {
+        // One chunk of columns, several, and lengths that are no multiple of the lanes.
+        for columns in [1, 15, 16, 17, 100, 576, 640, 641, 656, 1289, 2000] {
+            for (weight_rows, rows) in [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33)] {
+                // As many as there are with lengths of some thousand steps.
+                if kernels.isa() == Isa::Portable && columns * weight_rows * rows > 300_000 {
+                    continue;
+                }
+                let (weights, x_stride) = (random.floats(weight_rows * columns), columns + random.below(5));
+                let x = random.floats(rows * x_stride);
+                let (tiles, stride) = (weight_rows.div_ceil(TILE), rows + random.below(3));
+                let mut out = vec![[7.0; TILE]; tiles * stride];
+                let mut sums = vec![[f32::NAN; LANES]; WAITING];
+                let rows_of = Rows { values: &x, stride: x_stride, count: rows };
+                let (out_rows, sums) = (&mut out[..], &mut sums[..]);
+                kernels.run(Products { weights: &weights, columns, x: rows_of, out: out_rows, stride, sums });
+                for (index, found) in out.as_flattened().iter().enumerate() {
+                    let (tile, r, w) = (index / TILE / stride, index / TILE % stride, index % TILE);
+                    let truth = if r < rows && tile * TILE + w < weight_rows {
+                        let weights = &weights[(tile * TILE + w) * columns..][..columns];
+                        arithmetic::dot(weights, &x[r * x_stride..][..columns])
+                    } else {
+                        7.0
+                    };
+                    let what = format!("{:?} {columns} columns {weight_rows} x {rows}", kernels.isa());
+                    assert_eq!(comparable(&[*found]), comparable(&[truth]), "{what}: {tile} {r} {w}");
+                }
+            }
+        }
+    });
 }
 
 #[test]

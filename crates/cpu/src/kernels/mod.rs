@@ -25,6 +25,7 @@ pub mod norm;
 pub mod packed;
 pub(crate) mod pool;
 mod portable;
+pub mod products;
 pub mod quantize;
 pub mod rope;
 pub(crate) mod shared;
@@ -186,6 +187,7 @@ compiled! {
     norm::Norm<'_>,
     packed::MultiplyPacked<'_>,
     packed::UnpackTile<'_>,
+    products::Products<'_>,
     quantize::Quantize<'_>,
     quantize::Remainder<'_>,
     rope::Rotate<'_>,

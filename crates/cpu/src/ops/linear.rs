@@ -22,17 +22,19 @@ use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
 use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, STREAMS, UnpackTile};
+use crate::kernels::products::{Products, tiles_together};
 use crate::kernels::quantize::{Quantize, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
-use crate::weights::{UnpackedRows, Way, Weight, Weights, decode};
+use crate::weights::{UnpackedRows, Way, Weight, Weights, as_floats, decode};
 
 /// How many rows ahead of results the memory is asked for that they go to.
 const ROWS_AHEAD: usize = 8;
 
-/// Rows up to which weights of 16 bits are multiplied as they lie; for more they are decoded once.
+/// Rows up to which float weights are multiplied a few at a time, as they lie; for more, those of other types
+/// than f32 are decoded once.
 const IN_PLACE_ROWS: usize = 8;
 
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
@@ -200,10 +202,11 @@ impl Inputs<'_> {
                 }
                 way
             }
+            None if self.floats.count > IN_PLACE_ROWS => self.many_floats(strip, scratch, results, stride),
             None => {
                 let mut way = Way::Floats;
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
-                    way = self.floats(part, tile, scratch, results);
+                    way = self.few_floats(part, tile, scratch, results);
                 }
                 way
             }
@@ -318,8 +321,38 @@ impl Inputs<'_> {
         panel.room().cut(weight.columns, groups).into_panel(groups)
     }
 
+    /// In `f32` arithmetic over many rows: tiles as they lie in the file, or decoded once for all rows.
+    fn many_floats(
+        &self,
+        strip: Strip,
+        scratch: &mut TileScratch,
+        results: &mut [[f32; TILE]],
+        stride: usize,
+    ) -> Way {
+        let mut way = Way::Floats;
+        let &Weight { format, columns, .. } = self.weights.get(strip.part.weight);
+        let TileScratch { floats, sums, .. } = scratch;
+        let tiles = tiles_together(columns).min(STREAMS);
+        let firsts = strip.range().step_by(tiles * TILE);
+        for (first, out) in firsts.zip(results.chunks_mut(tiles * stride)) {
+            let count = (tiles * TILE).min(strip.range().end - first);
+            let bytes = self.weights.rows(strip.part.weight, first, count);
+            let weights = match as_floats(format, bytes) {
+                Some(weights) => weights,
+                None => {
+                    let decoded = &mut floats[..count * columns];
+                    way = decode(self.kernels, format, bytes, decoded);
+                    decoded
+                }
+            };
+            let sums = bytemuck::cast_slice_mut(sums);
+            self.kernels.run(Products { weights, columns, x: self.floats, out, stride, sums });
+        }
+        way
+    }
+
     /// In `f32` arithmetic: a few rows of weights at a time, as they lie in the file where it pays, or decoded.
-    fn floats(
+    fn few_floats(
         &self,
         part: Part,
         range: Range<usize>,
@@ -328,7 +361,6 @@ impl Inputs<'_> {
     ) -> Way {
         let mut way = Way::Floats;
         let &Weight { format, columns, rows, .. } = self.weights.get(part.weight);
-        let in_place = self.floats.count <= IN_PLACE_ROWS;
         for first in range.clone().step_by(DOT_ROWS) {
             let count = DOT_ROWS.min(range.end - first);
             let bytes = self.weights.rows(part.weight, first, count);
@@ -337,8 +369,8 @@ impl Inputs<'_> {
             let out = &mut results.as_flattened_mut()[first - range.start..];
             match format {
                 Format::F32 if self.dots::<f32>(bytes, next, out) => {}
-                Format::F16 if in_place && self.dots::<u16>(bytes, next, out) => {}
-                Format::BF16 if in_place && self.dots::<Bf16>(bytes, next, out) => {}
+                Format::F16 if self.dots::<u16>(bytes, next, out) => {}
+                Format::BF16 if self.dots::<Bf16>(bytes, next, out) => {}
                 _ => {
                     let weights = &mut scratch.floats[..count * columns];
                     way = decode(self.kernels, format, bytes, weights);
