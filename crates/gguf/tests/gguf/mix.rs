@@ -3,7 +3,7 @@
 
 use gleed_gguf::{Facts, Format, Mix};
 
-const TABLE: &str = include_str!("data/mixes.txt");
+const TABLE: &str = include_str!("../data/mixes.txt");
 
 struct Model<'a> {
     name: &'a str,

@@ -1,9 +1,7 @@
 //! Hugging Face tokenizers on the same vocabularies, see `make_hf_vectors.py`; and what holds for any text
 //! and any tokens.
 
-mod common;
-
-use common::tokenizer;
+use crate::common::tokenizer;
 use gleed_tokenizer::{DecodeOptions, Special, Tokenizer};
 use proptest::prelude::*;
 use std::path::Path;

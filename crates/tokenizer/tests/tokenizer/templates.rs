@@ -1,7 +1,5 @@
 //! Real chat templates against Python's Jinja, see `make_template_vectors.py`.
 
-mod common;
-
 use gleed_tokenizer::{ChatTemplate, TemplateInput, TemplateValue, Tokenizer, template_value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +27,7 @@ fn data(name: &str) -> String {
 fn templates_render_as_in_python() {
     let conversations: BTreeMap<String, Conversation> =
         serde_json::from_str(&data("conversations.json")).unwrap();
-    let folder = common::data_folder().join("templates");
+    let folder = crate::common::data_folder().join("templates");
     let (mut equal, mut wrong) = (0, Vec::new());
     let vectors = data("template_vectors.txt");
     for line in vectors.lines() {
@@ -73,7 +71,7 @@ fn templates_render_as_in_python() {
 #[test]
 fn templates_from_files() {
     let file = |name: &str| {
-        gleed_gguf::Gguf::open(&common::data_folder().join(format!("ggml-vocab-{name}.gguf"))).unwrap()
+        gleed_gguf::Gguf::open(&crate::common::data_folder().join(format!("ggml-vocab-{name}.gguf"))).unwrap()
     };
     let messages = template_value([[("role", "user"), ("content", "Hi")]].map(BTreeMap::from));
     let messages: Vec<TemplateValue> = messages.try_iter().unwrap().collect();
@@ -93,7 +91,7 @@ fn templates_from_files() {
         ("gpt-2", "User: Hi\nAssistant:"),
         ("qwen2", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"),
     ] {
-        let tokenizer = common::tokenizer(name);
+        let tokenizer = crate::common::tokenizer(name);
         let template = ChatTemplate::fallback(&tokenizer).unwrap();
         assert_eq!(template.apply(&messages, &TemplateInput::for_answer(&tokenizer)).unwrap(), expected);
     }

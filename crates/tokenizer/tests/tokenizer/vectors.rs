@@ -1,9 +1,7 @@
 //! The `.inp`/`.out` vectors that come with the vocabularies: texts, and the tokens that each model's own
 //! tokenizer gives for them.
 
-mod common;
-
-use common::{data_folder, tokenizer};
+use crate::common::{data_folder, tokenizer};
 use gleed_tokenizer::{DecodeOptions, Special};
 
 fn check(name: &str) {

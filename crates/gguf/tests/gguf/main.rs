@@ -1,0 +1,8 @@
+//! The tests of this crate in one binary, but for those that count what is allocated.
+
+mod bad_files;
+mod container;
+mod formats;
+mod formats_encode;
+mod mix;
+mod writing;
