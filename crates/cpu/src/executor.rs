@@ -77,18 +77,7 @@ impl Cpu {
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let runs = vec![0; program.nodes.len()];
         let Options { max_rows, pages, arithmetic, .. } = options;
-        Ok(Cpu {
-            arithmetic,
-            program,
-            plans,
-            weights,
-            stays_in_file,
-            machine,
-            caches,
-            max_rows,
-            pages,
-            runs,
-        })
+        Ok(Cpu { arithmetic, program, plans, weights, stays_in_file, machine, caches, max_rows, pages, runs })
     }
 
     /// The instruction set of the kernels.

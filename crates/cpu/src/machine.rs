@@ -12,13 +12,14 @@ use crate::kernels::Kernels;
 use crate::kernels::attention::QUERIES;
 use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
-use crate::kernels::integer::{PACK_COLUMNS, TILE};
-use crate::kernels::packed::{Line, PanelRoom, STREAMS};
+use crate::kernels::integer::PACK_COLUMNS;
+use crate::kernels::packed::{PanelRoom, STREAMS};
 use crate::kernels::pool::Pool;
 use crate::kernels::products::{WAITING, tiles_together};
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
+use crate::kernels::tile::{Line, TILE};
 use crate::memory::Large;
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
 

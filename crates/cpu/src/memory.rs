@@ -72,7 +72,7 @@ fn meminfo(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::packed::Line;
+    use crate::kernels::tile::Line;
 
     #[test]
     fn values_are_zero_and_can_be_written() {

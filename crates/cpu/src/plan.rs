@@ -7,9 +7,9 @@ use gleed_model::program::{Op, Part, Program};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::Error;
-use crate::kernels::integer::TILE;
 use crate::kernels::packed::STREAMS;
 use crate::kernels::shared::Boundaries;
+use crate::kernels::tile::TILE;
 
 /// One node, ready to run.
 pub(crate) struct Plan {

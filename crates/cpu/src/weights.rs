@@ -9,10 +9,11 @@ use gleed_model::program::{Program, WeightId};
 
 use crate::Error;
 use crate::kernels::convert::{FromBf16, FromHalf};
-use crate::kernels::integer::{PACK_COLUMNS, Pack, TILE};
-use crate::kernels::packed::{Line, Packing, Tiles, pack_integers, pack_scales};
+use crate::kernels::integer::{PACK_COLUMNS, Pack};
+use crate::kernels::packed::{Packing, Tiles, pack_integers, pack_scales};
 use crate::kernels::pool::Pool;
 use crate::kernels::shared::{BlockQueue, zeros};
+use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Unpack;
 use crate::kernels::{Isa, Kernels};
 use crate::memory::{self, Large};
@@ -230,7 +231,8 @@ pub(crate) fn named_kernels(
         .into_iter()
         .map(|id| {
             let weight = &program.weights[id];
-            let kernel = Way::of(weight.format, weight.columns, arithmetic, repacked).name(weight.format, isa);
+            let kernel =
+                Way::of(weight.format, weight.columns, arithmetic, repacked).name(weight.format, isa);
             WeightKernel { weight: weight.name.clone(), format: weight.format, kernel }
         })
         .collect()

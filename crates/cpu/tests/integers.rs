@@ -9,9 +9,9 @@ use common::{
 };
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked};
-use gleed_cpu::kernels::integer::{Integers, Multiply, Pack, Panel, Quantized, TILE};
-use gleed_cpu::kernels::packed::Line;
-use gleed_cpu::kernels::quantize::{Quantize, QuantizedRow, Remainder, row_words};
+use gleed_cpu::kernels::integer::{Integers, Multiply, Pack, Panel};
+use gleed_cpu::kernels::quantize::{Quantize, Quantized, QuantizedRow, Remainder, row_words};
+use gleed_cpu::kernels::tile::{Line, TILE};
 use gleed_cpu::kernels::unpack::Unpack;
 use gleed_gguf::{Format, Groups, Unpacked};
 use gleed_model::arithmetic::{self, IntegerRow};
@@ -42,7 +42,12 @@ fn quantised_rows() {
                     let found: Vec<i8> =
                         row.q.iter().flat_map(|word| word.to_ne_bytes()).map(|byte| byte as i8).collect();
                     assert_eq!(found, q, "{:?} {special:?}", kernels.isa());
-                    assert_eq!(comparable(row.scales), comparable(&scales), "{:?} {special:?}", kernels.isa());
+                    assert_eq!(
+                        comparable(row.scales),
+                        comparable(&scales),
+                        "{:?} {special:?}",
+                        kernels.isa()
+                    );
                     let sum = |q: &[i8]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
                     let sums: Vec<i32> = q.chunks(group).map(sum).collect();
                     assert_eq!(row.sums, sums);

@@ -12,11 +12,11 @@ use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
-use gleed_cpu::kernels::integer::TILE;
 use gleed_cpu::kernels::norm::Norm;
 use gleed_cpu::kernels::products::{Products, WAITING};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
+use gleed_cpu::kernels::tile::TILE;
 use gleed_model::KvType;
 use gleed_model::arithmetic::{self, BLOCK, LANES, PAGE, Softmax};
 use gleed_model::program::Activation;
@@ -185,7 +185,9 @@ fn products_of_many_rows() {
     each_isa(|kernels, random| {
         // One chunk of columns, several, and lengths that are no multiple of the lanes.
         for columns in [1, 15, 16, 17, 100, 576, 640, 641, 656, 1289, 2000] {
-            for (weight_rows, rows) in [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33)] {
+            for (weight_rows, rows) in
+                [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33)]
+            {
                 // As many as there are with lengths of some thousand steps.
                 if kernels.isa() == Isa::Portable && columns * weight_rows * rows > 300_000 {
                     continue;
@@ -269,7 +271,10 @@ fn stored_blocks() {
                 kernels.run(ToBlocks { x: &x, q: &mut q, scales: &mut scales });
                 let scale = |column: usize| f16::from_bits(scales[column / BLOCK]).to_f32();
                 let back: Vec<f32> = q.iter().enumerate().map(|(i, q)| f32::from(*q) * scale(i)).collect();
-                assert!(back.last().is_none_or(|last| last.is_nan() == special.is_some()), "{special:?} stays");
+                assert!(
+                    back.last().is_none_or(|last| last.is_nan() == special.is_some()),
+                    "{special:?} stays"
+                );
                 KvType::Q8_0.round(&mut x);
                 assert_eq!(comparable(&back), comparable(&x), "{:?} {len}", kernels.isa());
             }
@@ -444,7 +449,11 @@ fn attention_page(
                     arithmetic::accumulate(sums, *weight, value);
                 }
             }
-            assert_eq!(comparable(&[states[q].max, states[q].sum]), comparable(&[softmax.max, softmax.sum]), "{what}");
+            assert_eq!(
+                comparable(&[states[q].max, states[q].sum]),
+                comparable(&[softmax.max, softmax.sum]),
+                "{what}"
+            );
             let found = acc[q * vectors..][..vectors].as_flattened();
             assert_eq!(comparable(&found[..value_dim]), comparable(sums), "{what}");
         }
@@ -483,8 +492,10 @@ fn merged_spans() {
 fn decoded_pages() {
     each_isa(|kernels, random| {
         for dim in [1, 12, 24, 32, 40, 64, 80, 128] {
-            let (keys, values) =
-                (StoredPage::keys(random, KvType::Q8_0, dim, false), StoredPage::values(random, KvType::Q8_0, dim, false));
+            let (keys, values) = (
+                StoredPage::keys(random, KvType::Q8_0, dim, false),
+                StoredPage::values(random, KvType::Q8_0, dim, false),
+            );
             for positions in [0, 1, 16, 33, PAGE] {
                 let used = positions.div_ceil(LANES) * dim;
                 let (integers, mut out) = (&keys.integers[..used], vec![[0.0; LANES]; used]);

@@ -73,7 +73,9 @@ fn nothing_is_found_where_all_is_well() {
 #[test]
 fn only_rows_that_see_the_bad_token_have_its_nan() {
     // Token 0 is damaged: rows of its sequence from there on are, others not.
-    for (kv, bad) in [KvType::F32, KvType::F16, KvType::Q8_0].into_iter().flat_map(|kv| NO_NUMBERS.map(|bad| (kv, bad))) {
+    for (kv, bad) in
+        [KvType::F32, KvType::F16, KvType::Q8_0].into_iter().flat_map(|kv| NO_NUMBERS.map(|bad| (kv, bad)))
+    {
         let (file, plain) = damaged("qwen3", &[Format::Q8_0], "token_embd.weight", bad);
         let program = fuse(&plain, Rules::ALL);
         let rows: Vec<_> = (0..9).map(|i| (i / 5, i % 5, if i == 2 { 0 } else { 7 }, true)).collect();

@@ -7,11 +7,12 @@ use common::{Random, comparable, in_blocks, plain_quantized, random_blocks, with
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked};
-use gleed_cpu::kernels::integer::{Pack, Panel, Quantized, TILE};
+use gleed_cpu::kernels::integer::{Pack, Panel};
 use gleed_cpu::kernels::packed::{
-    Line, MultiplyPacked, Packing, PanelRoom, STREAMS, Tiles, UnpackTile, pack_integers, pack_scales,
+    MultiplyPacked, Packing, PanelRoom, STREAMS, Tiles, UnpackTile, pack_integers, pack_scales,
 };
-use gleed_cpu::kernels::quantize::{Quantize, row_words};
+use gleed_cpu::kernels::quantize::{Quantize, Quantized, row_words};
+use gleed_cpu::kernels::tile::{Line, TILE};
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::{IntegerRow, dot_q8};
 
@@ -175,7 +176,10 @@ fn on_the_tile_unit() {
             let panels: Vec<Panel> = rooms
                 .iter_mut()
                 .zip(tiles.chunks(packing.lines()))
-                .map(|(room, tile)| kernels.run(UnpackTile { packing, tile, room: room.all() }))
+                .map(|(room, tile)| {
+                    let room = kernels.run(UnpackTile { packing, tile, room: room.all() });
+                    Panel::of_tile(Tiles { packing, lines: tile }, room)
+                })
                 .collect();
             let stride = rows.next_multiple_of(BLOCK_ROWS);
             let mut out = vec![[f32::NAN; TILE]; count * stride];

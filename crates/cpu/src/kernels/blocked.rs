@@ -2,8 +2,8 @@
 
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
-use super::integer::Quantized;
-use super::packed::Line;
+use super::quantize::Quantized;
+use super::tile::Line;
 
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;

@@ -7,12 +7,10 @@
 use gleed_gguf::Groups;
 use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
 
-use super::packed::Tiles;
-use super::quantize::{QuantizedRow, row_words};
+use super::packed::{PanelRoom, Tiles};
+use super::quantize::{Quantized, QuantizedRow};
 use super::simd::{Kernel, Simd};
-
-/// Rows of weights in a tile.
-pub const TILE: usize = LANES;
+use super::tile::TILE;
 
 /// Columns that are packed at once: four per lane and sixteen steps.
 pub const PACK_COLUMNS: usize = 4 * LANES;
@@ -87,7 +85,19 @@ pub struct Panel<'a> {
     pub mins: &'a [[f32; TILE]],
 }
 
-impl Panel<'_> {
+impl<'a> Panel<'a> {
+    /// One whose parts are all unpacked.
+    pub fn unpacked(groups: Groups, room: PanelRoom<'a>) -> Panel<'a> {
+        let PanelRoom { integers, factors, scales, min_pairs, mins } = room;
+        Panel { groups, integers: Integers::Words(integers), factors, scales, min_pairs, mins }
+    }
+
+    /// One of a tile that was unpacked to a room: its integers of blocks of 256 columns were not.
+    pub fn of_tile(tile: Tiles<'a>, room: PanelRoom<'a>) -> Panel<'a> {
+        let panel = Panel::unpacked(tile.packing.groups(), room);
+        if panel.groups.block == BLOCK { panel } else { Panel { integers: Integers::Packed(tile), ..panel } }
+    }
+
     /// One without columns.
     pub const EMPTY: Panel<'static> = Panel {
         groups: Groups { block: BLOCK, len: BLOCK, mins: false },
@@ -118,34 +128,6 @@ impl Panel<'_> {
         assert_eq!(self.factors.len(), if two_levels { groups } else { 0 });
         assert_eq!(self.mins.len(), if mins { blocks } else { 0 });
         assert_eq!(self.min_pairs.len(), if mins && two_levels { groups / 2 } else { 0 });
-    }
-}
-
-/// Quantised activations: rows of [`QuantizedRow`], one after the other.
-#[derive(Debug, Clone, Copy)]
-pub struct Quantized<'a> {
-    /// `[rows][row_words(columns, block)]`.
-    pub words: &'a [i32],
-    /// Columns per row.
-    pub columns: usize,
-    /// Columns per scale: 32 or 256.
-    pub block: usize,
-    /// How many rows.
-    pub rows: usize,
-}
-
-impl<'a> Quantized<'a> {
-    /// One row, with sums over groups of so many columns.
-    #[inline(always)]
-    pub fn row(self, row: usize, group: usize) -> QuantizedRow<'a> {
-        let words = row_words(self.columns, self.block);
-        QuantizedRow::new(&self.words[row * words..][..words], self.columns, self.block, group)
-    }
-
-    /// The rows from `first` on.
-    pub fn from_row(self, first: usize) -> Quantized<'a> {
-        let words = &self.words[first * row_words(self.columns, self.block)..];
-        Quantized { words, rows: self.rows - first, ..self }
     }
 }
 

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use gleed_model::arithmetic::LANES;
 
 use super::Kernels;
-use super::packed::Line;
 use super::simd::{Kernel, Simd};
+use super::tile::Line;
 
 /// Places from which a thread reads at once. One sequential stream does not fill the memory's queues: on
 /// a Xeon of 2023 two threads read 19 GB/s so, and 30 GB/s in eight streams each.

@@ -31,13 +31,14 @@ pub mod rope;
 pub(crate) mod shared;
 pub mod simd;
 pub mod softmax;
+pub mod tile;
 pub mod unpack;
 
 use blocked::Blocked;
-use integer::{Panel, TILE};
+use integer::Panel;
 pub use isa::Isa;
-use packed::Line;
 use simd::{Kernel, Simd};
+use tile::{Line, TILE};
 
 /// The kernels of one instruction set, chosen once.
 #[derive(Debug, Clone, Copy)]

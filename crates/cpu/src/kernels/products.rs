@@ -10,8 +10,8 @@
 use gleed_model::arithmetic::LANES;
 
 use super::dot::Rows;
-use super::integer::TILE;
 use super::simd::{Kernel, Simd};
+use super::tile::TILE;
 
 /// Rows of activations of a block.
 const ROWS: usize = 8;
@@ -71,7 +71,11 @@ impl Kernel for Products<'_> {
                     let end = columns.min(start + chunk);
                     let mut chunk =
                         Chunk { weights, columns, start, end, x: block, out: &mut *out, sums: &mut *sums };
-                    if S::WIDE { chunk.run::<S, 4, 4>(s) } else { chunk.run::<S, 2, 2>(s) }
+                    if S::WIDE {
+                        chunk.run::<S, 4, 4>(s)
+                    } else {
+                        chunk.run::<S, 2, 2>(s)
+                    }
                     start = end;
                 }
             }
@@ -142,9 +146,9 @@ impl Chunk<'_> {
         }
         let mut sums = [[s.splat(0.0); W]; R];
         if start > 0 {
-            for r in 0..R {
-                for w in 0..W {
-                    sums[r][w] = s.load(&self.sums[(first_r + r) * TILE + first_w + w]);
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (w, sum) in sums.iter_mut().enumerate() {
+                    *sum = s.load(&self.sums[(first_r + r) * TILE + first_w + w]);
                 }
             }
         }
@@ -161,9 +165,9 @@ impl Chunk<'_> {
             }
         }
         if end < columns {
-            for r in 0..R {
-                for w in 0..W {
-                    s.store(sums[r][w], &mut self.sums[(first_r + r) * TILE + first_w + w]);
+            for (r, sums) in sums.iter().enumerate() {
+                for (w, sum) in sums.iter().enumerate() {
+                    s.store(*sum, &mut self.sums[(first_r + r) * TILE + first_w + w]);
                 }
             }
             return;
@@ -189,9 +193,9 @@ impl Chunk<'_> {
                 self.out[first_r + r][first_w..first_w + W].copy_from_slice(&folded[r * W..][..W]);
             }
         } else {
-            for r in 0..R {
-                for w in 0..W {
-                    self.out[first_r + r][first_w + w] = s.fold(sums[r][w]);
+            for (r, sums) in sums.iter().enumerate() {
+                for (w, sum) in sums.iter().enumerate() {
+                    self.out[first_r + r][first_w + w] = s.fold(*sum);
                 }
             }
         }

@@ -49,6 +49,34 @@ impl<'a> QuantizedRow<'a> {
     }
 }
 
+/// Quantised activations: rows of [`QuantizedRow`], one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantized<'a> {
+    /// `[rows][row_words(columns, block)]`.
+    pub words: &'a [i32],
+    /// Columns per row.
+    pub columns: usize,
+    /// Columns per scale: 32 or 256.
+    pub block: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
+impl<'a> Quantized<'a> {
+    /// One row, with sums over groups of so many columns.
+    #[inline(always)]
+    pub fn row(self, row: usize, group: usize) -> QuantizedRow<'a> {
+        let words = row_words(self.columns, self.block);
+        QuantizedRow::new(&self.words[row * words..][..words], self.columns, self.block, group)
+    }
+
+    /// The rows from `first` on.
+    pub fn from_row(self, first: usize) -> Quantized<'a> {
+        let words = &self.words[first * row_words(self.columns, self.block)..];
+        Quantized { words, rows: self.rows - first, ..self }
+    }
+}
+
 /// Quantises one row.
 #[derive(Debug)]
 pub struct Quantize<'a> {

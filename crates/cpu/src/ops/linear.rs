@@ -20,11 +20,12 @@ use crate::kernels::add::Add;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
 use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
-use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel, Quantized, TILE};
-use crate::kernels::packed::{Line, MultiplyPacked, PanelRoom, STREAMS, UnpackTile};
+use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel};
+use crate::kernels::packed::{MultiplyPacked, PanelRoom, STREAMS, Tiles, UnpackTile};
 use crate::kernels::products::{Products, tiles_together};
-use crate::kernels::quantize::{Quantize, Remainder, row_words};
+use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
+use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
@@ -257,7 +258,8 @@ impl Inputs<'_> {
                 let count = tiles.count().min(STREAMS);
                 for (t, (panel, buffers)) in unpacked[..count].iter_mut().zip(&mut *panels).enumerate() {
                     let (packing, tile, room) = (tiles.packing, tiles.some(t, 1), buffers.room());
-                    *panel = self.kernels.run(UnpackTile { packing, tile, room });
+                    let room = self.kernels.run(UnpackTile { packing, tile, room });
+                    *panel = Panel::of_tile(Tiles { packing, lines: tile }, room);
                 }
                 let next = next.map_or(&[][..], |next| next.lines);
                 on_tile_unit(&unpacked[..count], next, results);
@@ -318,7 +320,7 @@ impl Inputs<'_> {
                 }
             },
         );
-        panel.room().cut(weight.columns, groups).into_panel(groups)
+        Panel::unpacked(groups, panel.room().cut(weight.columns, groups))
     }
 
     /// In `f32` arithmetic over many rows: tiles as they lie in the file, or decoded once for all rows.

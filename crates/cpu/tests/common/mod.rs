@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::blocked::{BLOCK_ROWS, block_lines, chunks, fill_block};
-use gleed_cpu::kernels::integer::Quantized;
-use gleed_cpu::kernels::packed::Line;
+use gleed_cpu::kernels::quantize::Quantized;
+use gleed_cpu::kernels::tile::Line;
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::Gguf;
 use gleed_model::arithmetic::quantize;

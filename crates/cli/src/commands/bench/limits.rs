@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::limits::Arithmetic;
-use gleed_cpu::kernels::packed::Line;
+use gleed_cpu::kernels::tile::Line;
 use serde::Serialize;
 
 use super::measure::Spread;

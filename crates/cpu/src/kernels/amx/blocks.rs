@@ -9,8 +9,8 @@ use gleed_model::arithmetic::BLOCK;
 use super::tiles::{Shapes, clear, configure, load_tile, multiply, release, store};
 use super::{Outs, Products, fetch, load, save};
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, RowBlock};
-use crate::kernels::integer::{Panel, TILE};
-use crate::kernels::packed::Line;
+use crate::kernels::integer::Panel;
+use crate::kernels::tile::{Line, TILE};
 
 /// Panels that are multiplied in turn with the same rows: these come from the second cache level, and the
 /// second panel finds them in the first.

@@ -21,8 +21,8 @@ pub use self::detect::Amx;
 use self::super_blocks::super_blocks;
 use super::avx512::Avx512;
 use super::blocked::{BLOCK_ROWS, Blocked};
-use super::integer::{Panel, TILE};
-use super::packed::Line;
+use super::integer::Panel;
+use super::tile::{Line, TILE};
 
 /// Rows below which a single block is better left to the vector unit.
 pub const FEWEST_ROWS: usize = 12;

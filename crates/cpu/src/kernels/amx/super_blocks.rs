@@ -15,7 +15,7 @@ use super::{Outs, PASS, PASSES, Parts, Products, Results, fetch, load, load_i32,
 use crate::kernels::avx512::Avx512;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, SuperScales};
 use crate::kernels::integer::Panel;
-use crate::kernels::packed::Line;
+use crate::kernels::tile::Line;
 
 /// Which super-block of columns, block of rows and panel a product is for.
 #[derive(Clone, Copy, Default)]

@@ -3,9 +3,8 @@
 use gleed_gguf::Format;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
-use super::Line;
-use crate::kernels::integer::TILE;
 use crate::kernels::simd::Simd;
+use crate::kernels::tile::{Line, TILE};
 
 /// A packed format. Its scales lie the same way for all formats: see [`super::Sizes`].
 pub(super) trait Layout {

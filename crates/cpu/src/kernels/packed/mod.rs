@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use gleed_gguf::{Format, Groups};
-use gleed_model::arithmetic::{BLOCK, LANES};
+use gleed_model::arithmetic::BLOCK;
 
 mod layouts;
 mod multiply;
@@ -18,18 +18,8 @@ mod pack;
 use self::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 pub use self::multiply::{MultiplyPacked, STREAMS};
 pub use self::pack::{pack_integers, pack_scales};
-use super::integer::{Integers, Panel, TILE};
 use super::simd::{Kernel, Simd};
-
-/// A cache line of packed weights: sixteen lanes of four bytes.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-pub struct Line(pub [i32; LANES]);
-
-// SAFETY: sixteen integers without padding; all bit patterns, zeros among them, are valid.
-unsafe impl bytemuck::Zeroable for Line {}
-// SAFETY: as above, and the type is `Copy` and `repr(C)`.
-unsafe impl bytemuck::Pod for Line {}
+use super::tile::{Line, TILE};
 
 /// Bytes of a line.
 const LINE: usize = size_of::<Line>();
@@ -153,6 +143,12 @@ impl Packing {
 
     fn sizes(self) -> Sizes {
         with_layout!(self.format, L => Sizes::of::<L>())
+    }
+
+    /// How the columns split into blocks and groups.
+    pub fn groups(self) -> Groups {
+        let Sizes { block, group, mins, .. } = self.sizes();
+        Groups { block, len: group, mins }
     }
 
     fn cells(self) -> usize {
@@ -294,41 +290,34 @@ impl<'a> PanelRoom<'a> {
             mins: &mut self.mins[..if groups.mins { blocks } else { 0 }],
         }
     }
-
-    /// What was written to it.
-    pub fn into_panel(self, groups: Groups) -> Panel<'a> {
-        let PanelRoom { integers, factors, scales, min_pairs, mins } = self;
-        Panel { groups, integers: Integers::Words(integers), factors, scales, min_pairs, mins }
-    }
 }
 
-/// Unpacks a tile to a panel; the integers of blocks of 256 columns stay as they are.
+/// Unpacks a tile, but for the integers of blocks of 256 columns, and returns the room that it took.
 #[derive(Debug)]
 pub struct UnpackTile<'a> {
     /// How the tile is laid out.
     pub packing: Packing,
     /// The tile.
     pub tile: &'a [Line],
-    /// Where the panel goes.
+    /// Where its parts go.
     pub room: PanelRoom<'a>,
 }
 
 impl<'a> Kernel for UnpackTile<'a> {
-    type Output = Panel<'a>;
+    type Output = PanelRoom<'a>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> Panel<'a> {
+    fn run<S: Simd>(self, s: S) -> PanelRoom<'a> {
         with_layout!(self.packing.format, L => self.unpack::<S, L>(s))
     }
 }
 
 impl<'a> UnpackTile<'a> {
     #[inline(always)]
-    fn unpack<S: Simd, L: Layout>(self, s: S) -> Panel<'a> {
+    fn unpack<S: Simd, L: Layout>(self, s: S) -> PanelRoom<'a> {
         let UnpackTile { packing, tile, room } = self;
         let sizes = const { Sizes::of::<L>() };
-        let groups = Groups { block: L::BLOCK, len: L::GROUP, mins: L::MINS };
-        let room = room.cut(packing.columns, groups);
+        let room = room.cut(packing.columns, packing.groups());
         let tile = &tile[..packing.lines()];
         if L::BLOCK == BLOCK {
             for (b, out) in room.integers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -361,10 +350,6 @@ impl<'a> UnpackTile<'a> {
                 }
             }
         }
-        let panel = room.into_panel(groups);
-        if L::BLOCK == BLOCK {
-            return panel;
-        }
-        Panel { integers: Integers::Packed(Tiles { packing, lines: tile }), ..panel }
+        room
     }
 }

@@ -6,10 +6,10 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
 use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::{BlockScales, Line, Sizes, Tiles, with_layout};
-use crate::kernels::integer::{Quantized, TILE};
-use crate::kernels::quantize::QuantizedRow;
+use super::{BlockScales, Sizes, Tiles, with_layout};
+use crate::kernels::quantize::{Quantized, QuantizedRow};
 use crate::kernels::simd::{Kernel, Simd};
+use crate::kernels::tile::{Line, TILE};
 
 /// Most tiles that are multiplied together: so many places of memory are read at the same time, which is
 /// faster than one place after the other.

@@ -3,9 +3,9 @@
 use gleed_gguf::{Format, Unpacked};
 use half::f16;
 
+use super::Packing;
 use super::layouts::raised_by;
-use super::{Line, Packing};
-use crate::kernels::integer::TILE;
+use crate::kernels::tile::{Line, TILE};
 
 /// Packs the integers of a tile: from words of signed bytes with a lane per row, `[columns / 4][TILE]`.
 pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line]) {
