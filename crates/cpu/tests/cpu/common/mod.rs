@@ -13,7 +13,7 @@ use gleed_gguf::Gguf;
 use gleed_model::arithmetic::quantize;
 use gleed_model::program::Program;
 
-#[path = "../../../model/tests/support/mod.rs"]
+#[path = "../../../../model/tests/support/mod.rs"]
 mod support;
 
 pub use support::*;

@@ -2,9 +2,7 @@
 //! `gleed_model::arithmetic` and `gleed_gguf`, bit for bit: quantised activations, products of panels on the
 //! vector unit and on the tile unit, unpacked blocks.
 
-mod common;
-
-use common::{
+use crate::common::{
     Random, bits, comparable, each_isa, in_blocks, plain_quantized, random_blocks, without_numbers,
 };
 use gleed_cpu::kernels::Kernels;

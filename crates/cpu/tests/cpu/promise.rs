@@ -4,11 +4,9 @@
 //! reference executor running the plain program: one row at a time, whole prompts, chunks, mixed with
 //! other sequences, fused and plain, with one, two and eight threads, on every instruction set.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{FAMILIES, Schedule, Sequences, bits, cpu, tiny};
+use crate::common::{FAMILIES, Schedule, Sequences, bits, cpu, tiny};
 use gleed_cpu::{Isa, Options};
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};

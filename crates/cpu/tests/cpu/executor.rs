@@ -1,12 +1,10 @@
 //! The executor as others see it: every op of every program against the reference, every format through
 //! linear ops, refusals, pages, counters and memory.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{
+use crate::common::{
     Capture, FAMILIES, Random, VOCABULARY, batch, contract, cpu, file, logits, random_blocks, tiny,
 };
 use gleed_cpu::{Cpu, Error, Isa, Options};

@@ -1,10 +1,8 @@
 //! A program in two halves computes the bits of the whole, wherever it is cut and whatever the batches.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{FAMILIES, Sequences, bits, contract, cpu, tiny};
+use crate::common::{FAMILIES, Sequences, bits, contract, cpu, tiny};
 use gleed_cpu::{Cpu, Options};
 use gleed_gguf::{Format, Gguf};
 use gleed_model::fuse::{Rules, fuse};

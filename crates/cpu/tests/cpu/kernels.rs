@@ -1,9 +1,7 @@
 //! Float kernels, each on every instruction set that this machine has, against `gleed_model::arithmetic`,
 //! bit for bit, over random shapes.
 
-mod common;
-
-use common::{NO_NUMBERS, Random, bits, comparable, each_isa, plain_quantized, without_numbers};
+use crate::common::{NO_NUMBERS, Random, bits, comparable, each_isa, plain_quantized, without_numbers};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;

@@ -1,11 +1,9 @@
 //! What is not a number stays so: a NaN or an infinity in a file reaches the logits on every instruction set,
 //! in every arithmetic, format and KV type, and is traced to the op that it came from.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Capture, NO_NUMBERS, batch, comparable_bits, cpu, damaged, tiny};
+use crate::common::{Capture, NO_NUMBERS, batch, comparable_bits, cpu, damaged, tiny};
 use gleed_cpu::{Isa, Options};
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};

@@ -1,9 +1,7 @@
 //! Packed tiles, several at once, on every instruction set that this machine has: every format that is packed,
 //! against `arithmetic::dot_q8` of the file's own blocks, bit for bit.
 
-mod common;
-
-use common::{Random, comparable, in_blocks, plain_quantized, random_blocks, without_numbers};
+use crate::common::{Random, comparable, in_blocks, plain_quantized, random_blocks, without_numbers};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::blocked::{BLOCK_ROWS, Blocked};

@@ -1,11 +1,9 @@
 //! Attention over contexts of several spans, by itself: whatever the batch, the threads, the instruction
 //! set and the way the work is cut, it writes what the reference writes, bit for bit.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Random, batch, bits, cpu, file};
+use crate::common::{Random, batch, bits, cpu, file};
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::arithmetic::{PAGE, SPAN};

@@ -1,0 +1,11 @@
+//! The tests of this crate in one binary, but for the one that counts what is allocated.
+
+mod attention;
+mod common;
+mod executor;
+mod integers;
+mod joined;
+mod kernels;
+mod numbers;
+mod packed;
+mod promise;
