@@ -13,7 +13,10 @@ use gleed_model::Joined;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
-use gleed_model::{Arithmetic, Batch, Executor, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, StepError};
+use serde_json::{Map, Value, json};
+
+use crate::load::Loaded;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,9 +57,19 @@ impl fmt::Display for Device {
 }
 
 /// A model on a device.
-pub enum Placed {
-    /// On the CPU, in this arithmetic.
-    Cpu(Box<Cpu>, Arithmetic),
+pub struct Placed {
+    /// Its executor.
+    on: On,
+    /// The order of operations.
+    arithmetic: Arithmetic,
+    /// How keys and values are kept.
+    kv: KvType,
+}
+
+/// An executor on one device or two.
+pub enum On {
+    /// On the CPU.
+    Cpu(Box<Cpu>),
     /// On a GPU.
     #[cfg(feature = "gpu")]
     Gpu(Box<GpuExecutor>),
@@ -66,79 +79,95 @@ pub enum Placed {
 }
 
 impl Placed {
+    /// A model on a device, in an order of operations and with such keys and values.
+    pub fn new(on: On, arithmetic: Arithmetic, kv: KvType) -> Placed {
+        Placed { on, arithmetic, kv }
+    }
+
+    /// What reports for programs say of a run: which model from which file (none for the one in this binary), on
+    /// what, in which numbers.
+    pub fn report(&self, loaded: &Loaded) -> Map<String, Value> {
+        let cpu = self.cpu();
+        let file = Some(loaded.file.name()).filter(|name| *name != gleed_hub::EMBEDDED_NAME);
+        let facts = [
+            ("model", json!(loaded.name)),
+            ("model_file", json!(file)),
+            ("device", json!(self.to_string())),
+            ("arithmetic", json!(self.arithmetic.to_string())),
+            ("kv", json!(self.kv.to_string())),
+            ("isa", json!(cpu.map(|(isa, _)| isa.to_string()))),
+            ("threads", json!(cpu.map(|(_, threads)| threads))),
+        ];
+        facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect()
+    }
+
     fn inner(&self) -> &dyn Executor {
-        match self {
-            Placed::Cpu(cpu, _) => &**cpu,
+        match &self.on {
+            On::Cpu(cpu) => &**cpu,
             #[cfg(feature = "gpu")]
-            Placed::Gpu(gpu) => &**gpu,
+            On::Gpu(gpu) => &**gpu,
             #[cfg(feature = "gpu")]
-            Placed::Split(both) => &**both,
+            On::Split(both) => &**both,
         }
     }
 
     fn inner_mut(&mut self) -> &mut dyn Executor {
-        match self {
-            Placed::Cpu(cpu, _) => &mut **cpu,
+        match &mut self.on {
+            On::Cpu(cpu) => &mut **cpu,
             #[cfg(feature = "gpu")]
-            Placed::Gpu(gpu) => &mut **gpu,
+            On::Gpu(gpu) => &mut **gpu,
             #[cfg(feature = "gpu")]
-            Placed::Split(both) => &mut **both,
+            On::Split(both) => &mut **both,
         }
     }
 
     /// The order of operations.
     pub fn arithmetic(&self) -> Arithmetic {
-        match self {
-            Placed::Cpu(_, arithmetic) => *arithmetic,
-            #[cfg(feature = "gpu")]
-            Placed::Gpu(gpu) => gpu.arithmetic(),
-            #[cfg(feature = "gpu")]
-            Placed::Split(both) => both.second().arithmetic(),
-        }
+        self.arithmetic
     }
 
     /// The node from which on a GPU computes, in an order of its own; what is before it, or all where there is
     /// none, has the reference's bits.
     pub fn other_order_from(&self) -> Option<usize> {
-        match self {
-            Placed::Cpu(..) => None,
+        match &self.on {
+            On::Cpu(..) => None,
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) => Some(0),
+            On::Gpu(_) => Some(0),
             #[cfg(feature = "gpu")]
-            Placed::Split(both) => Some(both.cut()),
+            On::Split(both) => Some(both.cut()),
         }
     }
 
     /// The instruction set and the number of threads, where all is on a CPU.
     pub fn cpu(&self) -> Option<(Isa, usize)> {
-        match self {
-            Placed::Cpu(cpu, _) => Some((cpu.isa(), cpu.threads())),
+        match &self.on {
+            On::Cpu(cpu) => Some((cpu.isa(), cpu.threads())),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(_) | Placed::Split(_) => None,
+            On::Gpu(_) | On::Split(_) => None,
         }
     }
 
     /// The GPU, where all is on one.
     #[cfg(feature = "gpu")]
     pub fn gpu(&self) -> Option<&gleed_gpu::Gpu> {
-        match self {
-            Placed::Gpu(gpu) => Some(gpu.gpu()),
-            Placed::Cpu(..) | Placed::Split(_) => None,
+        match &self.on {
+            On::Gpu(gpu) => Some(gpu.gpu()),
+            On::Cpu(..) | On::Split(_) => None,
         }
     }
 
     /// Runs a step and adds the seconds of each node: of a CPU by our clock, of a GPU by its own.
     pub fn time_step(&mut self, batch: &Batch, nodes: &mut [f64]) -> Result<(), StepError> {
-        match self {
-            Placed::Cpu(cpu, _) => cpu.step(batch, &mut Clock { last: Instant::now(), nodes }),
+        match &mut self.on {
+            On::Cpu(cpu) => cpu.step(batch, &mut Clock { last: Instant::now(), nodes }),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(gpu) => {
+            On::Gpu(gpu) => {
                 let times = gpu.time_nodes(batch)?;
                 nodes.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64());
                 Ok(())
             }
             #[cfg(feature = "gpu")]
-            Placed::Split(both) => {
+            On::Split(both) => {
                 let (first, second) = nodes.split_at_mut(both.cut());
                 let mut clock = Clock { last: Instant::now(), nodes: first };
                 let (gpu, handed) = both.run_first(batch, &mut clock)?;
@@ -153,12 +182,12 @@ impl Placed {
 
 impl fmt::Display for Placed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Placed::Cpu(cpu, _) => write!(f, "{}, {} threads", cpu.isa(), cpu.threads()),
+        match &self.on {
+            On::Cpu(cpu) => write!(f, "{}, {} threads", cpu.isa(), cpu.threads()),
             #[cfg(feature = "gpu")]
-            Placed::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
+            On::Gpu(gpu) => write!(f, "{}", gpu.gpu().info),
             #[cfg(feature = "gpu")]
-            Placed::Split(both) => {
+            On::Split(both) => {
                 let (cpu, gpu, layers) = (both.first(), both.second(), both.program().layers());
                 let on_cpu = cpu.program().layers();
                 let threads = cpu.threads();

@@ -17,7 +17,7 @@ use gleed_model::{Arithmetic, KvType, Model};
 use gleed_model::{Halves, Joined, split};
 use gleed_tokenizer::Tokenizer;
 
-use crate::device::{Device, Placed};
+use crate::device::{Device, On, Placed};
 use crate::models;
 use crate::output;
 use crate::progress::Progress;
@@ -180,15 +180,16 @@ impl Loaded {
             executor.converted().iter().for_each(|converted| output::remark(told(converted)));
             anyhow::Ok(executor)
         };
+        let placed = |on: On| Placed::new(on, settings.arithmetic, settings.kv);
         let program = fuse(&self.model.program, Rules::ALL);
         let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
         let Some(Halves { first, second }) = split(&program, on_cpu).filter(|_| on_cpu > 0) else {
-            return Ok(Placed::Gpu(Box::new(load(program)?)));
+            return Ok(placed(On::Gpu(Box::new(load(program)?))));
         };
         // The GPU first: it may refuse.
         let gpu = load(second)?;
         let cpu = self.cpu(first, options, positions, max_rows)?;
-        Ok(Placed::Split(Box::new(Joined::new(program, cpu, gpu))))
+        Ok(placed(On::Split(Box::new(Joined::new(program, cpu, gpu)))))
     }
 
     fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
@@ -197,7 +198,7 @@ impl Loaded {
         }
         let program = fuse(&self.model.program, Rules::ALL);
         let cpu = self.cpu(program, options, positions, max_rows)?;
-        Ok(Placed::Cpu(Box::new(cpu), options.arithmetic.unwrap_or_default()))
+        Ok(Placed::new(On::Cpu(Box::new(cpu)), options.arithmetic.unwrap_or_default(), options.kv))
     }
 
     /// A program, or the first half of one, on the CPU.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Whether escape sequences may be written to this stream: a terminal, not a dumb one, and no `NO_COLOR`.
 pub fn colour(stream: &impl IsTerminal) -> bool {
@@ -77,6 +78,14 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
         serde_json::to_string(value)?
     };
     print_line(text)
+}
+
+/// Writes one JSON object to stdout: what is known of the run, and what came of it.
+pub fn print_report(mut run: Map<String, Value>, found: Value) -> Result<()> {
+    if let Value::Object(found) = found {
+        run.extend(found);
+    }
+    print_json(&run)
 }
 
 /// One line to stderr for the person watching. A closed stderr is nobody's problem.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use gleed_engine::{Engine, Event, Finish, GenerationSettings, Sequence, TokenizerText};
 use gleed_tokenizer::{ChatTemplate, Message, TemplateInput, Tokenizer};
+use serde_json::{Map, Value};
 
 use crate::load::{self, Loaded, Options};
 use crate::output;
@@ -18,6 +19,8 @@ pub struct Talk {
     has_template: bool,
     /// How the user called the model.
     name: String,
+    /// What reports for programs say of how it is run.
+    report: Map<String, Value>,
     engine: Engine,
     sequence: Sequence,
 }
@@ -26,7 +29,7 @@ pub struct Talk {
 const MAX_ROWS: usize = 512;
 
 impl Talk {
-    /// Puts a model on the CPU with room for `context` positions.
+    /// Puts a model on its device with room for `context` positions.
     pub fn new(loaded: &Loaded, options: &Options, context: Option<usize>) -> Result<Talk> {
         let context = loaded.context(context)?;
         let tokenizer = load::tokenizer(&loaded.file)?;
@@ -35,6 +38,7 @@ impl Talk {
         let own_template = own.is_some();
         let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
         let executor = loaded.executor(options, context, MAX_ROWS.min(context))?;
+        let report = executor.report(loaded);
         let engine = Engine::new(Box::new(executor));
         let name = loaded.name.clone();
         Ok(Talk {
@@ -43,6 +47,7 @@ impl Talk {
             own_template,
             has_template,
             name,
+            report,
             engine,
             sequence: Sequence::default(),
         })
@@ -91,6 +96,11 @@ impl Talk {
     ) -> Result<Finish> {
         let text = TokenizerText::new(&self.tokenizer);
         Ok(self.engine.generate(&mut self.sequence, prompt, settings, text, cancel, on_event)?)
+    }
+
+    /// What reports for programs say of how the model is run.
+    pub fn report(&self) -> Map<String, Value> {
+        self.report.clone()
     }
 
     /// The positions that fit.

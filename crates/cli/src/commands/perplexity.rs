@@ -49,6 +49,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let tokenizer = load::tokenizer(&loaded.file)?;
     let tokens = tokenizer.encode_prompt(&text, true, false);
     let executor = loaded.executor(&arguments.options, context, context.min(WINDOW))?;
+    let report = executor.report(&loaded);
     let mut engine = Engine::new(Box::new(executor));
     let settings = PerplexitySettings {
         context,
@@ -63,14 +64,17 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })?;
     progress.finish();
     if arguments.json {
-        return output::print_json(&json!({
-            "perplexity": result.value,
-            "error": result.error,
-            "nll": result.nll,
-            "tokens": result.count,
-            "chunks": result.chunks,
-            "context": context,
-        }));
+        return output::print_report(
+            report,
+            json!({
+                "perplexity": result.value,
+                "standard_error": result.error,
+                "nll": result.nll,
+                "tokens": result.count,
+                "chunks": result.chunks,
+                "context": context,
+            }),
+        );
     }
     output::print_line(format!(
         "perplexity {:.4} ± {:.4} ({} tokens in {} windows of {context})",

@@ -94,23 +94,25 @@ pub fn run(arguments: Arguments) -> Result<()> {
                 generated.push(token);
             }
         })?;
-        return output::print_json(&json!({
-            "model": model,
-            "prompt_tokens": tokens,
-            "tokens": generated.iter().map(|t| t.id).collect::<Vec<_>>(),
-            "logprobs": generated.iter().map(|t| t.logprob).collect::<Vec<_>>(),
-            "top_logprobs": (arguments.logprobs > 0).then(|| top_logprobs(&generated, &talk.tokenizer)),
-            "text": text,
-            "finish": finish.reason.name(),
-            "seed": finish.seed,
-            "timings": {
-                "prompt_seconds": finish.timings.prompt_seconds,
-                "generation_seconds": finish.timings.generation_seconds,
-                "time_to_first_token": finish.timings.time_to_first_token,
-                "prompt_tokens_per_second": tokens.len() as f64 / finish.timings.prompt_seconds,
-                "tokens_per_second": generated.len() as f64 / finish.timings.generation_seconds,
-            },
-        }));
+        return output::print_report(
+            talk.report(),
+            json!({
+                "prompt_tokens": tokens,
+                "tokens": generated.iter().map(|t| t.id).collect::<Vec<_>>(),
+                "logprobs": generated.iter().map(|t| t.logprob).collect::<Vec<_>>(),
+                "top_logprobs": (arguments.logprobs > 0).then(|| top_logprobs(&generated, &talk.tokenizer)),
+                "text": text,
+                "finish_reason": finish.reason.name(),
+                "seed": finish.seed,
+                "timings": {
+                    "prompt_seconds": finish.timings.prompt_seconds,
+                    "generation_seconds": finish.timings.generation_seconds,
+                    "time_to_first_token_seconds": finish.timings.time_to_first_token,
+                    "prompt_tokens_per_second": tokens.len() as f64 / finish.timings.prompt_seconds,
+                    "tokens_per_second": generated.len() as f64 / finish.timings.generation_seconds,
+                },
+            }),
+        );
     }
     let stdout = std::io::stdout();
     if raw && stdout.is_terminal() {

@@ -60,8 +60,11 @@ pub fn continues(name: &str, options: &[&str]) {
         {
             assert!((ours.as_f64().unwrap() - f64::from(*theirs)).abs() < 5e-3);
         }
-        assert_eq!(answer["finish"], "length");
-        assert!(answer["timings"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+        assert_eq!(answer["finish_reason"], "length");
+        let timings = &answer["timings"];
+        for rate in ["tokens_per_second", "time_to_first_token_seconds"] {
+            assert!(timings[rate].as_f64().unwrap() > 0.0, "{rate} of {timings}");
+        }
     }
 }
 
@@ -93,7 +96,7 @@ fn stop_strings_end_an_answer() {
     let arguments =
         ["run", "Once upon a time", "--temperature", "0", "-n", "100", "--stop", "Lily", "--json"];
     let answer = json(&arguments);
-    assert_eq!(answer["finish"], "stop");
+    assert_eq!(answer["finish_reason"], "stop");
     assert!(answer["text"].as_str().unwrap().ends_with("named "), "{}", answer["text"]);
 }
 
@@ -160,6 +163,26 @@ fn perplexity_of_a_story_is_low() {
     let report = json(&arguments);
     assert!(report["perplexity"].as_f64().unwrap() < 5.0, "{report}");
     assert_eq!(report["chunks"], 2);
+    assert!(report["standard_error"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["model_file"], stories());
+    assert_eq!((&report["arithmetic"], &report["kv"]), (&"q8".into(), &"f16".into()));
+}
+
+#[test]
+fn reports_say_what_was_run_and_how() {
+    let how =
+        ["--device", "cpu", "--threads", "2", "--isa", "portable", "--arithmetic", "f32", "--kv", "q8_0"];
+    let model = stories();
+    let report = |model: &str| json(&[&["run", model, "Hi", "-n", "1", "--json"], &how[..]].concat());
+    let (named, built_in) = (report(&model), report("stories15M"));
+    assert_eq!((&named["model"], &named["model_file"]), (&model.as_str().into(), &model.as_str().into()));
+    assert_eq!(built_in["model"], "stories15M");
+    assert!(built_in["model_file"].is_null(), "{built_in}");
+    for report in [named, built_in] {
+        assert_eq!(report["device"], "portable, 2 threads");
+        assert_eq!((&report["isa"], &report["threads"]), (&"portable".into(), &2.into()));
+        assert_eq!((&report["arithmetic"], &report["kv"]), (&"f32".into(), &"q8_0".into()));
+    }
 }
 
 #[test]
