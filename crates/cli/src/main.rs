@@ -1,6 +1,7 @@
 //! `gleed`, the command line. This file only says which commands there are; each lives in its own file
 //! under `commands/` and is added with one variant and one match arm here.
 
+mod arguments;
 mod commands;
 mod device;
 mod load;
@@ -46,7 +47,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { offline, command } = Cli::parse();
+    let json = arguments::ask_for_json(std::env::args_os());
+    let Cli { offline, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(problem) => return output::usage(&problem, json),
+    };
     models::stay_offline(offline);
     let result = match command {
         Command::Run(arguments) => commands::run::run(arguments),
@@ -65,5 +70,5 @@ fn main() -> ExitCode {
         Command::Quantize(arguments) => commands::quantize::run(arguments),
         Command::Synth(arguments) => commands::synth::run(arguments),
     };
-    output::exit_code(result)
+    output::exit_code(result, json)
 }

@@ -5,10 +5,11 @@
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Whether escape sequences may be written to this stream: a terminal, not a dumb one, and no `NO_COLOR`.
 pub fn colour(stream: &impl IsTerminal) -> bool {
@@ -70,8 +71,12 @@ pub fn print_line(text: impl Display) -> Result<()> {
     print(format_args!("{text}\n"))
 }
 
+/// Whether the one object of `--json` is written.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
 /// Writes one JSON object to stdout: indented for a terminal, on one line for a pipe.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
+    REPORTED.store(true, Ordering::Relaxed);
     let text = if io::stdout().is_terminal() {
         serde_json::to_string_pretty(value)?
     } else {
@@ -111,17 +116,48 @@ pub fn error(text: impl Display) {
     note(format_args!("{} {text}", paint("error:", Style::Red, colour(&io::stderr()))));
 }
 
-/// What `main` returns: 0, or 1 after one line that tells the whole chain of causes.
-pub fn exit_code(result: Result<()>) -> ExitCode {
+/// What `main` returns: 0, or 1 after one line that tells the whole chain of causes; with `--json`, after an
+/// object that tells it too.
+pub fn exit_code(result: Result<()>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is::<StdoutClosed>() => ExitCode::SUCCESS,
         Err(failure) => {
             // A cause may bring line breaks of its own (a child's output, a parser's excerpt).
-            error(format!("{failure:#}").lines().map(str::trim).collect::<Vec<_>>().join(" "));
+            let message = one_line(&format!("{failure:#}"));
+            if json {
+                print_failure(&message);
+            }
+            error(message);
             ExitCode::FAILURE
         }
     }
+}
+
+/// What `main` returns for arguments that ask for help or make no sense; with `--json`, after an object that says
+/// what is wrong with them.
+pub fn usage(problem: &clap::Error, json: bool) -> ExitCode {
+    if json && problem.use_stderr() {
+        let text = problem.render().to_string();
+        // Advice and usage follow after an empty line.
+        let what = text.split("\n\n").next().unwrap_or_default();
+        print_failure(&one_line(what.strip_prefix("error: ").unwrap_or(what)));
+    }
+    let _ = problem.print();
+    ExitCode::from(if problem.use_stderr() { 2 } else { 0 })
+}
+
+/// Writes the object of a command that failed, unless its report is out already (`validate` reports a check that
+/// fails).
+fn print_failure(message: &str) {
+    if !REPORTED.load(Ordering::Relaxed) {
+        // A reader that has left has the exit code.
+        let _ = print_json(&json!({ "error": { "message": message } }));
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// A byte count for people, in decimal units as download pages and disks give them: `98 MB`, `1.1 GB`.

@@ -237,6 +237,29 @@ fn bad_input_gets_one_clear_line() {
     refused(&["quantize", &model, &model, "--type", "q4_0"], "same file");
 }
 
+#[test]
+fn with_json_an_error_is_an_object_too() {
+    for (arguments, code, message) in [
+        (&["run", "no-such-model", "Hello", "--json"][..], 1, "no file or model named no-such-model"),
+        (&["perplexity", "stories15M", "/no/such/text", "--json"], 1, "/no/such/text: "),
+        (&["bench", "stories15M", "--repetitions", "0", "--json"], 1, "--repetitions must be at least 1"),
+        (&["run", "Hello", "--json", "--kv", "q3"], 2, "invalid value 'q3' for '--kv <TYPE>'"),
+        (&["tokenize", "--json"], 2, "the following required arguments were not provided: <MODEL> <TEXT>"),
+        (&["frobnicate", "--json"], 2, "unrecognized subcommand 'frobnicate'"),
+    ] {
+        let output = gleed(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told = object["error"]["message"].as_str().unwrap();
+        assert!(told.starts_with(message) && !told.contains('\n'), "{told:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: "), "{arguments:?}");
+    }
+    // A check that fails has a report, and that is the one object.
+    let output = gleed(&["validate", &stories(), "--prompt", "Once upon", "--tolerance", "0", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["passed"], output.status.code()), (&false.into(), Some(1)));
+}
+
 /// The model of the repository with some of its metadata changed.
 fn altered(name: &str, change: impl FnOnce(&mut Metadata)) -> String {
     let file = Gguf::open(stories().as_ref()).unwrap();
