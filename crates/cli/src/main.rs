@@ -8,6 +8,7 @@ mod load;
 mod models;
 mod output;
 mod progress;
+mod prompt;
 mod sampling;
 mod talk;
 

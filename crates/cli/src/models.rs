@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow, bail};
-use gleed_hub::{Cache, Error, Event, Named, Offer, Outcome, Pulled, Source, Step};
+use gleed_hub::{Cache, Error, Event, Named, Offer, Outcome, Pulled, Source, Step, catalogue};
 
 use crate::output;
 use crate::progress::Progress;
@@ -27,11 +27,6 @@ enum Use {
 pub fn stay_offline(asked: bool) {
     let set = std::env::var_os("GLEED_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0");
     OFFLINE.store(asked || set, Ordering::Relaxed);
-}
-
-/// Whether a word names a model rather than being, say, a prompt.
-pub fn is_model(word: &str) -> bool {
-    gleed_hub::find(word).is_ok()
 }
 
 /// Whether this build can run models of this architecture.
@@ -132,7 +127,9 @@ pub fn remove(model: &Named) -> Result<u64> {
 /// An error with what to type next.
 fn advised(error: Error) -> anyhow::Error {
     match &error {
-        Error::Unknown { near, .. } => {
+        Error::Unknown { name, near } => {
+            let near: Vec<String> =
+                near.iter().map(ToString::to_string).chain(files_near(Path::new(name))).collect();
             let meant = match &near[..] {
                 [] => String::new(),
                 near => format!("; did you mean {}?", near.join(" or ")),
@@ -141,6 +138,22 @@ fn advised(error: Error) -> anyhow::Error {
         }
         _ => anyhow::Error::new(error),
     }
+}
+
+/// Model files beside a path that does not exist, which may have been meant.
+fn files_near(path: &Path) -> Vec<String> {
+    let (Some(folder), Some(typed)) = (path.parent(), path.file_name().map(|name| name.to_string_lossy()))
+    else {
+        return Vec::new();
+    };
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = std::fs::read_dir(here).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_near = |name: &String| {
+        name.ends_with(".gguf") && catalogue::edit_distance(&typed, name) * 3 <= typed.chars().count()
+    };
+    let mut near: Vec<String> = names.filter_map(|name| name.into_string().ok()).filter(is_near).collect();
+    near.sort_by_key(|name| catalogue::edit_distance(&typed, name));
+    near.into_iter().take(3).map(|name| folder.join(name).display().to_string()).collect()
 }
 
 /// Shows the events of a pull: one bar at a time.
@@ -180,6 +193,19 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_nearly_that_name_may_have_been_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["model.gguf", "other-weights.gguf", "modle.txt"] {
+            std::fs::write(folder.path().join(name), b"").unwrap();
+        }
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        assert_eq!(files_near(at("modle.gguf").as_ref()), [at("model.gguf")]);
+        assert!(files_near(at("q.gguf").as_ref()).is_empty());
+        assert!(files_near("/no/such/folder/model.gguf".as_ref()).is_empty());
+        assert!(files_near("".as_ref()).is_empty());
+    }
 
     #[test]
     fn errors_say_what_to_type() {

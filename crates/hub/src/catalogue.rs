@@ -217,7 +217,7 @@ pub fn near(typed: &str) -> Vec<&'static str> {
 }
 
 /// Insertions, deletions and substitutions of characters that turn one text into the other.
-fn edit_distance(left: &str, right: &str) -> usize {
+pub fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     // `row[j]` is the distance between the characters of `left` so far and the first `j` of `right`.
     let mut row: Vec<usize> = (0..=right.len()).collect();

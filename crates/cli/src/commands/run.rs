@@ -9,10 +9,9 @@ use gleed_engine::{Event, LogProb, Token};
 use gleed_tokenizer::{Message, Tokenizer};
 use serde_json::{Value, json};
 
-use super::tokenize::text_or_stdin;
 use crate::load::{self, Options};
-use crate::models;
 use crate::output::{self, Style};
+use crate::prompt::Words;
 use crate::sampling::Sampling;
 use crate::talk::{Talk, summary};
 
@@ -20,13 +19,8 @@ use crate::talk::{Talk, summary};
 #[derive(Args)]
 #[command(override_usage = "gleed run [OPTIONS] [MODEL] <PROMPT>")]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT] [default: the built-in stories15M]
-    #[arg(value_name = "MODEL")]
-    first: String,
-
-    /// The prompt; `-` reads standard input
-    #[arg(value_name = "PROMPT")]
-    second: Option<String>,
+    #[command(flatten)]
+    words: Words,
 
     /// Continue the prompt as it is, without the model's chat template
     #[arg(long)]
@@ -57,19 +51,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let (model, prompt) = match (&arguments.first, &arguments.second) {
-        (model, Some(prompt)) => (model.as_str(), prompt.clone()),
-        (first, None) => {
-            // A model without a prompt is a slip, not a prompt for the built-in model.
-            if models::is_model(first) {
-                bail!(
-                    "no prompt: `gleed run {first} PROMPT` answers one, `gleed chat {first}` holds a conversation"
-                );
-            }
-            (gleed_hub::EMBEDDED_NAME, first.clone())
-        }
-    };
-    let prompt = text_or_stdin(&prompt)?;
+    let (model, prompt) = arguments.words.read()?;
     let loaded = load::open(model)?;
     let mut talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
     let raw = arguments.raw || !talk.has_template();

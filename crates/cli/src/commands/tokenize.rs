@@ -94,7 +94,7 @@ pub fn detokenize(arguments: Detokenize) -> Result<()> {
 }
 
 /// The argument itself, or standard input for `-`.
-pub fn text_or_stdin(argument: &str) -> Result<String> {
+fn text_or_stdin(argument: &str) -> Result<String> {
     if argument != "-" {
         return Ok(argument.to_string());
     }

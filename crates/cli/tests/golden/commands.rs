@@ -1,5 +1,6 @@
 //! The commands as a script would call them, on the model in the repository.
 
+use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -82,6 +83,67 @@ fn the_built_in_model_tells_a_story() {
     assert!(story.contains("there was a little girl named Lily"), "{story}");
     let named = gleed(&["run", "stories15M", "Once upon a time", "--temperature", "0", "-n", "40"]);
     assert_eq!(named.stdout, story.as_bytes());
+}
+
+/// What `run` takes for the prompt of the built-in model, with this standard input.
+fn prompt_of(arguments: &[&str], input: Stdio) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));
+    command.arg("run").args(arguments).args(["-n", "1", "--json"]);
+    command.env("GLEED_CACHE", scratch("cache")).stdin(input);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    assert_eq!(stderr, "");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tokens: Vec<String> =
+        report["prompt_tokens"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    let text = json(&[&["detokenize", "stories15M", "--no-special", "--json"], &tokens[..]].concat());
+    text["text"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn a_prompt_comes_from_words_files_and_pipes() {
+    let file = scratch("question.txt");
+    std::fs::write(&file, "One day\n").unwrap();
+    let path = file.to_str().unwrap();
+    let opened = || Stdio::from(std::fs::File::open(&file).unwrap());
+    let piped = |text: &str| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        Stdio::from(reader)
+    };
+    let nothing = Stdio::null;
+    assert_eq!(prompt_of(&["Tell me"], nothing()), "Tell me");
+    assert_eq!(prompt_of(&["-p", "qwen3-8b"], nothing()), "qwen3-8b");
+    assert_eq!(prompt_of(&["stories15M", "--prompt", "-5"], nothing()), "-5");
+    assert_eq!(prompt_of(&["stories15M", "-f", path], nothing()), "One day");
+    assert_eq!(prompt_of(&["-f", path], nothing()), "One day");
+    assert_eq!(prompt_of(&["Tell me", "-f", path], nothing()), "Tell me\n\nOne day");
+    assert_eq!(prompt_of(&["stories15M"], piped("Hello\n")), "Hello");
+    assert_eq!(prompt_of(&[], piped("Hello\n")), "Hello");
+    assert_eq!(prompt_of(&["stories15M", "-"], piped("Hello\n")), "Hello");
+    assert_eq!(prompt_of(&["stories15M", "-f", "-"], piped("Hello\n")), "Hello");
+    assert_eq!(prompt_of(&["stories15M"], opened()), "One day");
+    assert_eq!(prompt_of(&["Tell me"], piped("Hello\n")), "Tell me\n\nHello");
+    assert_eq!(prompt_of(&["Tell me"], piped("")), "Tell me");
+    assert_eq!(prompt_of(&["stories15M", "Tell me"], opened()), "Tell me\n\nOne day");
+    assert_eq!(prompt_of(&["Tell me", "-f", path], piped("Hello")), "Tell me\n\nOne day\n\nHello");
+    // A file of which something has been read is a shell's, which reads on after us.
+    let mut loop_of_a_shell = std::fs::File::open(&file).unwrap();
+    loop_of_a_shell.seek(SeekFrom::Start(4)).unwrap();
+    assert_eq!(prompt_of(&["Tell me"], Stdio::from(loop_of_a_shell)), "Tell me");
+}
+
+#[test]
+fn a_pipe_through_which_nothing_comes_does_not_hold_up_an_answer() {
+    let (reader, _silent) = std::io::pipe().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));
+    command.args(["run", "Once upon a time", "--temperature", "0", "-n", "9"]).stdin(reader);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), ", there was a little girl named Lily\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("warning: ") && stderr.contains("standard input"), "{stderr}");
 }
 
 #[test]
@@ -225,6 +287,14 @@ fn bad_input_gets_one_clear_line() {
     refused(&["run", &text(&zeros), "Hello"], "zeros.gguf");
     refused(&["run", &text(&truncated), "Hello"], "truncated");
     refused(&["run", &model], "no prompt");
+    refused(&["run"], "no prompt");
+    refused(&["run", "qwen3-8b"], "no file or model named qwen3-8b");
+    refused(&["run", "./modle.gguf"], "no file or model named ./modle.gguf");
+    refused(&["run", "./modle.gguf"], "`gleed run --prompt ./modle.gguf`");
+    refused(&["run", "smolm2-135m"], "did you mean smollm2-135m?");
+    refused(&["run", "hf:owner"], "hf:owner");
+    refused(&["run", "qwen3-8b", "-p", "Hello"], "no file or model named qwen3-8b");
+    refused(&["run", "-f", "/no/such/question"], "/no/such/question");
     refused(&["run", &model, &"word ".repeat(400)], "256");
     refused(&["run", &model, "Hello", "--context", "9999"], "256");
     refused(&["run", &model, "Hello", "--top-p", "7"], "top_p");
@@ -338,6 +408,7 @@ fn a_template_shapes_the_prompt() {
 fn a_reader_that_leaves_ends_the_answer_quietly() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gleed"))
         .args(["run", "Once upon a time", "--ignore-eos"])
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
