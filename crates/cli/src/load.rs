@@ -31,7 +31,8 @@ pub struct Options {
     pub device: Device,
 
     /// Put only the last N layers and the head on the GPU, the others on the CPU: for a model that does not fit
-    #[arg(long, value_name = "N")]
+    /// (also -ngl)
+    #[arg(long, visible_alias = "n-gpu-layers", value_name = "N")]
     pub gpu_layers: Option<usize>,
 
     /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8]

@@ -14,7 +14,7 @@ mod talk;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Runs language models from GGUF files on the machine in front of you.
 #[derive(Parser)]
@@ -45,11 +45,13 @@ enum Command {
     Perplexity(commands::perplexity::Arguments),
     Quantize(commands::quantize::Arguments),
     Synth(commands::synth::Arguments),
+    Completions(commands::completions::Arguments),
 }
 
 fn main() -> ExitCode {
-    let json = arguments::ask_for_json(std::env::args_os());
-    let Cli { offline, command } = match Cli::try_parse() {
+    let arguments = arguments::spelled_out(std::env::args_os());
+    let json = arguments::ask_for_json(&arguments);
+    let Cli { offline, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(problem) => return output::usage(&problem, json),
     };
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Perplexity(arguments) => commands::perplexity::run(arguments),
         Command::Quantize(arguments) => commands::quantize::run(arguments),
         Command::Synth(arguments) => commands::synth::run(arguments),
+        Command::Completions(arguments) => commands::completions::run(arguments, &mut Cli::command()),
     };
     output::exit_code(result, json)
 }

@@ -8,7 +8,7 @@ use gleed_engine::{GenerationSettings, SamplerSettings};
 #[command(next_help_heading = "Sampling")]
 pub struct Sampling {
     /// 0 always takes the best token, higher is wilder
-    #[arg(long, default_value_t = SamplerSettings::default().temperature, value_name = "T")]
+    #[arg(long, visible_alias = "temp", default_value_t = SamplerSettings::default().temperature, value_name = "T")]
     temperature: f32,
 
     /// Keep only this many of the best tokens; 0 keeps all
@@ -52,7 +52,7 @@ pub struct Sampling {
     seed: Option<u64>,
 
     /// The most tokens to generate [default: up to the end of the context]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
     max_tokens: Option<usize>,
 
     /// End the answer before this text; may be repeated

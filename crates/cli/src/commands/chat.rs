@@ -27,7 +27,7 @@ pub struct Arguments {
     system: Option<String>,
 
     /// Positions to make room for: the whole conversation [default: the model's, at most 4096]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod chat;
+pub mod completions;
 #[cfg(feature = "gpu")]
 pub mod devices;
 pub mod inspect;

@@ -22,7 +22,7 @@ pub struct Arguments {
     text: PathBuf,
 
     /// Tokens per window, of which the second half is scored [default: 512, or the model's if that is less]
-    #[arg(long, value_name = "N")]
+    #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
     /// The most windows to measure [default: the whole text]

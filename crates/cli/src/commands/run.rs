@@ -35,7 +35,7 @@ pub struct Arguments {
     logprobs: usize,
 
     /// Positions to make room for: prompt and answer together [default: the model's, at most 4096]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
     /// Print one JSON object at the end instead of the text as it comes

@@ -154,6 +154,31 @@ fn seeds_repeat_an_answer() {
 }
 
 #[test]
+fn flags_of_other_engines_are_understood() {
+    let ours = ["--temperature", "0", "--max-tokens", "3", "--context", "64", "--gpu-layers", "0"];
+    let theirs = ["--temp", "0", "--n-predict", "3", "--ctx-size", "64", "--n-gpu-layers", "0"];
+    let short = ["--temp", "0", "-n", "3", "-c", "64", "-ngl", "0"];
+    let answer =
+        |flags: &[&str]| json(&[&["run", "Once upon a time", "--json"], flags].concat())["tokens"].clone();
+    assert_eq!(answer(&ours).as_array().unwrap().len(), 3);
+    assert_eq!(answer(&theirs), answer(&ours));
+    assert_eq!(answer(&short), answer(&ours));
+}
+
+#[test]
+fn shells_get_completions() {
+    for (shell, words) in
+        [("bash", "complete -F _gleed"), ("zsh", "#compdef gleed"), ("fish", "complete -c gleed")]
+    {
+        let output = gleed(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && script.contains(words), "{shell}");
+        assert!(script.contains("gpu-layers") && script.contains("perplexity"), "{shell}");
+    }
+    assert_eq!(gleed(&["completions", "ed"]).status.code(), Some(2));
+}
+
+#[test]
 fn stop_strings_end_an_answer() {
     let arguments =
         ["run", "Once upon a time", "--temperature", "0", "-n", "100", "--stop", "Lily", "--json"];
