@@ -64,6 +64,8 @@ pub struct Placed {
     arithmetic: Arithmetic,
     /// How keys and values are kept.
     kv: KvType,
+    /// Why it is on the CPU although there is a GPU and nobody asked for the CPU by name.
+    fallback: Option<String>,
 }
 
 /// An executor on one device or two.
@@ -81,7 +83,13 @@ pub enum On {
 impl Placed {
     /// A model on a device, in an order of operations and with such keys and values.
     pub fn new(on: On, arithmetic: Arithmetic, kv: KvType) -> Placed {
-        Placed { on, arithmetic, kv }
+        Placed { on, arithmetic, kv, fallback: None }
+    }
+
+    /// The same, on the CPU for a reason other than that there is no GPU.
+    #[cfg(feature = "gpu")]
+    pub fn instead_of_gpu(self, why: String) -> Placed {
+        Placed { fallback: Some(why), ..self }
     }
 
     /// What reports for programs say of a run: which model from which file (none for the one in this binary), on
@@ -93,6 +101,7 @@ impl Placed {
             ("model", json!(loaded.name)),
             ("model_file", json!(file)),
             ("device", json!(self.to_string())),
+            ("fallback", json!(self.fallback)),
             ("arithmetic", json!(self.arithmetic.to_string())),
             ("kv", json!(self.kv.to_string())),
             ("isa", json!(cpu.map(|(isa, _)| isa.to_string()))),

@@ -133,32 +133,36 @@ impl Loaded {
         }
     }
 
-    /// On a real GPU where there is one and the model fits, else on the CPU; says which and why.
+    /// On a real GPU where there is one and the model fits, else on the CPU; says which and why. What there is
+    /// a GPU for and runs on the CPU is told even where nobody watches: it may be a hundred times slower.
     #[cfg(feature = "gpu")]
     fn on_best(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
-        let on_cpu = |why: &str| {
-            let placed = self.on_cpu(options, positions, max_rows)?;
-            output::remark(format!("on the CPU ({placed}): {why}"));
-            Ok(placed)
-        };
         if let Some(layers) = options.gpu_layers {
             let placed = self.on_gpu(Choice::Best, options, positions, max_rows)?;
             output::remark(format!("{placed}: --gpu-layers {layers}"));
             return Ok(placed);
         }
-        if options.isa.is_some() || options.threads.is_some() {
-            return on_cpu("--isa and --threads are for it");
-        }
-        if !gleed_gpu::may_be_there() {
-            return on_cpu("there is no GPU");
-        }
-        match self.on_gpu(Choice::Best, options, positions, max_rows) {
-            Ok(placed) => {
-                output::remark(format!("on {placed}: it is the best GPU, and the model fits"));
-                Ok(placed)
+        let why = match not_on_a_gpu(options, gleed_gpu::may_be_there()) {
+            Some(why) => why,
+            None => match self.on_gpu(Choice::Best, options, positions, max_rows) {
+                Ok(placed) => {
+                    output::remark(format!("on {placed}: it is the best GPU, and the model fits"));
+                    return Ok(placed);
+                }
+                Err(error) => NotOnGpu::PassedOver(format!("{:#}", error.root_cause())),
+            },
+        };
+        let placed = self.on_cpu(options, positions, max_rows)?;
+        Ok(match why {
+            NotOnGpu::NoneThere => {
+                output::remark(format!("on the CPU ({placed}): there is no GPU"));
+                placed
             }
-            Err(error) => on_cpu(&format!("{:#}", error.root_cause())),
-        }
+            NotOnGpu::PassedOver(why) => {
+                output::note(format!("on the CPU ({placed}), not on the GPU: {why}"));
+                placed.instead_of_gpu(why)
+            }
+        })
     }
 
     /// On a GPU, or with all but the last layers on the CPU.
@@ -250,6 +254,31 @@ impl Loaded {
     }
 }
 
+/// Why a model that might run on any device is not on a GPU.
+#[cfg(feature = "gpu")]
+#[derive(Debug, PartialEq)]
+enum NotOnGpu {
+    /// There is none.
+    NoneThere,
+    /// It was not used, for a reason.
+    PassedOver(String),
+}
+
+/// Why a GPU need not even be opened; `is_there` when there may be one.
+#[cfg(feature = "gpu")]
+fn not_on_a_gpu(options: &Options, is_there: bool) -> Option<NotOnGpu> {
+    let flags = [("--threads", options.threads.is_some()), ("--isa", options.isa.is_some())];
+    let given: Vec<&str> = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect();
+    match (is_there, &given[..]) {
+        (false, _) => Some(NotOnGpu::NoneThere),
+        (true, []) => None,
+        (true, given) => {
+            let given = given.join(" and ");
+            Some(NotOnGpu::PassedOver(format!("{given} asked for the CPU; --device gpu asks for the GPU")))
+        }
+    }
+}
+
 /// One line about weights that a GPU keeps in more bits than the file.
 #[cfg(feature = "gpu")]
 fn told(converted: &gleed_gpu::Converted) -> String {
@@ -272,7 +301,31 @@ mod tests {
     use gleed_gguf::Format;
     use gleed_gpu::Converted;
 
-    use super::told;
+    use clap::Parser;
+
+    use super::{NotOnGpu, Options, not_on_a_gpu, told};
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_used_is_told_of() {
+        let why = |flags: &[&str], is_there: bool| {
+            let flags = Flags::parse_from([&["gleed"], flags].concat());
+            not_on_a_gpu(&flags.options, is_there)
+        };
+        let passed_over = |why: &str| {
+            Some(NotOnGpu::PassedOver(format!("{why} asked for the CPU; --device gpu asks for the GPU")))
+        };
+        assert_eq!(why(&[], true), None);
+        assert_eq!(why(&["-t", "2"], true), passed_over("--threads"));
+        assert_eq!(why(&["--isa", "portable"], true), passed_over("--isa"));
+        assert_eq!(why(&["--isa", "portable", "-t", "2"], true), passed_over("--threads and --isa"));
+        assert_eq!(why(&["-t", "2"], false), Some(NotOnGpu::NoneThere));
+    }
 
     #[test]
     fn conversions_are_told_in_one_line() {
