@@ -17,6 +17,7 @@ use gleed_model::{Arithmetic, KvType, Model};
 use gleed_model::{Halves, Joined, split};
 use gleed_tokenizer::Tokenizer;
 
+use crate::context;
 use crate::device::{Device, On, Placed};
 use crate::models;
 use crate::output;
@@ -105,8 +106,15 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 }
 
 impl Loaded {
-    /// An executor for sequences of up to `positions` positions in all, `max_rows` rows a step.
-    pub fn executor(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+    /// An executor for sequences of up to `positions` positions in all, or as many as the model and memory allow;
+    /// `max_rows` rows a step.
+    pub fn executor(
+        &self,
+        options: &Options,
+        positions: impl Into<Option<usize>>,
+        max_rows: usize,
+    ) -> Result<Placed> {
+        let positions = positions.into();
         match (options.gpu_layers, &options.device) {
             (Some(0), _) => return self.on_cpu(options, positions, max_rows),
             (Some(layers), Device::Cpu) => {
@@ -136,7 +144,7 @@ impl Loaded {
     /// On a real GPU where there is one and the model fits, else on the CPU; says which and why. What there is
     /// a GPU for and runs on the CPU is told even where nobody watches: it may be a hundred times slower.
     #[cfg(feature = "gpu")]
-    fn on_best(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+    fn on_best(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
         if let Some(layers) = options.gpu_layers {
             let placed = self.on_gpu(Choice::Best, options, positions, max_rows)?;
             output::remark(format!("{placed}: --gpu-layers {layers}"));
@@ -167,16 +175,35 @@ impl Loaded {
 
     /// On a GPU, or with all but the last layers on the CPU.
     #[cfg(feature = "gpu")]
-    fn on_gpu(&self, choice: Choice, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+    fn on_gpu(
+        &self,
+        choice: Choice,
+        options: &Options,
+        positions: Option<usize>,
+        max_rows: usize,
+    ) -> Result<Placed> {
         let gpu = Gpu::open(choice)?;
-        let settings = gleed_gpu::Options {
+        let program = fuse(&self.model.program, Rules::ALL);
+        let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
+        let halves = split(&program, on_cpu).filter(|_| on_cpu > 0);
+        let mut settings = gleed_gpu::Options {
             arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
             max_rows,
-            pages: pages(positions),
+            pages: 0,
             logits_rows: None,
             matrix_units: options.matrix_units,
         };
+        let positions = match (positions, &halves) {
+            (Some(positions), _) => positions,
+            (None, None) => self.positions_on_gpu(&gpu, &program, settings)?,
+            (None, Some(Halves { first, second })) => {
+                let on_gpu = self.positions_on_gpu(&gpu, second, settings)?;
+                on_gpu.min(self.positions_on_cpu(first, options.kv))
+            }
+        };
+        settings.pages = pages(positions);
+        let placed = |on: On| Placed::new(on, settings.arithmetic, settings.kv);
         let load = |program: Program| {
             let load = |progress: &mut dyn FnMut(usize, usize)| {
                 GpuExecutor::load(gpu, &self.file, program, settings, progress)
@@ -185,10 +212,7 @@ impl Loaded {
             executor.converted().iter().for_each(|converted| output::remark(told(converted)));
             anyhow::Ok(executor)
         };
-        let placed = |on: On| Placed::new(on, settings.arithmetic, settings.kv);
-        let program = fuse(&self.model.program, Rules::ALL);
-        let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
-        let Some(Halves { first, second }) = split(&program, on_cpu).filter(|_| on_cpu > 0) else {
+        let Some(Halves { first, second }) = halves else {
             return Ok(placed(On::Gpu(Box::new(load(program)?))));
         };
         // The GPU first: it may refuse.
@@ -197,11 +221,28 @@ impl Loaded {
         Ok(placed(On::Split(Box::new(Joined::new(program, cpu, gpu)))))
     }
 
-    fn on_cpu(&self, options: &Options, positions: usize, max_rows: usize) -> Result<Placed> {
+    /// The positions that a GPU has room for beside a program's weights: all its memory is taken at once.
+    #[cfg(feature = "gpu")]
+    fn positions_on_gpu(&self, gpu: &Gpu, program: &Program, settings: gleed_gpu::Options) -> Result<usize> {
+        let room = GpuExecutor::kv_room(gpu, &self.file, program, settings)
+            .with_context(|| self.file.name().to_string())?;
+        let positions = context::that_fits(self.model.config.context, room.page_bytes, room.bytes);
+        Ok(positions.min(room.most_pages.saturating_mul(PAGE)))
+    }
+
+    /// The positions that there is memory for beside a program's weights; what is not used of it is not taken.
+    fn positions_on_cpu(&self, program: &Program, kv: KvType) -> usize {
+        let left = |bytes: usize| (bytes as u64).saturating_sub(self.file.tensor_bytes());
+        let page_bytes = Cpu::kv_page_bytes(program, kv) as u64;
+        context::that_fits(self.model.config.context, page_bytes, gleed_cpu::available_memory().map(left))
+    }
+
+    fn on_cpu(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
         if options.matrix_units {
             bail!("--matrix-units is for GPUs that have them");
         }
         let program = fuse(&self.model.program, Rules::ALL);
+        let positions = positions.unwrap_or_else(|| self.positions_on_cpu(&program, options.kv));
         let cpu = self.cpu(program, options, positions, max_rows)?;
         Ok(Placed::new(On::Cpu(Box::new(cpu)), options.arithmetic.unwrap_or_default(), options.kv))
     }
@@ -242,14 +283,13 @@ impl Loaded {
         loaded
     }
 
-    /// The context to run with: what the user asked for, at most what the model was made for.
-    pub fn context(&self, asked: Option<usize>) -> Result<usize> {
+    /// The context that the user asks for, which is at most what the model was made for.
+    pub fn context(&self, asked: Option<usize>) -> Result<Option<usize>> {
         let most = self.model.config.context;
         match asked {
-            None => Ok(most.min(DEFAULT_CONTEXT)),
             Some(0) => bail!("--context must be at least 1"),
             Some(n) if n > most => bail!("--context {n} is more than the model's {most} positions"),
-            Some(n) => Ok(n),
+            asked => Ok(asked),
         }
     }
 }
@@ -292,9 +332,6 @@ fn told(converted: &gleed_gpu::Converted) -> String {
 fn pages(positions: usize) -> usize {
     positions.div_ceil(PAGE).max(1)
 }
-
-/// Positions a conversation gets unless the user asks for more: KV memory is taken up front.
-const DEFAULT_CONTEXT: usize = 4096;
 
 #[cfg(all(test, feature = "gpu"))]
 mod tests {

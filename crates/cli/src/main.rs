@@ -3,6 +3,7 @@
 
 mod arguments;
 mod commands;
+mod context;
 mod device;
 mod load;
 mod models;

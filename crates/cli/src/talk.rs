@@ -29,7 +29,7 @@ pub struct Talk {
 const MAX_ROWS: usize = 512;
 
 impl Talk {
-    /// Puts a model on its device with room for `context` positions.
+    /// Puts a model on its device with room for `context` positions, or as many as the model and memory allow.
     pub fn new(loaded: &Loaded, options: &Options, context: Option<usize>) -> Result<Talk> {
         let context = loaded.context(context)?;
         let tokenizer = load::tokenizer(&loaded.file)?;
@@ -37,9 +37,11 @@ impl Talk {
         let has_template = loaded.file.metadata().get("tokenizer.chat_template").is_some();
         let own_template = own.is_some();
         let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
-        let executor = loaded.executor(options, context, MAX_ROWS.min(context))?;
-        let report = executor.report(loaded);
+        let most = loaded.model.config.context;
+        let executor = loaded.executor(options, context, MAX_ROWS.min(context.unwrap_or(most)))?;
+        let mut report = executor.report(loaded);
         let engine = Engine::new(Box::new(executor));
+        report.extend([("context", engine.context()), ("model_context", most)].map(as_field));
         let name = loaded.name.clone();
         Ok(Talk {
             tokenizer,
@@ -107,6 +109,16 @@ impl Talk {
     pub fn context(&self) -> usize {
         self.engine.context()
     }
+
+    /// The positions that fit, in words; and those of the model, where there are more.
+    pub fn room(&self) -> String {
+        let (fit, most) = (self.context(), self.engine.executor().program().context);
+        if fit < most { format!("{fit} of the model's {most} positions") } else { format!("{fit} positions") }
+    }
+}
+
+fn as_field((name, number): (&str, usize)) -> (String, Value) {
+    (name.to_string(), number.into())
 }
 
 /// The file's chat template; none when it has none, or a broken one, of which a warning tells.

@@ -58,6 +58,13 @@ impl Layer {
         })
     }
 
+    /// Bytes of one page of a layer's keys and values.
+    pub fn page_bytes(layer: KvLayer, kind: KvType) -> usize {
+        let sides = [(Order::Positions, layer.key_dim), (Order::Columns, layer.value_dim)];
+        let words = sides.map(|(order, dim)| Slots { kind, order, dim }.words());
+        words.into_iter().sum::<usize>().saturating_mul(layer.heads * size_of::<u64>())
+    }
+
     pub fn bytes(&self) -> usize {
         [&self.keys, &self.values].map(|side| size_of_val(&side.memory[..])).iter().sum()
     }

@@ -7,7 +7,7 @@ use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
 use gleed_model::program::{Program, View};
 use gleed_model::verify::vectors;
-use gleed_model::{Arithmetic, Batch, Executor, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, StepError};
 
 use crate::cache::Layer;
 use crate::kernels::pool::Pool;
@@ -78,6 +78,11 @@ impl Cpu {
         let runs = vec![0; program.nodes.len()];
         let Options { max_rows, pages, arithmetic, .. } = options;
         Ok(Cpu { arithmetic, program, plans, weights, stays_in_file, machine, caches, max_rows, pages, runs })
+    }
+
+    /// Bytes that one page of a program's keys and values takes, in all its layers.
+    pub fn kv_page_bytes(program: &Program, kv: KvType) -> usize {
+        program.caches.iter().map(|layer| Layer::page_bytes(*layer, kv)).fold(0, usize::saturating_add)
     }
 
     /// The instruction set of the kernels.

@@ -17,6 +17,7 @@ mod weights;
 pub use error::Error;
 pub use executor::{Cpu, Memory};
 pub use kernels::Isa;
+pub use memory::available as available_memory;
 pub use weights::{WeightKernel, kernels_of};
 
 use gleed_model::{Arithmetic, KvType};

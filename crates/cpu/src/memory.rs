@@ -54,7 +54,7 @@ impl<T: Pod> DerefMut for Large<T> {
 /// Bytes that can be allocated without driving others out, if the system tells: what it counts as
 /// available (cached files included, since they can be read again), or what the group of processes may
 /// still take.
-pub(crate) fn available() -> Option<usize> {
+pub fn available() -> Option<usize> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let read = |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
     let number = |name: &str| read(name)?.trim().parse::<usize>().ok();

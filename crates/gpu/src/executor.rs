@@ -1,6 +1,7 @@
 //! The executor: runs a program over batches of rows, one submission to the device per step.
 
 mod chain;
+mod room;
 mod sizes;
 mod timing;
 
@@ -21,6 +22,7 @@ use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
 use chain::{Choosers, Links};
+pub use room::KvRoom;
 use sizes::Sizes;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.

@@ -21,7 +21,7 @@ mod weights;
 
 pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
-pub use executor::{GpuExecutor, Memory};
+pub use executor::{GpuExecutor, KvRoom, Memory};
 pub use limits::Limits;
 pub use weights::Converted;
 

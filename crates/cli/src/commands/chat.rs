@@ -26,7 +26,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
-    /// Positions to make room for: the whole conversation [default: the model's, at most 4096]
+    /// Positions to make room for: the whole conversation [default: the model's, or what memory allows]
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let cancel = Arc::new(AtomicBool::new(false));
     let handler = cancel.clone();
     ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot handle Ctrl-C")?;
-    output::note(format!("{}, {} positions. /help lists the commands.", arguments.model, talk.context()));
+    output::note(format!("{}, {}. /help lists the commands.", arguments.model, talk.room()));
     let mut chat = Chat { talk, cancel, sampling: arguments.sampling, messages: Vec::new(), stats: false };
     chat.start(arguments.system.as_deref());
     chat.converse()

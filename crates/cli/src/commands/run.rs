@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0, value_name = "N", requires = "json")]
     logprobs: usize,
 
-    /// Positions to make room for: prompt and answer together [default: the model's, at most 4096]
+    /// Positions to make room for: prompt and answer together [default: the model's, or what memory allows]
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
@@ -113,7 +113,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     closed?;
     output::print_line("")?;
     if std::io::stderr().is_terminal() {
-        output::note(summary(&finish));
+        output::note(format!("{}, {}", summary(&finish), talk.room()));
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl Sizes {
 }
 
 impl Memory {
-    fn total(self) -> u64 {
+    pub(super) fn total(self) -> u64 {
         self.weights.saturating_add(self.kv).saturating_add(self.buffers)
     }
 }
