@@ -4,6 +4,7 @@
 mod arguments;
 mod commands;
 mod context;
+mod conversation;
 mod device;
 mod load;
 mod models;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_tokenizer::Message;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
+use crate::conversation::Conversation;
 use crate::load::{self, Options};
 use crate::output::{self, Style};
 use crate::sampling::Sampling;
@@ -65,8 +65,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let handler = cancel.clone();
     ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot handle Ctrl-C")?;
     output::note(format!("{}, {}. /help lists the commands.", arguments.model, talk.room()));
-    let mut chat = Chat { talk, cancel, sampling: arguments.sampling, messages: Vec::new(), stats: false };
-    chat.start(arguments.system.as_deref());
+    let conversation = Conversation::new(arguments.system.as_deref());
+    let mut chat = Chat { talk, cancel, sampling: arguments.sampling, conversation, stats: false };
     chat.converse()
 }
 
@@ -74,17 +74,11 @@ struct Chat {
     talk: Talk,
     cancel: Arc<AtomicBool>,
     sampling: Sampling,
-    /// The conversation so far; a question without an answer is never left at its end.
-    messages: Vec<Message>,
+    conversation: Conversation,
     stats: bool,
 }
 
 impl Chat {
-    /// Forgets everything but what the model is told first.
-    fn start(&mut self, system: Option<&str>) {
-        self.messages = system.map(|text| Message::new("system", text)).into_iter().collect();
-    }
-
     fn converse(&mut self) -> Result<()> {
         let mut editor = DefaultEditor::new()?;
         let history = history_path();
@@ -118,12 +112,14 @@ impl Chat {
 
     /// Asks and shows the answer. A question that cannot be answered is taken back.
     fn ask(&mut self, question: &str) -> Result<()> {
-        self.messages.push(Message::new("user", question));
+        self.conversation.ask(question);
         self.cancel.store(false, Ordering::Relaxed);
+        let settings = self.sampling.settings(None);
+        let most = settings.max_tokens;
         let mut answer = String::new();
         let mut closed = Ok(());
-        let finish = self.talk.conversation(&self.messages).and_then(|tokens| {
-            self.talk.answer(&tokens, self.sampling.settings(None), &self.cancel, |event| {
+        let finish = self.prompt(most).and_then(|tokens| {
+            self.talk.answer(&tokens, settings, &self.cancel, |event| {
                 answer.push_str(event.text());
                 closed = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
             })
@@ -132,9 +128,12 @@ impl Chat {
         match finish {
             Ok(finish) => {
                 output::print_line("")?;
-                self.messages.push(Message::new("assistant", &answer));
+                self.conversation.answer(&answer);
                 match finish.reason.name() {
-                    "length" => output::note("(stopped: no room is left, or --max-tokens was reached)"),
+                    "length" if most == Some(finish.generated_tokens) => {
+                        output::note("(stopped: --max-tokens was reached)");
+                    }
+                    "length" => output::note("(stopped: the context is full)"),
                     "cancelled" => output::note("(stopped)"),
                     _ => {}
                 }
@@ -143,11 +142,31 @@ impl Chat {
                 }
             }
             Err(error) => {
-                self.messages.pop();
+                self.conversation.take_back();
                 output::error(format!("{error:#}; /clear starts anew"));
             }
         }
         Ok(())
+    }
+
+    /// The tokens of the conversation; where they leave too little of the context for an answer of `most` tokens, the
+    /// oldest turns are forgotten.
+    fn prompt(&mut self, most: Option<usize>) -> Result<Vec<u32>> {
+        let context = self.talk.context();
+        let talk = &mut self.talk;
+        let forgotten = self
+            .conversation
+            .shorten(context, most, |messages| talk.conversation(messages).map(|tokens| tokens.len()))?;
+        match forgotten {
+            0 => {}
+            1 => output::note(format!(
+                "(the context of {context} positions is full: the oldest turn is forgotten)"
+            )),
+            n => output::note(format!(
+                "(the context of {context} positions is full: the {n} oldest turns are forgotten)"
+            )),
+        }
+        self.talk.conversation(&self.conversation.seen())
     }
 
     /// Runs a command; false to leave.
@@ -158,19 +177,18 @@ impl Chat {
             "help" | "?" => output::note(HELP),
             "exit" | "quit" | "bye" => return Ok(false),
             "clear" => {
-                let system = self.messages.first().filter(|m| m.role == "system").map(|m| m.content.clone());
-                self.start(system.as_deref());
+                self.conversation.clear();
                 output::note("(a new conversation)");
             }
             "system" => {
-                self.start(Some(rest).filter(|t| !t.is_empty()));
+                self.conversation = Conversation::new(Some(rest).filter(|text| !text.is_empty()));
                 output::note("(a new conversation)");
             }
-            "retry" => match self.take_back() {
+            "retry" => match self.conversation.take_back() {
                 Some(question) => self.ask(&question)?,
                 None => output::note("(nothing was asked yet)"),
             },
-            "undo" => match self.take_back() {
+            "undo" => match self.conversation.take_back() {
                 Some(question) => output::note(format!("(forgotten: {question})")),
                 None => output::note("(nothing was asked yet)"),
             },
@@ -179,23 +197,13 @@ impl Chat {
                 output::note(if self.stats { "(showing speeds)" } else { "(not showing speeds)" });
             }
             "save" if rest.is_empty() => output::error("/save needs the name of a file"),
-            "save" => match std::fs::write(rest, self.transcript()) {
+            "save" => match std::fs::write(rest, self.conversation.transcript()) {
                 Ok(()) => output::note(format!("(saved to {rest})")),
                 Err(error) => output::error(format!("{rest}: {error}")),
             },
             _ => output::error(format!("no command /{name}; /help lists them")),
         }
         Ok(true)
-    }
-
-    /// Removes the last question and its answer and returns the question.
-    fn take_back(&mut self) -> Option<String> {
-        let last = self.messages.iter().rposition(|m| m.role == "user")?;
-        self.messages.drain(last..).next().map(|m| m.content)
-    }
-
-    fn transcript(&self) -> String {
-        self.messages.iter().map(|m| format!("{}:\n{}\n\n", m.role, m.content)).collect()
     }
 }
 
