@@ -51,6 +51,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    #[cfg(all(feature = "gpu", target_os = "linux"))]
+    name_runtime_folder();
     let arguments = arguments::spelled_out(std::env::args_os());
     let json = arguments::ask_for_json(&arguments);
     let Cli { offline, command } = match Cli::try_parse_from(arguments) {
@@ -77,4 +79,15 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => commands::completions::run(arguments, &mut Cli::command()),
     };
     output::exit_code(result, json)
+}
+
+/// Vulkan drivers of Mesa look for a Wayland display, whose library writes a line to stderr when this variable is not
+/// set, as on servers and in containers.
+#[cfg(all(feature = "gpu", target_os = "linux"))]
+fn name_runtime_folder() {
+    const NAME: &str = "XDG_RUNTIME_DIR";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: no other thread has been started that could read the environment meanwhile.
+        unsafe { std::env::set_var(NAME, std::env::temp_dir()) };
+    }
 }

@@ -1,6 +1,7 @@
 //! The commands and the engine on a GPU: whichever comes first, which is Mesa's software one where there is
 //! no other.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -79,6 +80,14 @@ fn devices_are_listed() {
     let first = &devices["devices"][0];
     assert!(first["name"].as_str().is_some_and(|name| !name.is_empty()), "{devices}");
     assert!(first["largest_binding_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{devices}");
+}
+
+#[test]
+fn drivers_say_nothing() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));
+    let output = command.args(["devices", "--json"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(output.status.success());
 }
 
 #[test]
