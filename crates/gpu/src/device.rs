@@ -132,7 +132,8 @@ pub enum Choice<'a> {
     Best,
     /// The best real GPU, or a software adapter when there is none.
     BestOrSoftware,
-    /// The adapter of this index, or the first whose name contains this text, in either case.
+    /// The adapter of this index, where it is digits alone; else the first whose name contains this text, in either
+    /// case.
     Named(&'a str),
 }
 
@@ -191,10 +192,14 @@ fn choose(adapters: &[AdapterInfo], choice: Choice) -> Result<usize> {
         }
         Choice::Named(name) => {
             let lower = name.to_lowercase();
-            let index = name.parse::<usize>().ok().filter(|index| *index < adapters.len());
-            index
-                .or_else(|| adapters.iter().position(|a| a.name.to_lowercase().contains(&lower)))
-                .ok_or_else(|| Error::UnknownAdapter { asked: name.to_string(), available: listed() })
+            // Digits alone are a number, even where there is no such adapter: names are full of digits.
+            let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+            let index = if is_number {
+                name.parse::<usize>().ok().filter(|index| *index < adapters.len())
+            } else {
+                adapters.iter().position(|a| a.name.to_lowercase().contains(&lower))
+            };
+            index.ok_or_else(|| Error::UnknownAdapter { asked: name.to_string(), available: listed() })
         }
     }
 }
@@ -425,7 +430,11 @@ mod tests {
         let all = [adapter(0, "llvmpipe", Kind::Software), adapter(1, "GeForce 7", Kind::Discrete)];
         assert_eq!(choose(&all, Choice::Named("0")), Ok(0));
         assert_eq!(choose(&all, Choice::Named("geforce")), Ok(1));
-        assert_eq!(choose(&all, Choice::Named("7")), Ok(1), "not an index, but in a name");
+        assert_eq!(choose(&all, Choice::Named("force 7")), Ok(1));
+        for number in ["7", "2", "99999999999999999999"] {
+            let error = choose(&all, Choice::Named(number)).unwrap_err().to_string();
+            assert!(error.contains(number) && error.contains("1 GeForce 7"), "{error}");
+        }
         let error = choose(&all, Choice::Named("radeon")).unwrap_err().to_string();
         assert!(error.contains("radeon") && error.contains("1 GeForce 7"), "{error}");
     }
