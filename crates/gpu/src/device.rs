@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::linear::{BYTE_MATRICES, exact_units};
+use crate::matrices::MatrixShape;
 use crate::{Error, Result, spirv, units, vulkan};
 
 /// What kind of device an adapter is.
@@ -44,8 +45,8 @@ pub struct AdapterInfo {
     pub index: usize,
     /// Its name, such as `NVIDIA H200`.
     pub name: String,
-    /// The interface it is reached through: vulkan, metal or dx12.
-    pub backend: String,
+    /// The interface it is reached through: Vulkan, Metal or DX12.
+    pub backend: wgpu::Backend,
     /// What kind of device it is.
     pub kind: Kind,
     /// The driver and its version.
@@ -54,8 +55,8 @@ pub struct AdapterInfo {
     pub f16: bool,
     /// The smallest and largest subgroup, where shaders have subgroups.
     pub subgroups: Option<(u32, u32)>,
-    /// The matrix shapes that it multiplies in one instruction, each in words; empty when there are none.
-    pub cooperative_matrices: Vec<String>,
+    /// The products of matrices that it computes in one instruction; empty when there are none.
+    pub cooperative_matrices: Vec<MatrixShape>,
     /// Whether it can time what it does.
     pub timestamps: bool,
     /// Bytes of the largest buffer.
@@ -84,17 +85,13 @@ impl AdapterInfo {
         AdapterInfo {
             index,
             name: info.name,
-            backend: info.backend.to_string(),
+            backend: info.backend,
             kind,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
             f16: has(wgpu::Features::SHADER_F16),
             subgroups: has(wgpu::Features::SUBGROUP)
                 .then_some((info.subgroup_min_size, info.subgroup_max_size)),
-            cooperative_matrices: matrices
-                .iter()
-                .map(|m| format!("{}x{}x{} {:?} to {:?}", m.m_size, m.n_size, m.k_size, m.ab_type, m.cr_type))
-                .chain(byte_matrices)
-                .collect(),
+            cooperative_matrices: matrices.iter().map(MatrixShape::of).chain(byte_matrices).collect(),
             timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
             largest_buffer: limits.max_buffer_size,
             largest_binding: limits.max_storage_buffer_binding_size,
@@ -253,7 +250,7 @@ impl Gpu {
         gpu.keep_errors();
         // Matrices of bytes are not there if they are not as our kernels need them.
         if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
-            gpu.info.cooperative_matrices.retain(|shape| shape != BYTE_MATRICES);
+            gpu.info.cooperative_matrices.retain(|shape| *shape != BYTE_MATRICES);
         }
         gpu.check()?;
         Ok(gpu)
@@ -394,12 +391,13 @@ fn describe(adapter: &str, what: &str, error: &wgpu::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linear::cooperative;
 
     fn adapter(index: usize, name: &str, kind: Kind) -> AdapterInfo {
         AdapterInfo {
             index,
             name: name.to_string(),
-            backend: "vulkan".to_string(),
+            backend: wgpu::Backend::Vulkan,
             kind,
             driver: String::new(),
             f16: false,
@@ -423,6 +421,25 @@ mod tests {
         assert_eq!(choose(&all[..1], Choice::BestOrSoftware), Ok(0));
         assert!(matches!(choose(&all[..1], Choice::Best), Err(Error::NoAdapter { .. })));
         assert!(matches!(choose(&[], Choice::BestOrSoftware), Err(Error::NoAdapter { .. })));
+    }
+
+    #[test]
+    fn matrix_units_are_known_by_their_shapes() {
+        let bytes = AdapterInfo {
+            f16: true,
+            subgroups: Some((32, 32)),
+            cooperative_matrices: vec![MatrixShape { k: 16, ..BYTE_MATRICES }, BYTE_MATRICES],
+            ..adapter(0, "Card", Kind::Discrete)
+        };
+        assert!(exact_units(&bytes) && !cooperative(&bytes));
+        assert_eq!(bytes.cooperative_matrices[1].to_string(), "16x16x32 i8 to i32");
+        let others = [
+            AdapterInfo { backend: wgpu::Backend::Metal, ..bytes.clone() },
+            AdapterInfo { f16: false, ..bytes.clone() },
+            AdapterInfo { subgroups: Some((16, 32)), ..bytes.clone() },
+            AdapterInfo { cooperative_matrices: vec![MatrixShape { k: 16, ..BYTE_MATRICES }], ..bytes },
+        ];
+        assert!(others.iter().all(|other| !exact_units(other)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod executor;
 mod kernels;
 mod limits;
 pub mod linear;
+mod matrices;
 mod plan;
 mod spirv;
 mod step;
@@ -23,6 +24,7 @@ pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, KvRoom, Memory};
 pub use limits::Limits;
+pub use matrices::{Element, MatrixShape};
 pub use weights::Converted;
 
 use gleed_model::{Arithmetic, KvType};

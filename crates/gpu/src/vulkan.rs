@@ -1,5 +1,9 @@
 //! What Vulkan says of an adapter and wgpu does not: how much memory it has, and that it multiplies matrices of bytes.
 
+#[cfg(not(target_vendor = "apple"))]
+use crate::matrices::Element;
+use crate::matrices::MatrixShape;
+
 /// Bytes of the adapter's own memory: the largest heap that is local to the device.
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
@@ -14,10 +18,10 @@ pub(crate) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
 }
 
-/// The shapes of matrices of signed bytes that the subgroups of an adapter multiply, each in words as in
-/// [`crate::AdapterInfo::cooperative_matrices`]. Only to be asked of an adapter with cooperative matrices.
+/// The products of matrices of signed bytes that the subgroups of an adapter compute. Only to be asked of an adapter
+/// with cooperative matrices.
 #[cfg(not(target_vendor = "apple"))]
-pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<String> {
+pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<MatrixShape> {
     use ash::vk::{ComponentTypeKHR, CooperativeMatrixPropertiesKHR, ScopeKHR};
     let of_bytes = |shape: &&CooperativeMatrixPropertiesKHR| {
         shape.scope == ScopeKHR::SUBGROUP
@@ -25,8 +29,9 @@ pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<String> {
             && [shape.c_type, shape.result_type] == [ComponentTypeKHR::SINT32; 2]
             && shape.saturating_accumulation == 0
     };
-    let in_words = |shape: &CooperativeMatrixPropertiesKHR| {
-        format!("{}x{}x{} I8 to I32", shape.m_size, shape.n_size, shape.k_size)
+    let ours = |shape: &CooperativeMatrixPropertiesKHR| {
+        let (m, n, k) = (shape.m_size, shape.n_size, shape.k_size);
+        MatrixShape { m, n, k, operands: Element::I8, sums: Element::I32 }
     };
     // SAFETY: as above.
     unsafe {
@@ -34,7 +39,7 @@ pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<String> {
         let shared = vulkan.shared_instance();
         let matrices = ash::khr::cooperative_matrix::Instance::new(shared.entry(), shared.raw_instance());
         let shapes = matrices.get_physical_device_cooperative_matrix_properties(vulkan.raw_physical_device());
-        shapes.unwrap_or_default().iter().filter(of_bytes).map(in_words).collect()
+        shapes.unwrap_or_default().iter().filter(of_bytes).map(ours).collect()
     }
 }
 
@@ -46,6 +51,6 @@ pub(crate) fn memory(_adapter: &wgpu::Adapter) -> Option<u64> {
 
 /// Metal has no matrices of bytes.
 #[cfg(target_vendor = "apple")]
-pub(crate) fn byte_matrices(_adapter: &wgpu::Adapter) -> Vec<String> {
+pub(crate) fn byte_matrices(_adapter: &wgpu::Adapter) -> Vec<MatrixShape> {
     vec![]
 }

@@ -40,7 +40,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let cells = [
             adapter.index.to_string(),
             adapter.name.clone(),
-            adapter.backend.clone(),
+            adapter.backend.to_string(),
             adapter.kind.to_string(),
             memory,
             features(adapter).join(", "),
@@ -82,7 +82,7 @@ fn for_programs(adapter: &AdapterInfo) -> Value {
     json!({
         "number": adapter.index,
         "name": adapter.name,
-        "interface": adapter.backend,
+        "interface": adapter.backend.to_string(),
         "kind": adapter.kind.to_string(),
         "driver": adapter.driver,
         "software": adapter.is_software(),

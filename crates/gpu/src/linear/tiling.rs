@@ -2,6 +2,7 @@
 //! one so many rows get.
 
 use super::shader::{Combination, InputKind, LinearSpec};
+use crate::matrices::{Element, MatrixShape};
 use crate::{AdapterInfo, Gpu};
 
 /// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
@@ -48,19 +49,24 @@ pub enum Tiling {
 pub fn cooperative(adapter: &AdapterInfo) -> bool {
     adapter.f16
         && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.iter().any(|shape| shape == "16x16x16 F16 to F32")
+        && adapter.cooperative_matrices.contains(&HALF_MATRICES)
 }
 
-/// The shape of products that [`Tiling::Units`] needs, as adapters list it.
-pub(crate) const BYTE_MATRICES: &str = "16x16x32 I8 to I32";
+/// The products that [`Tiling::Cooperative`] needs.
+const HALF_MATRICES: MatrixShape =
+    MatrixShape { m: 16, n: 16, k: 16, operands: Element::F16, sums: Element::F32 };
+
+/// The products that [`Tiling::Units`] needs.
+pub(crate) const BYTE_MATRICES: MatrixShape =
+    MatrixShape { m: 16, n: 16, k: 32, operands: Element::I8, sums: Element::I32 };
 
 /// Whether an adapter can run [`Tiling::Units`]: products of 16x32 and 32x16 matrices of signed bytes by subgroups
 /// of 32. An open device does not list them if it has their elements elsewhere than its kernels expect.
 pub fn exact_units(adapter: &AdapterInfo) -> bool {
-    adapter.backend == "vulkan"
+    adapter.backend == wgpu::Backend::Vulkan
         && adapter.f16
         && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.iter().any(|shape| shape == BYTE_MATRICES)
+        && adapter.cooperative_matrices.contains(&BYTE_MATRICES)
 }
 
 impl Tiling {
