@@ -5,7 +5,7 @@ use crate::linear::UNITS_ENABLED;
 use crate::{Gpu, Result, spirv};
 
 /// Lanes of a subgroup, and words of a product that each of them has.
-const LANES: i32 = 32;
+const LANES: u32 = 32;
 const WORDS: u64 = 8;
 
 /// A kernel with [`spirv::STUBS`] that binds one buffer, which it reads and writes.
@@ -46,10 +46,15 @@ pub(crate) fn kernel(gpu: &Gpu, name: &str, kernel: &str, out: &wgpu::Buffer) ->
 
 /// Whether a product is exact, and lanes have its elements where `matrix.wgsl` says: Vulkan leaves that to the driver.
 pub(crate) fn are_as_expected(gpu: &Gpu) -> Result<bool> {
-    let bytes = LANES as u64 * WORDS * 4;
+    let bytes = u64::from(LANES) * WORDS * 4;
     let (out, read) =
         (gpu.storage("places of a product", bytes)?, gpu.readable("places of a product", bytes)?);
     let dispatch = kernel(gpu, "the places of a product", include_str!("kernels/units_places.wgsl"), &out)?;
+    Ok(run(gpu, &dispatch, &out, &read)? == expected())
+}
+
+/// What one workgroup of a kernel writes.
+fn run(gpu: &Gpu, dispatch: &Dispatch, out: &wgpu::Buffer, read: &wgpu::Buffer) -> Result<Vec<i32>> {
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -57,31 +62,79 @@ pub(crate) fn are_as_expected(gpu: &Gpu) -> Result<bool> {
         pass.set_bind_group(0, &dispatch.bindings, &[]);
         pass.dispatch_workgroups(1, 1, 1);
     }
-    encoder.copy_buffer_to_buffer(&out, 0, &read, 0, bytes);
+    encoder.copy_buffer_to_buffer(out, 0, read, 0, out.size());
     gpu.queue.submit([encoder.finish()]);
-    read.slice(..).map_async(wgpu::MapMode::Read, |_| {});
-    gpu.wait()?;
-    let Ok(mapped) = read.slice(..).get_mapped_range() else { return Ok(false) };
-    Ok(bytemuck::cast_slice::<u8, i32>(&mapped) == expected())
+    let mut found = Vec::new();
+    gpu.read(read, (out.size() / 4) as usize, &mut found)?;
+    Ok(found)
+}
+
+/// A byte of a matrix, as `units_places.wgsl` makes it.
+fn byte(seed: u32) -> i32 {
+    let mixed = seed.wrapping_mul(0xc2b2_ae35);
+    let byte = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b) >> 24;
+    i32::from(byte as u8 as i8)
+}
+
+/// An element of the product: the bytes of a sum times those of a row.
+fn element(sum: u32, row: u32) -> i32 {
+    let weight = |column: u32| match sum {
+        0 => -128,
+        1 => 127,
+        sum => byte(sum * 32 + column),
+    };
+    let input = |column: u32| match row {
+        0 => -127,
+        1 => 127,
+        row => byte(512 + row * 32 + column),
+    };
+    (0..32).map(|column| weight(column) * input(column)).sum()
 }
 
 /// What all lanes should have.
 fn expected() -> Vec<i32> {
-    let of = |lane: i32| {
+    let of = |lane: u32| {
         let sums = [lane / 4, lane / 4 + 8];
         let rows = [0, 1, 8, 9].map(|row| 2 * (lane % 4) + row);
-        sums.into_iter().flat_map(move |sum| rows.map(|row| spirv::ZERO as i32 + sum + 16 * row))
+        sums.into_iter().flat_map(move |sum| rows.map(|row| spirv::ZERO as i32 + element(sum, row)))
     };
     (0..LANES).flat_map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::kernels::{Kernels, Source};
+
+    /// Equal elements could change places without being noticed.
     #[test]
     fn every_element_is_expected_once() {
-        let mut all = super::expected();
+        let mut all = expected();
+        let zero = spirv::ZERO as i32;
+        assert!(all.iter().any(|element| *element < zero) && all.iter().any(|element| *element > zero));
+        assert!(all.contains(&(zero + 32 * 128 * 127)) && all.contains(&(zero - 32 * 128 * 127)));
         all.sort_unstable();
-        let zero = crate::spirv::ZERO as i32;
-        assert_eq!(all, (zero..zero + 256).collect::<Vec<_>>());
+        all.dedup();
+        assert_eq!(all.len(), 256);
+    }
+
+    /// The kernel multiplies the bytes that are expected here: with products in plain WGSL, on any device.
+    #[test]
+    fn the_kernel_multiplies_what_is_expected() {
+        let text = include_str!("kernels/units_places.wgsl");
+        let text = text.replace("@builtin(subgroup_invocation_id) lane: u32,", "");
+        let with_lane = "    let lane = thread;\n    units_lane = thread;\n    workgroupBarrier();\n";
+        let text = text.replace("    workgroupBarrier();\n", with_lane);
+        let text = text.replace("@group(0) @binding(0) var<storage, read_write> out: array<vec4<i32>>;", "");
+        let gpu = Gpu::open(crate::Choice::BestOrSoftware).expect("a GPU, be it software");
+        let bytes = u64::from(LANES) * WORDS * 4;
+        let (out, read) = (gpu.storage("test", bytes).unwrap(), gpu.readable("test", bytes).unwrap());
+        let source = Source::new("test", &text).snippet(include_str!("kernels/matrix_plain.wgsl")).write(
+            "out",
+            "vec4<i32>",
+            &out,
+        );
+        let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
+        assert_eq!(run(&gpu, &dispatch, &out, &read).unwrap(), expected());
     }
 }
