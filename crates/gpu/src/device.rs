@@ -65,6 +65,8 @@ pub struct AdapterInfo {
     pub largest_binding: u64,
     /// Bytes of memory, where the driver says.
     pub memory: Option<u64>,
+    /// Multiprocessors, where the driver says.
+    pub multiprocessors: Option<u32>,
 }
 
 impl AdapterInfo {
@@ -96,6 +98,7 @@ impl AdapterInfo {
             largest_buffer: limits.max_buffer_size,
             largest_binding: limits.max_storage_buffer_binding_size,
             memory: vulkan::memory(adapter),
+            multiprocessors: vulkan::multiprocessors(adapter),
         }
     }
 
@@ -407,6 +410,7 @@ mod tests {
             largest_buffer: 0,
             largest_binding: 0,
             memory: None,
+            multiprocessors: None,
         }
     }
 

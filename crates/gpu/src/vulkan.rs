@@ -1,4 +1,5 @@
-//! What Vulkan says of an adapter and wgpu does not: how much memory it has, and that it multiplies matrices of bytes.
+//! What Vulkan says of an adapter and wgpu does not: how much memory and how many multiprocessors it has, and that it
+//! multiplies matrices of bytes.
 
 #[cfg(not(target_vendor = "apple"))]
 use crate::matrices::Element;
@@ -41,6 +42,34 @@ pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<MatrixShape> {
         let shapes = matrices.get_physical_device_cooperative_matrix_properties(vulkan.raw_physical_device());
         shapes.unwrap_or_default().iter().filter(of_bytes).map(ours).collect()
     }
+}
+
+/// How many multiprocessors an adapter has: NVIDIA's drivers say.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn multiprocessors(adapter: &wgpu::Adapter) -> Option<u32> {
+    use ash::vk::{API_VERSION_1_1, PhysicalDeviceProperties2, PhysicalDeviceShaderSMBuiltinsPropertiesNV};
+    let mut builtins = PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+    // SAFETY: as above; the function is there from Vulkan 1.1 on, and the structure is known to this driver.
+    unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let (shared, says) = (vulkan.shared_instance(), ash::nv::shader_sm_builtins::NAME);
+        if shared.instance_api_version() < API_VERSION_1_1
+            || !vulkan.physical_device_capabilities().supports_extension(says)
+        {
+            return None;
+        }
+        let mut properties = PhysicalDeviceProperties2::default().push_next(&mut builtins);
+        shared
+            .raw_instance()
+            .get_physical_device_properties2(vulkan.raw_physical_device(), &mut properties);
+    }
+    Some(builtins.shader_sm_count).filter(|count| *count > 0)
+}
+
+/// Metal does not say how many multiprocessors there are.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn multiprocessors(_adapter: &wgpu::Adapter) -> Option<u32> {
+    None
 }
 
 /// Bytes of the adapter's own memory: Metal has no such number for a shared memory.

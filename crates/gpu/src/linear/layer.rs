@@ -9,7 +9,7 @@ use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
 use super::pipelines::LinearKernels;
 use super::quantize::Quantized;
 use super::shader::{Combination, InputKind, LinearSpec};
-use super::tiling::{Tiling, fitting};
+use super::tiling::{MEASURED, Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
 use crate::{Error, Gpu, Result};
 
@@ -27,6 +27,8 @@ struct Dispatch {
     spec: LinearSpec,
     bind_group: wgpu::BindGroup,
     pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
+    /// Of the device.
+    multiprocessors: u32,
 }
 
 impl Dispatch {
@@ -34,7 +36,7 @@ impl Dispatch {
     fn fitting(&self, rows: u32) -> Option<&(Tiling, wgpu::ComputePipeline)> {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            tiling.cost(workgroups, self.spec.has_halves())
+            tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors)
         };
         fitting(&self.pipelines, rows, self.spec.input, cost)
     }
@@ -328,7 +330,8 @@ impl Builder<'_> {
             shape,
             batch,
         )?;
-        Ok(Dispatch { outputs, spec, bind_group, pipelines })
+        let multiprocessors = self.gpu.info.multiprocessors.unwrap_or(MEASURED).max(1);
+        Ok(Dispatch { outputs, spec, bind_group, pipelines, multiprocessors })
     }
 }
 

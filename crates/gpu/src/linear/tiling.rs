@@ -138,18 +138,21 @@ impl Tiling {
         all
     }
 
-    /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns on a GPU of 132
-    /// multiprocessors, measured with Q4_K, and Q6_K where halves of groups have scales of their own. Small workgroups
-    /// share the time; those of tiles come in rounds, and one that is begun counts whole.
-    pub(super) fn cost(self, workgroups: u32, halves: bool) -> u32 {
+    /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns, measured on a GPU of
+    /// [`MEASURED`] multiprocessors with Q4_K, and Q6_K where halves of groups have scales of their own. Small workgroups
+    /// share the time; those of tiles come in rounds, and one that is begun counts whole. What one multiprocessor takes
+    /// is believed to be in the same proportions on every GPU: only how many there are is not.
+    pub(super) fn cost(self, workgroups: u32, halves: bool, multiprocessors: u32) -> u32 {
+        let shared = |workgroups: u32| workgroups * MEASURED / multiprocessors;
+        let rounds = |at_once: u32| workgroups.div_ceil(at_once * multiprocessors);
         match (self, halves) {
-            (Tiling::Units { tile: (128.., _), .. }, false) => 1110 * workgroups.div_ceil(132),
-            (Tiling::Units { tile: (128.., _), .. }, true) => 1650 * workgroups.div_ceil(132),
-            (Tiling::Units { .. }, false) => 930 * workgroups.div_ceil(3 * 132),
-            (Tiling::Units { .. }, true) => 880 * workgroups.div_ceil(2 * 132),
-            (Tiling::Chains { subgroups: 8.., .. }, _) => workgroups + workgroups / 7,
-            (_, true) => workgroups + workgroups / 10,
-            (_, false) => workgroups,
+            (Tiling::Units { tile: (128.., _), .. }, false) => 1110 * rounds(1),
+            (Tiling::Units { tile: (128.., _), .. }, true) => 1650 * rounds(1),
+            (Tiling::Units { .. }, false) => 930 * rounds(3),
+            (Tiling::Units { .. }, true) => 880 * rounds(2),
+            (Tiling::Chains { subgroups: 8.., .. }, _) => shared(workgroups + workgroups / 7),
+            (_, true) => shared(workgroups + workgroups / 10),
+            (_, false) => shared(workgroups),
         }
     }
 
@@ -242,6 +245,10 @@ impl Tiling {
         }
     }
 }
+
+/// Multiprocessors of the GPU that costs were measured on, an H200; and those that a GPU is believed to have whose
+/// driver does not say.
+pub(super) const MEASURED: u32 = 132;
 
 /// Bytes that the kernels for few rows of integers keep chains in, if that is room enough for one of each slot.
 const MOST_KEPT_BYTES: u32 = 16 << 10;
@@ -355,7 +362,7 @@ mod tests {
             for (outputs, halves, chosen) in layers {
                 let cost = |tiling: Tiling| {
                     let sums = if let Tiling::Units { tile, .. } = tiling { tile.0 } else { 32 };
-                    tiling.cost(outputs / sums * rows.div_ceil(tiling.rows()), halves)
+                    tiling.cost(outputs / sums * rows.div_ceil(tiling.rows()), halves, MEASURED)
                 };
                 let found = fitting(&on_units, rows, InputKind::Integers, cost).map(|(t, ())| *t);
                 assert_eq!(found, Some(chosen), "{rows} rows of {outputs} on matrix units");
@@ -364,5 +371,19 @@ mod tests {
         assert_eq!(rows_of(&all[..1], 9), Some(1));
         assert_eq!(rows_of(&all[6..], 1), Some(64));
         assert_eq!(rows_of(&[], 1), None);
+    }
+
+    #[test]
+    fn fewer_multiprocessors_take_longer() {
+        for tiling in Tiling::UNITS {
+            for halves in [false, true] {
+                // As many as 22 multiprocessors have at once in whole rounds, whatever the tiling.
+                let cost = |multiprocessors| tiling.cost(6 * 132, halves, multiprocessors);
+                assert_eq!([132, 66, 22].map(cost), [1, 2, 6].map(|times| times * cost(132)), "{tiling:?}");
+            }
+        }
+        // Rounds that are not full count whole, and more so the more are there at once.
+        let large = Tiling::UNITS[4];
+        assert_eq!([1, 20, 21].map(|workgroups| large.cost(workgroups, false, 20)), [1110, 1110, 2220]);
     }
 }
