@@ -365,6 +365,12 @@ impl Gpu {
         failure.clone().map_or(Ok(()), Err)
     }
 
+    /// Bytes of memory that nothing uses yet, where the driver says; else all there are, where it says that.
+    pub fn free_memory(&self) -> Option<u64> {
+        let (free, all) = (vulkan::free_memory(&self.device), self.info.memory);
+        free.into_iter().chain(all).min()
+    }
+
     /// Waits until everything submitted is done.
     pub fn wait(&self) -> Result<()> {
         self.wait_for(wgpu::PollType::wait_indefinitely())

@@ -54,18 +54,18 @@ pub enum Error {
         /// The adapter's name.
         adapter: String,
     },
-    /// The model does not fit in the device's memory.
+    /// The model does not fit in what is free of the device's memory.
     #[error(
-        "{adapter} has {} of memory; weights {} + keys and values {} + buffers {} = {} are needed: use \
+        "{adapter} has {} of memory free; weights {} + keys and values {} + buffers {} = {} are needed: use \
          fewer positions, fewer rows or a smaller model{}",
-        size(*memory), size(*weights), size(*kv), size(*buffers),
+        size(*free), size(*weights), size(*kv), size(*buffers),
         size(weights.saturating_add(*kv).saturating_add(*buffers)), part(*layers)
     )]
     DoesNotFit {
         /// The adapter's name.
         adapter: String,
-        /// Its memory.
-        memory: u64,
+        /// Bytes that are free.
+        free: u64,
         /// Bytes of weights.
         weights: u64,
         /// Bytes of the KV cache.

@@ -78,7 +78,7 @@ fn memory(kernels: &mut Kernels, out: &wgpu::Buffer) -> Result<f64> {
     let gpu = kernels.gpu.clone();
     let group = (THREADS * EACH * 16) as u64;
     let room =
-        gpu.info.largest_binding.min(gpu.info.largest_buffer).min(gpu.info.memory.unwrap_or(BYTES) / 4);
+        gpu.info.largest_binding.min(gpu.info.largest_buffer).min(gpu.free_memory().unwrap_or(BYTES) / 4);
     let mut groups = (BYTES.min(room) / group).max(1);
     let data = loop {
         match gpu.storage("what is read", groups * group) {

@@ -1,5 +1,5 @@
-//! What Vulkan says of an adapter and wgpu does not: how much memory and how many multiprocessors it has, and that it
-//! multiplies matrices of bytes.
+//! What Vulkan says of an adapter and wgpu does not: how much memory it has and how much of that is free, how
+//! many multiprocessors, and that it multiplies matrices of bytes.
 
 #[cfg(not(target_vendor = "apple"))]
 use crate::matrices::Element;
@@ -14,9 +14,41 @@ pub(crate) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
         let instance = vulkan.shared_instance().raw_instance();
         instance.get_physical_device_memory_properties(vulkan.raw_physical_device())
     };
-    let heaps = &heaps.memory_heaps[..heaps.memory_heap_count as usize];
-    // Bit 0 of the flags is VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
-    heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
+    own_heap(&heaps).map(|heap| heaps.memory_heaps[heap].size)
+}
+
+/// The largest heap that is local to the device.
+#[cfg(not(target_vendor = "apple"))]
+fn own_heap(heaps: &ash::vk::PhysicalDeviceMemoryProperties) -> Option<usize> {
+    let local =
+        |heap: &usize| heaps.memory_heaps[*heap].flags.contains(ash::vk::MemoryHeapFlags::DEVICE_LOCAL);
+    (0..heaps.memory_heap_count as usize).filter(local).max_by_key(|heap| heaps.memory_heaps[*heap].size)
+}
+
+/// Bytes of the device's own memory that nothing uses yet: other programs have their share of it.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn free_memory(device: &wgpu::Device) -> Option<u64> {
+    use ash::vk::{
+        API_VERSION_1_1, PhysicalDeviceMemoryBudgetPropertiesEXT, PhysicalDeviceMemoryProperties2,
+    };
+    let mut budget = PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+    // SAFETY: the handle is only asked for its properties while the device is alive, and is not kept; the function is
+    // there from Vulkan 1.1 on, and the structure is known to this driver.
+    let heaps = unsafe {
+        let vulkan = device.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let shared = vulkan.shared_instance();
+        if shared.instance_api_version() < API_VERSION_1_1
+            || !vulkan.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME)
+        {
+            return None;
+        }
+        let mut properties = PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        shared
+            .raw_instance()
+            .get_physical_device_memory_properties2(vulkan.raw_physical_device(), &mut properties);
+        properties.memory_properties
+    };
+    own_heap(&heaps).map(|heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
 }
 
 /// The products of matrices of signed bytes that the subgroups of an adapter compute. Only to be asked of an adapter
@@ -59,9 +91,7 @@ pub(crate) fn multiprocessors(adapter: &wgpu::Adapter) -> Option<u32> {
             return None;
         }
         let mut properties = PhysicalDeviceProperties2::default().push_next(&mut builtins);
-        shared
-            .raw_instance()
-            .get_physical_device_properties2(vulkan.raw_physical_device(), &mut properties);
+        shared.raw_instance().get_physical_device_properties2(vulkan.raw_physical_device(), &mut properties);
     }
     Some(builtins.shader_sm_count).filter(|count| *count > 0)
 }
@@ -75,6 +105,12 @@ pub(crate) fn multiprocessors(_adapter: &wgpu::Adapter) -> Option<u32> {
 /// Bytes of the adapter's own memory: Metal has no such number for a shared memory.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn memory(_adapter: &wgpu::Adapter) -> Option<u64> {
+    None
+}
+
+/// Metal does not say what other programs use.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn free_memory(_device: &wgpu::Device) -> Option<u64> {
     None
 }
 

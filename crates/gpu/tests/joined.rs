@@ -207,3 +207,19 @@ fn a_refusal_says_what_would_fit() {
         assert!(told.ends_with("or a smaller model"), "{told}");
     }
 }
+
+/// What others use of a device's memory is not there for a model.
+#[test]
+fn what_is_free_counts_not_what_there_is() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 5);
+    let gpu = gpu();
+    let (Some(free), Some(all)) = (gpu.free_memory(), gpu.info.memory) else { return };
+    assert!(free <= all, "{free} of {all}");
+    let room = 64 << 20;
+    if all - free > 2 * room {
+        let page = executor(&gpu, &file, &program, OPTIONS).memory().kv / OPTIONS.pages as u64;
+        let options = Options { pages: ((all - room) / page) as usize, ..OPTIONS };
+        let refused = GpuExecutor::new(gpu, &file, program, options).err().unwrap();
+        assert!(matches!(refused, Error::DoesNotFit { .. }), "{refused}");
+    }
+}

@@ -102,7 +102,7 @@ impl Memory {
     }
 }
 
-/// Refuses what cannot fit, where the device says how much it has.
+/// Refuses what cannot fit, where the device says how much is free.
 pub(super) fn fits(
     gpu: &Gpu,
     file: &Gguf,
@@ -110,28 +110,22 @@ pub(super) fn fits(
     options: Options,
     needed: Memory,
 ) -> Result<()> {
-    match gpu.info.memory {
-        Some(memory) if needed.total() > memory => {
-            let layers = layers_that_fit(gpu, file, program, options, memory)?;
+    match gpu.free_memory() {
+        Some(free) if needed.total() > free => {
+            let layers = layers_that_fit(gpu, file, program, options, free)?;
             let (adapter, Memory { weights, kv, buffers }) = (gpu.info.name.clone(), needed);
-            Err(Error::DoesNotFit { adapter, memory, weights, kv, buffers, layers })
+            Err(Error::DoesNotFit { adapter, free, weights, kv, buffers, layers })
         }
         _ => Ok(()),
     }
 }
 
 /// How many of the last layers fit, with all that comes after them; 0 for none.
-fn layers_that_fit(
-    gpu: &Gpu,
-    file: &Gguf,
-    program: &Program,
-    options: Options,
-    memory: u64,
-) -> Result<usize> {
+fn layers_that_fit(gpu: &Gpu, file: &Gguf, program: &Program, options: Options, free: u64) -> Result<usize> {
     let layers = program.layers();
     for first in 1..layers {
         let Some(halves) = split(program, first) else { continue };
-        if Sizes::new(gpu, file, &halves.second, options)?.memory.total() <= memory {
+        if Sizes::new(gpu, file, &halves.second, options)?.memory.total() <= free {
             return Ok(layers - first);
         }
     }
