@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::linear::{BYTE_MATRICES, exact_units};
 use crate::matrices::MatrixShape;
-use crate::{Error, Result, spirv, units, vulkan};
+use crate::{Error, Result, lost, spirv, units, vulkan};
 
 /// What kind of device an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -378,10 +378,12 @@ impl Gpu {
 
     /// Waits for what the poll asks for.
     pub(crate) fn wait_for(&self, poll: wgpu::PollType) -> Result<()> {
-        let wait = self.device.poll(poll);
+        let wait = lost::waited(|| self.device.poll(poll)).and_then(|wait| wait.map_err(|e| e.to_string()));
+        // Why a device was lost is known from the callback.
+        self.check()?;
         let what = "waiting for the device".to_string();
-        wait.map_err(|e| Error::Device { adapter: self.info.name.clone(), what, reason: e.to_string() })?;
-        self.check()
+        wait.map_err(|reason| Error::Device { adapter: self.info.name.clone(), what, reason })?;
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod executor;
 mod kernels;
 mod limits;
 pub mod linear;
+mod lost;
 mod matrices;
 mod plan;
 mod spirv;
