@@ -6,6 +6,7 @@ mod sizes;
 mod timing;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use gleed_gguf::Gguf;
 use gleed_model::chain::Chain;
@@ -27,6 +28,10 @@ use sizes::Sizes;
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
+
+/// Steps that may still be computed when one returns whose logits nobody wants: enough for the device never to wait for
+/// the host, and few enough that a long prompt which is cancelled ends soon.
+const STEPS_IN_FLIGHT: usize = 2;
 
 /// Bytes that an executor has allocated on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,8 @@ pub struct GpuExecutor {
     choosers: Choosers,
     /// Chains of steps.
     links: Links,
+    /// Steps whose logits nobody wanted, and which may still be computed.
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
     /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
     inputs: wgpu::Buffer,
     /// `[wanted row][stride]` of the last step.
@@ -160,6 +167,7 @@ impl GpuExecutor {
             readable,
             choosers,
             links,
+            in_flight: VecDeque::new(),
             inputs,
             logits,
             logits_stride,
@@ -267,9 +275,11 @@ impl GpuExecutor {
         let rows = self.counts(list).rows;
         let logits = self.activations.place(self.program.logits, list);
         if rows == 0 {
-            self.gpu.queue.submit([encoder.finish()]);
-            return self.gpu.check();
+            let submission = self.gpu.queue.submit([encoder.finish()]);
+            self.gpu.check()?;
+            return self.bound_flight(submission);
         }
+        self.in_flight.clear();
         for first in (0..rows).step_by(self.logits_rows) {
             let count = self.logits_rows.min(rows - first);
             if first > 0 {
@@ -293,6 +303,16 @@ impl GpuExecutor {
             encoder = self.encoder();
         }
         Ok(())
+    }
+
+    /// Waits until few enough steps are in flight, with the one that was just submitted.
+    fn bound_flight(&mut self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        self.in_flight.push_back(submission);
+        if self.in_flight.len() <= STEPS_IN_FLIGHT {
+            return Ok(());
+        }
+        let oldest = self.in_flight.pop_front();
+        self.gpu.wait_for(wgpu::PollType::Wait { submission_index: oldest, timeout: None })
     }
 
     /// All nodes in one submission.

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{FAMILIES, VOCABULARY, batch, contract, executor, gpu, logits, tiny};
 use gleed_gguf::{Format, Gguf};
@@ -116,6 +117,22 @@ fn bad_batches_are_refused_and_change_nothing() {
     contract::refuses_bad_batches(|file, program, kv| {
         executor(&gpu, file, program, Options { kv, ..OPTIONS })
     });
+}
+
+/// Steps without logits return before they are computed, but not many of them: a long prompt can be cancelled.
+#[test]
+fn few_steps_are_in_flight() {
+    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+    let gpu = gpu();
+    let mut executor = executor(&gpu, &file, &program, OPTIONS);
+    let done = Arc::new(AtomicUsize::new(0));
+    for position in 0..10 {
+        executor.step(&batch(&[(0, position, 1, false)], 1, OPTIONS.pages), &mut ()).unwrap();
+        let done = Arc::clone(&done);
+        gpu.queue.on_submitted_work_done(move || _ = done.fetch_add(1, Ordering::Relaxed));
+    }
+    let done = done.load(Ordering::Relaxed);
+    assert!(done >= 7, "{done} of 10 steps were computed when the last was submitted");
 }
 
 #[test]
