@@ -1,33 +1,22 @@
 //! `gleed bench`: how fast is this model on this machine, where does the time go, how far is that from
 //! what the machine can do, and how does it compare with a peer?
 
-mod child;
-mod kernels;
-mod labels;
-mod limits;
-mod measure;
-mod ops;
-mod peer;
-mod plot;
-mod report;
-mod rounds;
+mod measurable;
 mod start;
-mod svg;
-mod work;
+mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use gleed_bench::{Limits, MAX_ROWS, Peer, Rounds, Runner, Settings, Test};
 use serde_json::json;
 
+use crate::device::Placed;
 use crate::load::{self, Loaded, Options};
 use crate::models;
 use crate::output;
-use limits::{Limits, Meter};
-use measure::{Runner, Test};
-use peer::Peer;
-use rounds::Rounds;
+use crate::progress::Progress;
 
 /// Measure how fast a model runs here
 #[derive(Args)]
@@ -47,7 +36,7 @@ pub struct Arguments {
     #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "N,…")]
     depth: Vec<usize>,
 
-    /// Also generate in so many sequences together, one token of each a step
+    /// Also generate in several sequences together, one token of each a step
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
     sequences: Vec<usize>,
 
@@ -105,27 +94,24 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut peer = peer(&arguments)?;
     if arguments.start {
         let Arguments { model, options, repetitions, json, .. } = &arguments;
-        return start::run(model, options, *repetitions, peer, *json);
+        return start::run(model, options, *repetitions, peer.as_mut(), *json);
     }
     let loaded = load::open(&arguments.model)?;
     if arguments.kernels {
-        return kernels::run(&loaded, &arguments.options, arguments.json);
+        return kernels(&loaded, &arguments.options, arguments.json);
     }
+    let kv = arguments.options.kv;
     let tests = tests(&arguments, &loaded)?;
-    let positions = measure::positions_of(&tests);
-    let executor = loaded.executor(&arguments.options, positions, measure::MAX_ROWS)?;
+    let positions = gleed_bench::positions_of(&tests);
+    let executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
     let mut runner = Runner::new(executor, &tests);
-    let rounds = rounds::run(
-        &mut runner,
-        arguments.options.kv,
-        &tests,
-        arguments.repetitions,
-        peer.as_mut(),
-        arguments.per_token,
-    )?;
-    let limits = rounds.meter.as_ref().map(Meter::limits);
+    let settings = Settings { kv, repetitions: arguments.repetitions, per_token: arguments.per_token };
+    let rounds = with_bar("bench", |progress| {
+        gleed_bench::rounds(&mut runner, &tests, settings, peer.as_mut(), progress)
+    })?;
+    let limits = rounds.limits.as_ref();
     let ops = match arguments.ops {
-        true => Some(ops::run(&mut runner, arguments.options.kv, &tests)?),
+        true => Some(gleed_bench::profile(&mut runner, &tests, kv, limits)?),
         false => None,
     };
     let cpu = runner.executor.cpu();
@@ -137,9 +123,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
         None => Vec::new(),
     };
     if let Some(path) = &arguments.plot {
-        let Some(limits) = &limits else { bail!("--plot needs the limits of one device: use --device cpu") };
-        let run = format!("{}, {} keys and values", runner.executor, arguments.options.kv);
-        let picture = plot::picture(&loaded.name, &run, limits, &rounds.results);
+        let Some(limits) = limits else { bail!("--plot needs the limits of one device: use --device cpu") };
+        let run = format!("{}, {kv} keys and values", runner.executor);
+        let picture = gleed_bench::roofline(&loaded.name, &run, limits, &rounds.results);
         std::fs::write(path, picture).with_context(|| path.display().to_string())?;
     }
     if arguments.json {
@@ -147,34 +133,62 @@ pub fn run(arguments: Arguments) -> Result<()> {
             "model": loaded.name,
             "device": runner.executor.to_string(),
             "arithmetic": runner.executor.arithmetic().to_string(),
-            "kv": arguments.options.kv.to_string(),
+            "kv": kv.to_string(),
             "isa": cpu.map(|(isa, _)| isa.to_string()),
             "threads": cpu.map(|(_, threads)| threads),
             "limits": limits,
-            "limit_samples": rounds.meter.as_ref().map(Meter::samples),
+            "limit_samples": rounds.limit_samples,
             "peak_memory_bytes": rounds.peak_memory,
-            "peer": peer.as_ref().map(|p| p.build.json()),
+            "peer": peer.as_ref().map(Peer::json),
             "peer_options": peer.as_ref().map(Peer::options),
             "warnings": warnings,
             "results": rounds.results,
-            "ops": ops.as_ref().map(|ops| ops.json(limits.as_ref())),
+            "ops": ops,
         }));
     }
-    describe(&arguments, &runner, &rounds, limits.as_ref());
-    if let Some(peer) = peer.as_ref().filter(|peer| peer.build.is_known()) {
-        output::note(peer.describe());
-    }
+    describe(&arguments, &runner.executor, &rounds, limits);
+    peer.as_ref().and_then(Peer::describe).iter().for_each(output::note);
     warnings.iter().for_each(output::warning);
     for result in &rounds.results {
         if let Some(error) = &result.peer_error {
             output::warning(format!("{}: the peer was not measured: {error}", result.test));
         }
     }
-    report::print(&rounds.results)?;
+    tables::results(&rounds.results)?;
     match ops {
-        Some(ops) => ops.print(limits.as_ref()),
+        Some(profiles) => tables::ops(&profiles, limits, cpu.is_none()),
         None => Ok(()),
     }
+}
+
+/// `--kernels`: each linear kernel by itself.
+fn kernels(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
+    let settings = gleed_cpu::Options {
+        arithmetic: options.arithmetic.unwrap_or_default(),
+        kv: options.kv,
+        threads: options.threads.unwrap_or(0),
+        isa: options.isa,
+        ..Default::default()
+    };
+    let times = with_bar("kernels", |progress| {
+        gleed_bench::kernels(&loaded.file, &loaded.model.program, &settings, progress)
+    })?;
+    match as_json {
+        true => output::print_json(&json!({ "model": loaded.name, "kernels": times })),
+        false => tables::kernels(&times),
+    }
+}
+
+/// Measures with a bar that shows how far it is.
+fn with_bar<T>(label: &str, measure: impl FnOnce(gleed_bench::Progress<'_>) -> T) -> T {
+    let bar = Progress::new(label, 0);
+    let measured = measure(&mut |done, total, what| {
+        bar.set_total(total as u64);
+        bar.set(done as u64);
+        bar.message(what);
+    });
+    bar.finish();
+    measured
 }
 
 /// The peer that was asked for.
@@ -186,18 +200,18 @@ fn peer(arguments: &Arguments) -> Result<Option<Peer>> {
     let options = &arguments.options;
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.unwrap_or_else(cores);
-    Peer::new(path, &model, threads, options.kv, &arguments.against_options).map(Some)
+    Peer::new(path, &model, threads, options.kv, &arguments.against_options).map(Some).context("--against")
 }
 
 /// Two lines about what was run, and what the machine can do.
-fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: Option<&Limits>) {
+fn describe(arguments: &Arguments, executor: &Placed, rounds: &Rounds, limits: Option<&Limits>) {
     let peak = rounds.peak_memory.map(|p| format!(", peak memory {}", output::human_bytes(p)));
     output::note(format!(
         "{}: {} arithmetic, {} KV, {}{}",
         arguments.model,
-        runner.executor.arithmetic(),
+        executor.arithmetic(),
         arguments.options.kv,
-        runner.executor,
+        executor,
         peak.unwrap_or_default(),
     ));
     let Some(limits) = limits else { return };
@@ -214,10 +228,11 @@ fn describe(arguments: &Arguments, runner: &Runner, rounds: &Rounds, limits: Opt
     ));
 }
 
+/// What the flags ask to be measured.
 fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
     let context = loaded.model.config.context;
-    if let Some(wrong) = arguments.sequences.iter().find(|n| !(1..=measure::MAX_ROWS).contains(*n)) {
-        bail!("--sequences {wrong}: a step takes 1 to {} sequences", measure::MAX_ROWS);
+    if let Some(wrong) = arguments.sequences.iter().find(|n| !(1..=MAX_ROWS).contains(*n)) {
+        bail!("--sequences {wrong}: a step takes 1 to {} sequences", MAX_ROWS);
     }
     let mut tests = Vec::new();
     for &depth in &arguments.depth {

@@ -17,7 +17,7 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// An empty picture of so many pixels, with a title for those who cannot see it.
+    /// An empty picture of a size in pixels, with a title for those who cannot see it.
     pub fn new(width: f64, height: f64, title: &str, style: &str) -> Svg {
         let mut text = String::new();
         let (width, height) = (Number(width), Number(height));
@@ -62,7 +62,7 @@ impl Svg {
         self.element("polygon", class, &format!("points=\"{points}\""));
     }
 
-    /// A text, turned by so many degrees around its point.
+    /// A text, turned around its point.
     pub fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, degrees: f64, text: &str) {
         let (x, y) = (Number(at.0), Number(at.1));
         let anchor = match anchor {

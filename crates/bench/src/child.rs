@@ -1,12 +1,10 @@
-//! A child process under a stopwatch: when its first byte comes, and how much memory it took.
+//! A child process, also under a stopwatch: when its first byte comes, and how much memory it took.
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-
-use super::peer::last_line;
+use crate::{Error, Result};
 
 /// What was seen of a child that ended well.
 pub struct Seen {
@@ -20,12 +18,14 @@ pub struct Seen {
 
 /// Runs a command to its end. No output at all or an exit that is not 0 is an error.
 pub fn watch(command: &mut Command) -> Result<Seen> {
-    let name = command.get_program().to_string_lossy().into_owned();
+    let program = name(command);
+    let failed = |source| Error::Process { program: program.clone(), source };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
-    let mut child = command.spawn().with_context(|| name.clone())?;
-    let mut errors = child.stderr.take().context("stderr was not piped")?;
-    let mut output = child.stdout.take().context("stdout was not piped")?;
+    let mut child = command.spawn().map_err(failed)?;
+    let (Some(mut errors), Some(mut output)) = (child.stderr.take(), child.stdout.take()) else {
+        return Err(failed(std::io::Error::other("its output was not piped")));
+    };
     // Read beside the output, so that the child never waits for room in a pipe.
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
@@ -34,19 +34,40 @@ pub fn watch(command: &mut Command) -> Result<Seen> {
         said
     });
     let mut byte = [0];
-    let is_any = output.read(&mut byte).with_context(|| name.clone())? > 0;
+    let is_any = output.read(&mut byte).map_err(failed)? > 0;
     let first_byte = start.elapsed().as_secs_f64();
-    output.read_to_end(&mut Vec::new()).with_context(|| name.clone())?;
+    output.read_to_end(&mut Vec::new()).map_err(failed)?;
     drop(output);
-    let (success, peak_memory) = wait(child).with_context(|| name.clone())?;
+    let (success, peak_memory) = wait(child).map_err(failed)?;
     let stderr = reader.join().unwrap_or_default();
     if !success {
-        bail!("{name} failed: {}", last_line(&stderr));
+        return Err(Error::Failed { said: last_line(&stderr), program });
     }
     if !is_any {
-        bail!("{name} printed nothing");
+        return Err(Error::Output { program, what: "printed nothing".to_string() });
     }
     Ok(Seen { first_byte, peak_memory, stderr })
+}
+
+/// Runs a command to its end, not timed.
+pub fn finish(command: &mut Command) -> Result<Output> {
+    let program = name(command);
+    let output = command.output().map_err(|source| Error::Process { program: program.clone(), source })?;
+    if !output.status.success() {
+        let said = format!("{}: {}", output.status, last_line(&output.stderr));
+        return Err(Error::Failed { program, said });
+    }
+    Ok(output)
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// The last line that is not empty.
+fn last_line(stderr: &[u8]) -> String {
+    let said = String::from_utf8_lossy(stderr);
+    said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_string()
 }
 
 /// Waits for a child: whether it ended well, and its peak of resident memory. The system counts what the

@@ -2,17 +2,19 @@
 //! decoding; `llama-batched-bench` and `llama-completion`, found beside it, measure sequences that decode
 //! together and the start.
 
-pub mod build;
+mod build;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use anyhow::{Context, Result, anyhow, bail};
 use gleed_cpu::Isa;
 use gleed_model::KvType;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::measure::Test;
+use crate::child::finish;
+use crate::test::Test;
+use crate::{Error, Result};
 use build::{Build, Units};
 
 /// The peer's tools and how to call them.
@@ -24,7 +26,7 @@ pub struct Peer {
     /// What the user wants every tool to be given.
     extra: Vec<String>,
     /// What is known of the peer, once it has run.
-    pub build: Build,
+    pub(crate) build: Build,
 }
 
 /// What llama-bench prints for a test.
@@ -47,7 +49,7 @@ impl Peer {
     /// Checks that the program is there.
     pub fn new(bench: &Path, model: &Path, threads: usize, kv: KvType, extra: &str) -> Result<Peer> {
         let Some(bench) = find_program(bench) else {
-            bail!("{}: no such program; --against takes the path of llama-bench", bench.display());
+            return Err(Error::NoPeer { path: bench.to_path_buf() });
         };
         let extra = extra.split_whitespace().map(str::to_string).collect();
         Ok(Peer { bench, model: model.to_path_buf(), threads, kv, extra, build: Build::default() })
@@ -66,9 +68,9 @@ impl Peer {
             .args(["-r", "1", "-o", "json", "-ngl", "0"]);
         let output = finish(&mut command)?;
         let answers: Vec<Answer> = serde_json::from_slice(&output.stdout)
-            .map_err(|_| anyhow!("{} did not print the JSON of llama-bench", self.bench.display()))?;
+            .map_err(|_| unexpected(&self.bench, "did not print the JSON of llama-bench"))?;
         let [answer] = &answers[..] else {
-            bail!("{} answered {} tests, not 1", self.bench.display(), answers.len());
+            return Err(unexpected(&self.bench, format!("answered {} tests, not 1", answers.len())));
         };
         self.build.named(answer.build_number, &answer.build_commit);
         self.build.said(&String::from_utf8_lossy(&output.stderr));
@@ -89,8 +91,8 @@ impl Peer {
         let output = finish(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let answer = text.lines().find_map(|line| serde_json::from_str::<BatchedAnswer>(line).ok());
-        let answer = answer
-            .with_context(|| format!("{} did not print the JSON of llama-batched-bench", tool.display()))?;
+        let answer =
+            answer.ok_or_else(|| unexpected(&tool, "did not print the JSON of llama-batched-bench"))?;
         self.build.said(&String::from_utf8_lossy(&output.stderr));
         self.build.threads = Some(answer.n_threads);
         rate(answer.speed_tg, &tool)
@@ -98,7 +100,7 @@ impl Peer {
 
     /// The command that continues a prompt, its first token as early as it can: without the warm-up and
     /// without the prompt's echo.
-    pub fn complete(&self, prompt: &str, tokens: usize, context: usize) -> Result<Command> {
+    pub(crate) fn complete(&self, prompt: &str, tokens: usize, context: usize) -> Result<Command> {
         let tool = self.beside("llama-completion")?;
         let mut command = self.command(&tool);
         command.args(["-p", prompt, "-n", &tokens.to_string(), "-c", &context.to_string()]).args([
@@ -138,14 +140,22 @@ impl Peer {
         warnings
     }
 
-    /// One line about the peer and how it was called.
-    pub fn describe(&self) -> String {
+    /// What it was built with, for programs.
+    pub fn json(&self) -> Value {
+        self.build.json()
+    }
+
+    /// One line about the peer and how it was called; none of a peer that never ran.
+    pub fn describe(&self) -> Option<String> {
+        if !self.build.is_known() {
+            return None;
+        }
         let options = self.options();
         let why = match options.iter().any(|o| o == "-fa") && self.kv == KvType::Q8_0 {
             true => " (it keeps quantised values only with flash attention)",
             false => "",
         };
-        format!("peer: {}, {}{why}", self.build, options.join(" "))
+        Some(format!("peer: {}, {}{why}", self.build, options.join(" ")))
     }
 
     /// The options that all of the peer's tools get.
@@ -168,35 +178,23 @@ impl Peer {
     }
 
     /// Another of the peer's tools.
-    fn beside(&self, name: &str) -> Result<PathBuf> {
-        let tool = self.bench.with_file_name(name);
-        if !tool.is_file() {
-            bail!("there is no {name} beside {}", self.bench.display());
+    fn beside(&self, tool: &'static str) -> Result<PathBuf> {
+        let path = self.bench.with_file_name(tool);
+        if !path.is_file() {
+            return Err(Error::NoTool { tool, bench: self.bench.clone() });
         }
-        Ok(tool)
+        Ok(path)
     }
 }
 
-/// Runs a command to its end; an exit that is not 0 is an error with the last line it said.
-fn finish(command: &mut Command) -> Result<Output> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| name.clone())?;
-    if !output.status.success() {
-        bail!("{name} failed ({}): {}", output.status, last_line(&output.stderr));
-    }
-    Ok(output)
-}
-
-/// The last line that is not empty.
-pub fn last_line(stderr: &[u8]) -> String {
-    let said = String::from_utf8_lossy(stderr);
-    said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing").trim().to_string()
+fn unexpected(tool: &Path, what: impl Into<String>) -> Error {
+    Error::Output { program: tool.display().to_string(), what: what.into() }
 }
 
 /// A rate that can be one.
 fn rate(rate: f64, tool: &Path) -> Result<f64> {
     if !(rate.is_finite() && rate > 0.0) {
-        bail!("{} measured {rate} tokens per second", tool.display());
+        return Err(unexpected(tool, format!("measured {rate} tokens per second")));
     }
     Ok(rate)
 }

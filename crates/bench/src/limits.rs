@@ -4,19 +4,18 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::limits::Arithmetic;
 use gleed_cpu::kernels::tile::Line;
 use serde::Serialize;
 
-use super::measure::Spread;
-use crate::device::Placed;
+use crate::spread::Spread;
+use crate::{Error, Result};
 
 /// Bytes that all threads together read in a pass: much more than the caches hold.
 const BYTES: usize = 256 << 20;
-/// How long a pass computes, in portions of so many operations.
+/// How long a pass computes, in portions of `PORTION` operations.
 const COMPUTE: Duration = Duration::from_millis(8);
 const PORTION: u64 = 1 << 24;
 /// Passes of a measurement; the best one counts, because whatever disturbs a pass only makes it slower.
@@ -45,40 +44,52 @@ impl Limits {
     }
 }
 
+/// What has limits.
+#[derive(Clone)]
+pub enum Machine {
+    /// The cores of a CPU.
+    Cpu {
+        /// The instruction set in use.
+        isa: Isa,
+        /// The threads in use.
+        threads: usize,
+    },
+    /// A GPU.
+    #[cfg(feature = "gpu")]
+    Gpu(gleed_gpu::Gpu),
+}
+
 /// Measures the limits again and again, so that they belong to the same minutes as what is compared
 /// with them.
 pub struct Meter {
-    machine: Machine,
+    measured: Ready,
     samples: Vec<Limits>,
 }
 
-/// What is measured.
-enum Machine {
+/// A machine with what measuring it takes.
+enum Ready {
     Cpu(Cores),
     #[cfg(feature = "gpu")]
     Gpu(gleed_gpu::Gpu),
 }
 
 impl Meter {
-    /// Of the device that an executor runs on; none where there is no single one.
-    pub fn new(executor: &Placed) -> Result<Option<Meter>> {
-        let meter = |machine| Meter { machine, samples: Vec::new() };
-        if let Some((isa, threads)) = executor.cpu() {
-            return Ok(Some(meter(Machine::Cpu(Cores::new(isa, threads)?))));
-        }
-        #[cfg(feature = "gpu")]
-        if let Some(gpu) = executor.gpu() {
-            return Ok(Some(meter(Machine::Gpu(gpu.clone()))));
-        }
-        Ok(None)
+    /// Of a machine; a CPU's takes memory.
+    pub fn new(machine: Machine) -> Result<Meter> {
+        let measured = match machine {
+            Machine::Cpu { isa, threads } => Ready::Cpu(Cores::new(isa, threads)?),
+            #[cfg(feature = "gpu")]
+            Machine::Gpu(gpu) => Ready::Gpu(gpu),
+        };
+        Ok(Meter { measured, samples: Vec::new() })
     }
 
     /// Measures every limit once.
     pub fn measure(&mut self) -> Result<()> {
-        self.samples.push(match &self.machine {
-            Machine::Cpu(cores) => cores.measure(),
+        self.samples.push(match &self.measured {
+            Ready::Cpu(cores) => cores.measure(),
             #[cfg(feature = "gpu")]
-            Machine::Gpu(gpu) => {
+            Ready::Gpu(gpu) => {
                 let gleed_gpu::Limits { memory, f32, int8, int8_units } = gleed_gpu::Limits::measure(gpu)?;
                 Limits { memory, f32, int8, int8_tiles: int8_units }
             }
@@ -86,7 +97,7 @@ impl Meter {
         Ok(())
     }
 
-    /// The median of every limit over all measurements, of which there must be one.
+    /// The median of every limit over all measurements.
     pub fn limits(&self) -> Limits {
         let median =
             |of: &dyn Fn(&Limits) -> f64| Spread::of(&self.samples.iter().map(of).collect::<Vec<_>>()).median;
@@ -116,8 +127,8 @@ struct Cores {
 impl Cores {
     /// Takes its memory here.
     fn new(isa: Isa, threads: usize) -> Result<Cores> {
-        let kernels = Kernels::new(isa).context("the instruction set is not there")?;
-        let lines = BYTES / size_of::<Line>() / threads;
+        let kernels = Kernels::new(isa).ok_or(Error::Isa(isa))?;
+        let lines = BYTES / size_of::<Line>() / threads.max(1);
         // Not zeros: those would be the same page of memory again and again.
         let buffers = (0..threads).map(|_| vec![Line([1; 16]); lines]).collect();
         Ok(Cores { kernels, threads, buffers })
@@ -171,14 +182,6 @@ impl Cores {
         let end = runs.iter().map(|run| run.1).max()?;
         Some(amount as f64 / (end - start).as_secs_f64())
     }
-}
-
-/// The most memory that this process has had resident, where the system tells.
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[cfg(test)]

@@ -1,80 +1,78 @@
 //! Each linear kernel by itself: programs of one op over the model's own tensors, at several row counts.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use gleed_cpu::Cpu;
+use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::{Buffer, Node, Op, Part, Program, View, Weight};
 use gleed_model::{Batch, Executor, Row};
-use serde_json::json;
+use serde::Serialize;
 
-use super::measure::Spread;
-use crate::load::{Loaded, Options};
-use crate::output::{self, Align, Table};
-use crate::progress::Progress;
+use crate::spread::Spread;
+use crate::{Progress, Result};
 
 const ROWS: [usize; 5] = [1, 4, 16, 64, 512];
 /// How long each cell of the table is measured, after one warm-up.
 const MEASURE: Duration = Duration::from_millis(200);
 
-/// Measures and prints.
-pub fn run(loaded: &Loaded, options: &Options, as_json: bool) -> Result<()> {
-    let weights = shapes(&loaded.model.program);
-    let progress = Progress::new("kernels", (weights.len() * ROWS.len()) as u64);
-    let mut table = Table::new(&[
-        ("tensor", Align::Left),
-        ("format", Align::Left),
-        ("shape", Align::Right),
-        ("rows", Align::Right),
-        ("µs", Align::Right),
-        ("GB/s", Align::Right),
-        ("GOP/s", Align::Right),
-        ("kernel", Align::Left),
-    ]);
-    let mut results = Vec::new();
+/// The time of one kernel over some rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelTime {
+    /// The tensor that was multiplied.
+    pub tensor: String,
+    /// Its format.
+    pub format: &'static str,
+    /// Its rows.
+    pub outputs: usize,
+    /// Its columns.
+    pub inputs: usize,
+    /// Rows of activations.
+    pub rows: usize,
+    /// The median time.
+    pub seconds: f64,
+    /// Bytes of the tensor over the time, in billions.
+    pub gigabytes_per_second: f64,
+    /// Operations over the time, in billions.
+    pub gigaoperations_per_second: f64,
+    /// The kernel that the tensor gets.
+    pub kernel: String,
+}
+
+/// Measures every combination of format and shape in a program's linear ops, on the CPU. `options` say how;
+/// its rows and pages are chosen here.
+pub fn kernels(
+    file: &Arc<Gguf>,
+    program: &Program,
+    options: &gleed_cpu::Options,
+    progress: Progress<'_>,
+) -> Result<Vec<KernelTime>> {
+    let weights = shapes(program);
+    let total = weights.len() * ROWS.len();
+    let options = gleed_cpu::Options { max_rows: ROWS[ROWS.len() - 1], pages: 1, ..*options };
+    let mut times = Vec::new();
     for weight in &weights {
-        let program = alone(weight);
-        let settings = gleed_cpu::Options {
-            arithmetic: options.arithmetic.unwrap_or_default(),
-            kv: options.kv,
-            threads: options.threads.unwrap_or(0),
-            isa: options.isa,
-            max_rows: ROWS[ROWS.len() - 1],
-            pages: 1,
-            memory: None,
-        };
-        let mut executor = Cpu::new(loaded.file.clone(), program, settings)?;
+        let mut executor = Cpu::new(file.clone(), alone(weight), options)?;
         let kernel = executor.kernels().first().map(|k| k.kernel.to_string()).unwrap_or_default();
         for rows in ROWS {
+            progress(times.len(), total, &weight.name);
             let seconds = time(&mut executor, rows)?;
-            let gb = weight.bytes() as f64 / seconds / 1e9;
-            let gop = (2 * weight.size() * rows) as f64 / seconds / 1e9;
-            results.push(json!({
-                "tensor": weight.name, "format": weight.format.name(), "outputs": weight.rows,
-                "inputs": weight.columns, "rows": rows, "seconds": seconds,
-                "gigabytes_per_second": gb, "gigaoperations_per_second": gop, "kernel": kernel,
-            }));
-            let cells = [
-                weight.name.clone(),
-                weight.format.name().to_string(),
-                format!("{}×{}", weight.rows, weight.columns),
-                rows.to_string(),
-                format!("{:.1}", seconds * 1e6),
-                format!("{gb:.1}"),
-                format!("{gop:.1}"),
-                kernel.clone(),
-            ];
-            table.row(cells.map(|c| (c, None)));
-            progress.advance(1);
+            times.push(KernelTime {
+                tensor: weight.name.clone(),
+                format: weight.format.name(),
+                outputs: weight.rows,
+                inputs: weight.columns,
+                rows,
+                seconds,
+                gigabytes_per_second: weight.bytes() as f64 / seconds / 1e9,
+                gigaoperations_per_second: (2 * weight.size() * rows) as f64 / seconds / 1e9,
+                kernel: kernel.clone(),
+            });
         }
     }
-    progress.finish();
-    if as_json {
-        return output::print_json(&json!({ "model": loaded.name, "kernels": results }));
-    }
-    output::print(table.render(output::colour(&std::io::stdout())))
+    Ok(times)
 }
 
 /// One tensor for each combination of format and shape that linear ops use.
@@ -127,7 +125,7 @@ impl Observer for Clock {
     }
 }
 
-/// The median time of the linear op over so many rows.
+/// The median time of the linear op over some rows.
 fn time(executor: &mut Cpu, rows: usize) -> Result<f64> {
     let mut batch = Batch::default();
     // No KV is used: every row may be position 0 of the same page.

@@ -4,25 +4,31 @@
 use std::ops::AddAssign;
 
 use gleed_model::program::{Node, Op, Program};
-use gleed_model::{Arithmetic, Executor, KvType};
+use gleed_model::{Arithmetic, KvType};
+use serde::Serialize;
 
-use super::limits::Limits;
-use super::measure::Test;
-use crate::device::Placed;
+use crate::limits::{Limits, Machine};
+use crate::measurable::Measurable;
+use crate::test::Test;
 
 /// Bytes and operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Work {
     /// Bytes of weights, read once a step.
+    #[serde(rename = "weight_bytes")]
     pub weights: f64,
     /// Bytes of keys and values, read once a step for each sequence.
+    #[serde(rename = "kv_bytes")]
     pub kv: f64,
     /// Bytes of activations, read and written; of a GPU alone, whose small ops do nothing else. Those of a CPU
     /// stay in its caches.
+    #[serde(rename = "activation_bytes")]
     pub activations: f64,
     /// Operations on bytes; a multiply-add is two.
+    #[serde(rename = "int8_operations")]
     pub integer: f64,
     /// Operations on f32, likewise.
+    #[serde(rename = "f32_operations")]
     pub float: f64,
 }
 
@@ -101,9 +107,9 @@ pub struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     /// For what an executor runs, on keys and values of this type.
-    pub fn new(executor: &'a Placed, kv: KvType) -> Counter<'a> {
+    pub fn new(executor: &'a impl Measurable, kv: KvType) -> Counter<'a> {
         let (arithmetic, max_rows) = (executor.arithmetic(), executor.max_rows());
-        let activations = executor.cpu().is_none();
+        let activations = !matches!(executor.machine(), Some(Machine::Cpu { .. }));
         Counter { program: executor.program(), arithmetic, kv, max_rows, activations }
     }
 

@@ -1,10 +1,13 @@
 //! The roofline: every test by its operations per byte (across) and its operations per second (up), on
 //! logarithmic axes, under the slope of the memory limit and the roofs of the arithmetic units.
 
-use super::labels::{Labels, Room};
-use super::limits::Limits;
-use super::report::Measured;
-use super::svg::{Anchor, Svg};
+mod labels;
+mod svg;
+
+use crate::limits::Limits;
+use crate::report::Measured;
+use labels::{Labels, Room};
+use svg::{Anchor, Svg};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 552.0;
@@ -79,7 +82,7 @@ struct Point {
 }
 
 /// The picture of these results as an SVG document; `run` is a few words on how they were measured.
-pub fn picture(model: &str, run: &str, limits: &Limits, results: &[Measured]) -> String {
+pub fn roofline(model: &str, run: &str, limits: &Limits, results: &[Measured]) -> String {
     let points = points(results);
     let memory = limits.memory / 1e9;
     let roofs: Vec<(&str, f64)> = [
@@ -256,11 +259,11 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::Test;
-    use super::super::report::Rates;
-    use super::super::svg::check;
-    use super::super::work::Work;
+    use super::svg::check;
     use super::*;
+    use crate::report::Rates;
+    use crate::test::Test;
+    use crate::work::Work;
 
     const LIMITS: Limits = Limits { memory: 30e9, f32: 300e9, int8: 1.2e12, int8_tiles: Some(10e12) };
 
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_picture_is_well_formed_and_every_point_is_inside_the_frame() {
-        let picture = picture("a/b & <c>.gguf", "2 threads", &LIMITS, &results());
+        let picture = roofline("a/b & <c>.gguf", "2 threads", &LIMITS, &results());
         let elements = check::elements(&picture);
         let circles: Vec<_> = elements.iter().filter(|e| e.0 == "circle").collect();
         let diamonds = elements.iter().filter(|e| e.0 == "polygon").count();
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn points_lie_where_the_arithmetic_says() {
-        let elements = check::elements(&picture("m", "", &LIMITS, &results()));
+        let elements = check::elements(&roofline("m", "", &LIMITS, &results()));
         let circles: Vec<_> = elements.iter().filter(|e| e.0 == "circle").skip(1).collect();
         let roofs: Vec<_> = elements.iter().filter(|e| class(e) == "roof").collect();
         let (slope, tiles, f32) = (roofs[0], roofs[1], roofs[3]);
