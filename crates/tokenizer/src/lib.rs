@@ -4,6 +4,7 @@
 //! of its family, SentencePiece or WordPiece. [`Stream`] decodes tokens as they are generated.
 //! [`ChatTemplate`] turns a conversation into a prompt.
 
+mod algorithm;
 mod bpe;
 mod bytes;
 mod cache;

@@ -1,8 +1,9 @@
 //! Which tokens begin and end texts and turns: from the file's keys, and from names where the keys are
 //! silent.
 
+use crate::Result;
+use crate::algorithm::Algorithm;
 use crate::vocabulary::Kind;
-use crate::{Result, tokenizer::Model};
 use gleed_gguf::{Metadata, Strings};
 
 /// Names that end a turn or a text in the families that use them. No ordinary text has them.
@@ -54,7 +55,7 @@ impl Roles {
     /// Reads the roles; tokens whose names end a turn are made control tokens in `kinds`, with a note.
     pub(crate) fn read(
         metadata: &Metadata,
-        model: Model,
+        algorithm: Algorithm,
         texts: &Strings,
         kinds: &mut [Kind],
         notes: &mut Vec<String>,
@@ -80,14 +81,14 @@ impl Roles {
         };
         let (eom, classifier) = (key("eom")?, key("cls")?);
         let present = |id: u32| (id < kinds.len() as u32).then_some(id);
-        match model {
-            Model::Bpe => {}
-            Model::Spm => {
+        match algorithm {
+            Algorithm::Bpe => {}
+            Algorithm::Spm => {
                 roles.bos = roles.bos.or(present(1));
                 roles.eos = roles.eos.or(present(2));
                 roles.unknown = roles.unknown.or(present(0));
             }
-            Model::WordPiece => {
+            Algorithm::WordPiece => {
                 roles.bos = classifier.or(roles.bos).or(present(101));
                 roles.separator = roles.separator.or(present(102));
                 roles.unknown = roles.unknown.or(present(100));

@@ -1,5 +1,6 @@
 //! The tokenizer that a GGUF file describes.
 
+use crate::algorithm::Algorithm;
 use crate::bpe::Bpe;
 use crate::roles::Roles;
 use crate::special::{Special, SpecialTokens};
@@ -28,21 +29,6 @@ enum Encoder {
     WordPiece(WordPiece),
 }
 
-/// The kinds of tokenizer that `tokenizer.ggml.model` names.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Model {
-    Bpe,
-    Spm,
-    WordPiece,
-}
-
-/// Each name with its kind and what it is.
-const MODELS: [(&str, Model, &str); 3] = [
-    ("gpt2", Model::Bpe, "byte-level BPE"),
-    ("llama", Model::Spm, "SentencePiece"),
-    ("bert", Model::WordPiece, "WordPiece"),
-];
-
 /// Longer stretches are cut, so that places in them fit 32 bits.
 const LONGEST_STRETCH: usize = 1 << 30;
 
@@ -52,34 +38,31 @@ impl Tokenizer {
     pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer> {
         let mut notes = Vec::new();
         let name = require(metadata.str("tokenizer.ggml.model")?, "tokenizer.ggml.model")?;
-        let Some(&(_, model, _)) = MODELS.iter().find(|(known, ..)| *known == name) else {
-            let known: Vec<String> =
-                MODELS.iter().map(|(name, _, what)| format!("{name} ({what})")).collect();
-            return Err(Error::UnknownModel { found: name.to_string(), known: known.join(", ") });
-        };
+        let algorithm = Algorithm::named(name)?;
         let texts = require(metadata.strings("tokenizer.ggml.tokens")?, "tokenizer.ggml.tokens")?;
         let mut kinds = match metadata.i32s("tokenizer.ggml.token_type")? {
             Some(numbers) => numbers.iter().map(|&number| Kind::from_number(number)).collect(),
             None => vec![Kind::Normal; texts.len()],
         };
         check_length("tokenizer.ggml.token_type", kinds.len(), texts.len())?;
-        let roles = Roles::read(metadata, model, texts, &mut kinds, &mut notes)?;
-        let vocabulary = Vocabulary::new(pieces(model, texts, &kinds), kinds, in_text(model))?;
+        let roles = Roles::read(metadata, algorithm, texts, &mut kinds, &mut notes)?;
+        let vocabulary = Vocabulary::new(pieces(algorithm, texts, &kinds), kinds, algorithm.in_text())?;
         let special = SpecialTokens::new(&vocabulary, strips_right(metadata)?);
-        let mut adds_bos = model != Model::Bpe;
-        let encoder = match model {
-            Model::Bpe => {
+        let mut adds_bos = algorithm != Algorithm::Bpe;
+        let encoder = match algorithm {
+            Algorithm::Bpe => {
                 let rule = rule(metadata, &mut notes)?;
                 adds_bos = rule.adds_bos;
                 let merges = require(metadata.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
                 let bpe = Bpe::new(rule, &vocabulary, merges)?;
                 Encoder::Bpe(Box::new(bpe))
             }
-            Model::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
-            Model::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
+            Algorithm::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
+            Algorithm::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
         };
         let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);
-        let adds_eos = metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(model == Model::WordPiece);
+        let adds_eos =
+            metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(algorithm == Algorithm::WordPiece);
         if adds_bos && roles.bos.is_none() {
             notes.push(
                 "a BOS token should start every prompt, but the file names none: none is added".to_string(),
@@ -233,25 +216,15 @@ fn check_length(key: &'static str, found: usize, tokens: usize) -> Result<()> {
     Err(Error::Vocabulary { key, what: format!("{found} entries for {tokens} tokens") })
 }
 
-/// Which kinds of token ordinary text can become.
-fn in_text(model: Model) -> fn(Kind) -> bool {
-    match model {
-        Model::Bpe => |kind| matches!(kind, Kind::Normal | Kind::Unused),
-        // SentencePiece merges towards tokens that are kept whole too.
-        Model::Spm => |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined),
-        Model::WordPiece => |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined),
-    }
-}
-
 /// The bytes that each token stands for.
-fn pieces(model: Model, texts: &Strings, kinds: &[Kind]) -> Strings {
+fn pieces(algorithm: Algorithm, texts: &Strings, kinds: &[Kind]) -> Strings {
     let mut piece = Vec::new();
     let mut pieces = Strings::default();
     for (text, kind) in texts.iter().zip(kinds) {
         piece.clear();
-        match (model, kind) {
-            (Model::Bpe, Kind::Normal | Kind::Unused) => bytes::decode_into(text, &mut piece),
-            (Model::Bpe, _) | (_, Kind::Control | Kind::Unknown) => piece.extend_from_slice(text),
+        match (algorithm, kind) {
+            (Algorithm::Bpe, Kind::Normal | Kind::Unused) => bytes::decode_into(text, &mut piece),
+            (Algorithm::Bpe, _) | (_, Kind::Control | Kind::Unknown) => piece.extend_from_slice(text),
             (_, Kind::Byte) => match byte_of(text) {
                 Some(byte) => piece.push(byte),
                 None => piece.extend_from_slice(text),
