@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Makes what the tests need and what is too large for the repository.
 
-  test_data.py FOLDER      (after `gleed pull smollm2-135m` into FOLDER/cache)
+  test_data.py FOLDER LLAMA2C      (after `gleed pull smollm2-135m` into FOLDER/cache)
+
+LLAMA2C is the example of that name, built.
 """
 import hashlib
 import subprocess
@@ -15,7 +17,7 @@ import tiny_models
 ROOT = Path(__file__).parents[2]
 
 
-def stories15m(target: Path) -> None:
+def stories15m(target: Path, llama2c: Path) -> None:
     """The stories15M checkpoint as published, converted by our own example. models/README.md has the facts."""
     if target.exists():
         return
@@ -28,11 +30,10 @@ def stories15m(target: Path) -> None:
         checkpoint, tokenizer = Path(folder, "stories15M.bin"), Path(folder, "tokenizer.bin")
         checkpoint.write_bytes(data[:60816028])
         tokenizer.write_bytes(data[60816028:61248745])
-        subprocess.check_call(["cargo", "run", "--quiet", "-p", "gleed-gguf", "--example", "llama2c", "--",
-                               checkpoint, tokenizer, target], cwd=ROOT)
+        subprocess.check_call([llama2c, checkpoint, tokenizer, target])
 
 
 folder = Path(sys.argv[1]).resolve()
 tiny_models.write_all(folder / "tiny", next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf")))
-stories15m(folder / "stories15M-f32.gguf")
+stories15m(folder / "stories15M-f32.gguf", Path(sys.argv[2]).resolve())
 subprocess.check_call([sys.executable, ROOT / "crates/tokenizer/tests/fetch_vocabs.py", folder / "vocabs"])
