@@ -64,8 +64,8 @@ pub struct GpuExecutor {
     page: wgpu::Buffer,
     /// Rows of logits that fit on the device.
     logits_rows: usize,
-    /// Where logits are read from.
-    readable: wgpu::Buffer,
+    /// Where logits are read from, in turn: the device writes one while the host reads the other.
+    readable: [wgpu::Buffer; 2],
     /// The choice of tokens, for rows whose logits all fit on the device.
     choosers: Choosers,
     /// Chains of steps.
@@ -115,6 +115,12 @@ impl GpuExecutor {
         let page = gpu.storage("a page", sizes.page_bytes)?;
         let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
         let readable = gpu.readable("the logits", sizes.logits_bytes)?;
+        let more = if logits_rows < max_rows {
+            gpu.readable("the logits", sizes.logits_bytes)?
+        } else {
+            readable.clone()
+        };
+        let readable = [readable, more];
         let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
         let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
         let weights = Weights::load(&gpu, file, &program, &mut told)?;
@@ -267,8 +273,8 @@ impl GpuExecutor {
         nodes.iter().for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded));
     }
 
-    /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each
-    /// time with the inputs of these rows at the beginning of their buffer.
+    /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each time with the
+    /// inputs of these rows at the beginning of their buffer. While some are read, the device computes the next.
     fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder) -> Result<()> {
         let last = self.nodes.last().expect("checked when the executor was made");
         let (list, stride) = (last.list, self.logits_stride);
@@ -280,10 +286,10 @@ impl GpuExecutor {
             return self.bound_flight(submission);
         }
         self.in_flight.clear();
-        for first in (0..rows).step_by(self.logits_rows) {
+        let mut before: Option<(wgpu::SubmissionIndex, &wgpu::Buffer, usize)> = None;
+        for (first, readable) in (0..rows).step_by(self.logits_rows).zip(self.readable.iter().cycle()) {
             let count = self.logits_rows.min(rows - first);
             if first > 0 {
-                encoder = self.encoder();
                 for view in self.program.nodes.iter().rev().take(1).flat_map(|node| node.op.inputs()) {
                     let place = self.activations.place(view, list);
                     let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
@@ -297,12 +303,17 @@ impl GpuExecutor {
             record_node(&mut pass, last, counts, Recorded::Together);
             drop(pass);
             let bytes = 4 * (count * stride) as u64;
-            encoder.copy_buffer_to_buffer(logits.buffer, 0, &self.readable, 0, bytes);
-            self.gpu.queue.submit([encoder.finish()]);
-            self.gpu.read(&self.readable, count * stride, &mut self.logits)?;
-            encoder = self.encoder();
+            encoder.copy_buffer_to_buffer(logits.buffer, 0, readable, 0, bytes);
+            let submission =
+                self.gpu.queue.submit([std::mem::replace(&mut encoder, self.encoder()).finish()]);
+            if let Some((submission, readable, values)) =
+                before.replace((submission, readable, count * stride))
+            {
+                self.gpu.read_after(submission, readable, values, &mut self.logits)?;
+            }
         }
-        Ok(())
+        let (submission, readable, values) = before.expect("there is a row");
+        self.gpu.read_after(submission, readable, values, &mut self.logits)
     }
 
     /// Waits until few enough steps are in flight, with the one that was just submitted.

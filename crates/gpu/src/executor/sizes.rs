@@ -47,6 +47,8 @@ impl Sizes {
         let logits_stride = buffers::stride(program.vocabulary);
         let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
         let logits_bytes = (4 * logits_rows * logits_stride) as u64;
+        // What is read back is there twice where it is read in turns.
+        let read_bytes = if logits_rows < max_rows { 2 * logits_bytes } else { logits_bytes };
         let step_bytes = 4 * capacity.words() as u64;
         let partial_bytes = (4 * capacity.partials * partial_room) as u64;
         let page_bytes = cache::largest_page(&program.caches, kv);
@@ -73,7 +75,7 @@ impl Sizes {
                 page_bytes,
                 input_bytes,
                 integer_bytes,
-                logits_bytes,
+                read_bytes,
                 choice_bytes,
             ]
             .into_iter()
