@@ -109,6 +109,16 @@ pub enum Error {
         /// Shape and format in the file.
         found: String,
     },
+    /// A matrix that no kernel multiplies on this device.
+    #[error("tensor {tensor}: {adapter} has no kernel that multiplies it: {reason}")]
+    NoKernel {
+        /// The tensor.
+        tensor: String,
+        /// The adapter's name.
+        adapter: String,
+        /// Why none of those that there are fits.
+        reason: String,
+    },
     /// A program that this executor cannot run.
     #[error("node {node} ({kind}): {what}")]
     Program {

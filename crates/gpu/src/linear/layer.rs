@@ -33,12 +33,12 @@ struct Dispatch {
 
 impl Dispatch {
     /// The pipeline for so many rows.
-    fn fitting(&self, rows: u32) -> Option<&(Tiling, wgpu::ComputePipeline)> {
+    fn fitting(&self, rows: u32) -> &(Tiling, wgpu::ComputePipeline) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
             tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors)
         };
-        fitting(&self.pipelines, rows, self.spec.input, cost)
+        fitting(&self.pipelines, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }
 
     /// Workgroups for the outputs of each matrix.
@@ -174,14 +174,13 @@ impl Linear {
     pub fn requantizes(&self, rows: u32) -> bool {
         self.dispatches.iter().all(|dispatch| {
             let fits = |tiling: Tiling| dispatch.spec.requantizes_in(tiling) && tiling.rows() >= rows;
-            dispatch.fitting(rows).is_some_and(|(tiling, _)| fits(*tiling))
+            fits(dispatch.fitting(rows).0)
         })
     }
 
     /// Whether so many rows are multiplied on matrix units, as bytes.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        let on_units = |(tiling, _): &(Tiling, _)| tiling.on_units();
-        self.dispatches.iter().all(|dispatch| dispatch.fitting(rows).is_some_and(on_units))
+        self.dispatches.iter().all(|dispatch| dispatch.fitting(rows).0.on_units())
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
@@ -190,7 +189,7 @@ impl Linear {
             return;
         }
         for dispatch in &self.dispatches {
-            let Some((tiling, pipeline)) = dispatch.fitting(rows) else { continue };
+            let (tiling, pipeline) = dispatch.fitting(rows);
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
             let blocks = dispatch.blocks(*tiling);
@@ -315,6 +314,10 @@ impl Builder<'_> {
         // Only joined matrices have workgroups of their own.
         let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
         let pipelines = self.kernels.pipelines(self.gpu, spec)?;
+        if pipelines.is_empty() {
+            let (tensor, adapter) = (self.name.to_string(), self.gpu.info.name.clone());
+            return Err(Error::NoKernel { tensor, adapter, reason: self.kernels.lack(self.gpu, spec) });
+        }
         // Bindings that the kernel does not have are given something that is there.
         let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
         // A layer that does a part of the next norm has its weights where others have a second bias.

@@ -84,7 +84,16 @@ impl LinearKernels {
 
     /// Whether layers can write their results as integers.
     pub(super) fn can_requantize(&self) -> bool {
-        self.unused.is_some()
+        self.unused.is_some() && self.integer_tilings.iter().any(|tiling| tiling.requantizes())
+    }
+
+    /// Why there is no kernel for a layer.
+    pub(super) fn lack(&self, gpu: &Gpu, spec: LinearSpec) -> String {
+        let limits = gpu.device.limits();
+        let of = if spec.input == InputKind::Integers { "integers" } else { "floats" };
+        let (threads, bytes) =
+            (limits.max_compute_invocations_per_workgroup, limits.max_compute_workgroup_storage_size);
+        format!("none for {of} fits into workgroups of {threads} threads with {bytes} bytes of memory")
     }
 
     /// The pipelines of a layer, one for each tiling, compiled side by side.

@@ -255,6 +255,27 @@ fn operands_that_do_not_fit_are_refused() {
     assert!(error.to_string().contains("9 x 32"), "{error}");
 }
 
+/// A layer that no kernel multiplies is refused when it is made: its results would be missing.
+#[test]
+fn a_matrix_without_a_kernel_is_refused() {
+    let (gpu, ..) = setup();
+    let weight = Weight::random(&mut Random(12), Format::Q8_0, 8, 32).upload(gpu);
+    let floats = buffer(gpu, &[0.0; 64], wgpu::BufferUsages::STORAGE);
+    let out = buffer(gpu, &[0.0; 64], wgpu::BufferUsages::STORAGE);
+    let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
+    let operands = Operands {
+        input: Input::Floats(RowsView { buffer: &floats, offset: 0, stride: 32 }),
+        output: RowsView { buffer: &out, offset: 0, stride: 8 },
+        integers: None,
+        batch: &batch,
+    };
+    let none = LinearKernels::new(gpu, &[], &Tiling::INTEGERS).unwrap();
+    let matrix = Matrix { weight: &weight, bias: None };
+    let error = Linear::new(gpu, &none, "blk.0.ffn_up.weight", matrix, operands).unwrap_err().to_string();
+    assert!(error.starts_with("tensor blk.0.ffn_up.weight: "), "{error}");
+    assert!(error.contains("floats") && error.contains("threads"), "{error}");
+}
+
 /// Where there are matrix units, half precision loses no more than roundings of 2^-11 do, and a row still does
 /// not depend on its neighbours; elsewhere asking for them is an error.
 #[test]
