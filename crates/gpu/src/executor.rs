@@ -128,7 +128,7 @@ impl GpuExecutor {
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
             &gpu,
-            &Tiling::needed(float_tilings(matrix_units), max_rows),
+            &Tiling::needed(Tiling::floats(matrix_units), max_rows),
             &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
@@ -368,16 +368,6 @@ impl GpuExecutor {
         }
         Ok(())
     }
-}
-
-/// The tilings for floats, with those that round to f16 for many rows where that is allowed.
-fn float_tilings(matrix_units: bool) -> Vec<Tiling> {
-    let mut all = Tiling::ALL.to_vec();
-    if matrix_units {
-        all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
-        all.push(Tiling::Cooperative { sums: 128, rows: 128 });
-    }
-    all
 }
 
 fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {

@@ -26,6 +26,7 @@ pub use error::{Error, Result};
 pub use executor::{GpuExecutor, KvRoom, Memory};
 pub use limits::Limits;
 pub use matrices::{Element, MatrixShape};
+pub use plan::{WeightKernels, kernels_of};
 pub use weights::Converted;
 
 use gleed_model::{Arithmetic, KvType};

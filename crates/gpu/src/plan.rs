@@ -1,6 +1,7 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
 mod layers;
+mod names;
 mod norms;
 
 use gleed_model::program::{self, Op, Program, View, WeightId};
@@ -20,6 +21,7 @@ use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
 pub(crate) use layers::integer_columns;
 use layers::{Layers, Producer};
+pub use names::{WeightKernels, kernels_of};
 
 /// One node, ready to run.
 #[derive(Debug)]

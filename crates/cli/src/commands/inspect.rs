@@ -4,10 +4,16 @@ use anyhow::Result;
 use clap::Args;
 use gleed_cpu::Isa;
 use gleed_gguf::{Array, Gguf, Value};
+#[cfg(feature = "gpu")]
+use gleed_gpu::{Choice, Gpu};
 use gleed_model::fuse::{Rules, fuse};
+#[cfg(feature = "gpu")]
+use gleed_model::{Halves, split};
 use gleed_model::{Model, Program};
 use serde_json::json;
 
+#[cfg(feature = "gpu")]
+use crate::device::Device;
 use crate::load::{self, Loaded, Options};
 use crate::output::{self, Align, Table};
 
@@ -25,7 +31,7 @@ pub struct Arguments {
     #[arg(long)]
     plain: bool,
 
-    /// Show every tensor, and the kernel that it gets
+    /// Show every tensor, and the kernel that it gets on the CPU, or on the GPU that --device names
     #[arg(long)]
     tensors: bool,
 
@@ -56,17 +62,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
         })
     };
     let kernels = match &loaded {
-        Some(loaded) if arguments.tensors => {
-            let isa = arguments.options.isa.unwrap_or_else(Isa::detect);
-            gleed_cpu::kernels_of(
-                &loaded.model.program,
-                arguments.options.arithmetic.unwrap_or_default(),
-                isa,
-            )
-        }
+        Some(loaded) if arguments.tensors => kernels(&loaded.model.program, &arguments.options)?,
         _ => Vec::new(),
     };
-    let kernel = |name: &str| kernels.iter().find(|k| k.weight == name).map(|k| k.kernel.clone());
+    let kernel = |name: &str| kernels.iter().find(|(weight, _)| weight == name).map(|(_, k)| k.clone());
     if arguments.json {
         let program = (arguments.program || arguments.plain).then(|| program(arguments.plain)).flatten();
         return print_json(&file, loaded.as_ref(), program, kernel);
@@ -81,6 +80,46 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return print_tensors(&file, kernel);
     }
     print_summary(&file, loaded.as_ref())
+}
+
+/// The kernels of every matrix, on the device that would compute.
+fn kernels(program: &Program, options: &Options) -> Result<Vec<(String, String)>> {
+    #[cfg(feature = "gpu")]
+    if let Some(kernels) = kernels_of_gpu(program, options)? {
+        return Ok(kernels);
+    }
+    Ok(kernels_of_cpu(program, options))
+}
+
+fn kernels_of_cpu(program: &Program, options: &Options) -> Vec<(String, String)> {
+    let (isa, arithmetic) = (options.isa.unwrap_or_else(Isa::detect), options.arithmetic.unwrap_or_default());
+    let kernels = gleed_cpu::kernels_of(program, arithmetic, isa);
+    kernels.into_iter().map(|kernel| (kernel.weight, kernel.kernel)).collect()
+}
+
+/// Those on the GPU that was asked for, with the CPU's of the layers that stay there; none when no GPU was asked for.
+#[cfg(feature = "gpu")]
+fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(String, String)>>> {
+    let choice = match &options.device {
+        Device::Auto | Device::Cpu => return Ok(None),
+        Device::Gpu => Choice::Best,
+        Device::Named(name) => Choice::Named(name),
+    };
+    let gpu = Gpu::open(choice)?;
+    let settings = gleed_gpu::Options {
+        arithmetic: options.arithmetic.unwrap_or_default(),
+        matrix_units: options.matrix_units,
+        ..Default::default()
+    };
+    let program = fuse(program, Rules::ALL);
+    let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
+    let (mut all, on_gpu) = match split(&program, on_cpu).filter(|_| on_cpu > 0) {
+        Some(Halves { first, second }) => (kernels_of_cpu(&first, options), second),
+        None => (Vec::new(), program),
+    };
+    let kernels = gleed_gpu::kernels_of(&gpu, &on_gpu, settings);
+    all.extend(kernels.into_iter().map(|kernels| (kernels.weight, kernels.kernels)));
+    Ok(Some(all))
 }
 
 fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {

@@ -82,6 +82,27 @@ fn devices_are_listed() {
     assert!(first["largest_binding_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{devices}");
 }
 
+/// A GPU's kernels are named where it computes, and the CPU's for the layers that stay there.
+#[test]
+fn kernels_are_those_of_the_device() {
+    let kernels = |options: &[&str]| -> Vec<String> {
+        let file = json(&[&["inspect", "stories15M", "--tensors", "--json"], options].concat());
+        let matrices = file["tensors"].as_array().unwrap().iter().filter(|tensor| {
+            tensor["name"].as_str().is_some_and(|name| name.contains("ffn_down") || name.contains("attn_q"))
+        });
+        matrices.map(|tensor| tensor["kernel"].as_str().unwrap().to_string()).collect()
+    };
+    let (cpu, gpu) = (kernels(&["--device", "cpu"]), kernels(&["--device", "0"]));
+    assert_eq!((cpu.len(), gpu.len()), (12, 12));
+    assert!(gpu.iter().all(|kernel| kernel.starts_with("int8: few 1x1, ")), "{gpu:?}");
+    assert!(cpu.iter().all(|kernel| !gpu.contains(kernel)), "{cpu:?}");
+    let split = kernels(&["--device", "0", "--gpu-layers", "2"]);
+    assert_eq!(split.iter().filter(|kernel| gpu.contains(kernel)).count(), 4);
+    assert_eq!(split.iter().filter(|kernel| cpu.contains(kernel)).count(), 8);
+    let floats = kernels(&["--device", "0", "--arithmetic", "f32"]);
+    assert!(floats.iter().all(|kernel| kernel.starts_with("f32: few 1x1, ")), "{floats:?}");
+}
+
 #[test]
 fn drivers_say_nothing() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));

@@ -103,20 +103,10 @@ impl LinearKernels {
         spec: LinearSpec,
     ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
-        let on_units = tilings.iter().any(|tiling| tiling.on_units() && tiling.takes(spec));
-        let needed = |tiling: &&Tiling| {
-            if spec.norms() {
-                tiling.requantizes()
-            } else if tiling.on_units() {
-                tiling.takes(spec)
-            } else {
-                !on_units || tiling.rows() <= Tiling::FEW_BESIDE_UNITS
-            }
-        };
+        let tilings = Tiling::of_layer(tilings, spec);
         std::thread::scope(|scope| {
             let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
-            let needed = tilings.iter().filter(needed);
-            let compiled: Vec<_> = needed.map(|tiling| (*tiling, compile(*tiling))).collect();
+            let compiled: Vec<_> = tilings.into_iter().map(|tiling| (tiling, compile(tiling))).collect();
             let results = compiled.into_iter().map(|(tiling, thread)| {
                 let pipeline = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 Ok((tiling, pipeline))

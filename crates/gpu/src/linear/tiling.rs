@@ -1,6 +1,8 @@
 //! How a linear layer is cut into workgroups: the tilings that there are, which of them a device can have, and which
 //! one so many rows get.
 
+use std::fmt;
+
 use super::shader::{Combination, InputKind, LinearSpec};
 use crate::matrices::{Element, MatrixShape};
 use crate::{AdapterInfo, Gpu};
@@ -42,6 +44,19 @@ pub enum Tiling {
         /// Rows of a workgroup: 64 or 128.
         rows: u32,
     },
+}
+
+/// The kind of kernel and its tile of outputs, or sums, and rows.
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tiling::Few { rows, outputs } => write!(f, "few {outputs}x{rows}"),
+            Tiling::Many { rows } => write!(f, "many 64x{rows}"),
+            Tiling::Units { tile: (sums, rows), .. } => write!(f, "units {sums}x{rows}"),
+            Tiling::Chains { rows, subgroups } => write!(f, "chains 32x{rows} by {subgroups}"),
+            Tiling::Cooperative { sums, rows } => write!(f, "halves {sums}x{rows}"),
+        }
+    }
 }
 
 /// Whether an adapter can run [`Tiling::Cooperative`]: products of 16x16 matrices of f16, summed in f32,
@@ -129,6 +144,16 @@ impl Tiling {
         all.filter(fits).collect()
     }
 
+    /// The tilings for floats, with those that round to f16 for many rows where that is allowed.
+    pub(crate) fn floats(matrix_units: bool) -> Vec<Tiling> {
+        let mut all = Tiling::ALL.to_vec();
+        if matrix_units {
+            all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
+            all.push(Tiling::Cooperative { sums: 128, rows: 128 });
+        }
+        all
+    }
+
     /// Those that steps of up to so many rows need.
     pub(crate) fn needed(mut all: Vec<Tiling>, max_rows: usize) -> Vec<Tiling> {
         let enough = |tiling: &&Tiling| !tiling.on_units() && tiling.rows() as usize >= max_rows;
@@ -136,6 +161,21 @@ impl Tiling {
         let few = max_rows <= Tiling::FEW_BESIDE_UNITS as usize;
         all.retain(|tiling| if tiling.on_units() { !few } else { tiling.rows() <= most });
         all
+    }
+
+    /// Those of these that a layer has kernels of: where there are matrix units for it, they take all but few rows.
+    pub(crate) fn of_layer(all: &[Tiling], spec: LinearSpec) -> Vec<Tiling> {
+        let on_units = all.iter().any(|tiling| tiling.on_units() && tiling.takes(spec));
+        let needed = |tiling: &Tiling| {
+            if spec.norms() {
+                tiling.requantizes()
+            } else if tiling.on_units() {
+                tiling.takes(spec)
+            } else {
+                !on_units || tiling.rows() <= Tiling::FEW_BESIDE_UNITS
+            }
+        };
+        all.iter().copied().filter(needed).collect()
     }
 
     /// What so many workgroups on matrix units take, in tenths of microseconds for 4,096 columns, measured on a GPU of

@@ -1,0 +1,52 @@
+//! Which kernels multiply with each matrix of a program, for people to read. Nothing is loaded for the answer.
+
+use gleed_model::Arithmetic;
+use gleed_model::program::{Op, Program, WeightId};
+
+use super::layers::{has_integers, of_integers};
+use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling};
+use crate::{Gpu, Options};
+
+/// The kernels that multiply with a matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeightKernels {
+    /// The tensor.
+    pub weight: String,
+    /// What is multiplied, and the tilings from which each step takes one by its number of rows.
+    pub kernels: String,
+}
+
+/// The kernels of every matrix that linear layers of a program have, each once.
+pub fn kernels_of(gpu: &Gpu, program: &Program, options: Options) -> Vec<WeightKernels> {
+    let mut all: Vec<(WeightId, WeightKernels)> = Vec::new();
+    for op in program.nodes.iter().map(|node| &node.op) {
+        for id in op.matrices() {
+            if all.iter().all(|(known, _)| *known != id) {
+                let kernels = kernels(gpu, program, options, op, id);
+                all.push((id, WeightKernels { weight: program.weights[id].name.clone(), kernels }));
+            }
+        }
+    }
+    all.into_iter().map(|(_, kernels)| kernels).collect()
+}
+
+fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId) -> String {
+    let integers =
+        options.arithmetic == Arithmetic::Q8 && has_integers(program, id) && of_integers(program, op);
+    let layout = |id: WeightId| (Layout::of(program.weights[id].format).0, false);
+    let (first, second) = match op {
+        Op::GatedLinear { activation, gate, up, .. } => {
+            (gate.weight, Some((layout(up.weight), Combination::Gated(*activation))))
+        }
+        _ => (id, None),
+    };
+    let input = if integers { InputKind::Integers } else { InputKind::Aligned };
+    let spec = LinearSpec { first: layout(first), second, input, normed: false, requantizes: false };
+    let tilings = match integers {
+        true => Tiling::integers(gpu),
+        false => Tiling::floats(options.matrix_units),
+    };
+    let tilings = Tiling::of_layer(&Tiling::needed(tilings, options.max_rows), spec);
+    let tilings: Vec<String> = tilings.iter().map(Tiling::to_string).collect();
+    format!("{}: {}", if integers { "int8" } else { "f32" }, tilings.join(", "))
+}
