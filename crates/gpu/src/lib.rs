@@ -17,6 +17,8 @@ mod matrices;
 mod plan;
 mod spirv;
 mod step;
+#[cfg(test)]
+mod testing;
 mod units;
 mod vulkan;
 mod weights;

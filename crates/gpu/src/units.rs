@@ -126,15 +126,13 @@ mod tests {
         let with_lane = "    let lane = thread;\n    units_lane = thread;\n    workgroupBarrier();\n";
         let text = text.replace("    workgroupBarrier();\n", with_lane);
         let text = text.replace("@group(0) @binding(0) var<storage, read_write> out: array<vec4<i32>>;", "");
-        let gpu = Gpu::open(crate::Choice::BestOrSoftware).expect("a GPU, be it software");
+        let gpu = crate::testing::gpu();
         let bytes = u64::from(LANES) * WORDS * 4;
         let (out, read) = (gpu.storage("test", bytes).unwrap(), gpu.readable("test", bytes).unwrap());
-        let source = Source::new("test", &text).snippet(include_str!("kernels/matrix_plain.wgsl")).write(
-            "out",
-            "vec4<i32>",
-            &out,
-        );
+        let source = Source::new("test", &text)
+            .snippet(include_str!("linear/tests/matrix_plain.wgsl"))
+            .write("out", "vec4<i32>", &out);
         let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
-        assert_eq!(run(&gpu, &dispatch, &out, &read).unwrap(), expected());
+        assert_eq!(run(gpu, &dispatch, &out, &read).unwrap(), expected());
     }
 }

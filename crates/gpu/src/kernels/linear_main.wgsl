@@ -9,9 +9,6 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
     //@end
 ) {
-    //@if EMULATED
-    units_lane = thread % 32u;
-    //@end
     //@if JOINED
     let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
     if (workgroup.x >= blocks) {

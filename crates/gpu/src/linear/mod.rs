@@ -14,6 +14,8 @@ mod pipelines;
 mod quantize;
 mod shader;
 pub(crate) mod template;
+#[cfg(test)]
+mod tests;
 mod tiling;
 mod weight;
 

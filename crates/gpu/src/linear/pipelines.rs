@@ -1,7 +1,7 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
 use super::layer::Shape;
-use super::shader::{InputKind, LinearSpec, emulated_source, quantize_source, source};
+use super::shader::{InputKind, LinearSpec, quantize_source, source};
 use super::tiling::{Tiling, cooperative, exact_units};
 use crate::{Error, Gpu, Result};
 
@@ -12,8 +12,8 @@ pub struct LinearKernels {
     integer_tilings: Vec<Tiling>,
     bindings: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
-    /// Whether matrix units of bytes are emulated.
-    emulates: bool,
+    /// The WGSL of a layer in one tiling: tests have texts of their own.
+    source: fn(LinearSpec, Tiling) -> String,
     /// Bound where layers do not write integers; none on devices where none can.
     unused: Option<wgpu::Buffer>,
 }
@@ -69,17 +69,18 @@ impl LinearKernels {
                 immediate_size: 0,
             });
             let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
-            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, emulates: false, unused }
+            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, source, unused }
         })
     }
 
-    /// Kernels of one tiling on matrix units for bytes, on a device that has none: what they multiply is multiplied by
-    /// plain WGSL. For tests of all else that such a kernel does. [`Tiling::Chains`] need rows whose groups are a
-    /// multiple of 32.
-    #[doc(hidden)]
-    pub fn emulating(gpu: &Gpu, tiling: Tiling) -> Result<LinearKernels> {
-        let kernels = LinearKernels::new(gpu, &[], &[])?;
-        Ok(LinearKernels { integer_tilings: vec![tiling], emulates: true, ..kernels })
+    /// The same kernels, of one tiling for inputs of integers and with other texts.
+    #[cfg(test)]
+    pub(super) fn with_texts(
+        self,
+        tiling: Tiling,
+        source: fn(LinearSpec, Tiling) -> String,
+    ) -> LinearKernels {
+        LinearKernels { integer_tilings: vec![tiling], source, ..self }
     }
 
     /// Whether layers can write their results as integers.
@@ -116,7 +117,7 @@ impl LinearKernels {
     }
 
     fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
-        let text = if self.emulates { emulated_source(spec, tiling) } else { source(spec, tiling) };
+        let text = (self.source)(spec, tiling);
         // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
         // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
         unsafe { gpu.pipeline("a linear layer", &text, Some(&self.pipeline_layout)) }

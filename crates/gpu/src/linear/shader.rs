@@ -25,7 +25,6 @@ const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
 const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wgsl");
-const EMULATION: &str = include_str!("../kernels/matrix_plain.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -126,16 +125,6 @@ fn common(input: InputKind) -> Values {
 
 /// The WGSL of a linear layer in one tiling.
 pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
-    text(spec, tiling, false)
-}
-
-/// The same of one on matrix units without any: slow, for tests of all but the units. Of [`Tiling::Chains`], every
-/// subgroup must have as many groups to multiply.
-pub(super) fn emulated_source(spec: LinearSpec, tiling: Tiling) -> String {
-    text(spec, tiling, true).replace("subgroupBarrier();", "workgroupBarrier();")
-}
-
-fn text(spec: LinearSpec, tiling: Tiling, emulated: bool) -> String {
     let gated = spec.is_gated();
     let joined = spec.second.is_some() && !gated;
     let activation = match spec.second {
@@ -157,10 +146,7 @@ fn text(spec: LinearSpec, tiling: Tiling, emulated: bool) -> String {
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
         .switch("NORMED", spec.normed)
         .switch("UNNORMED", !spec.normed);
-    let mut values = tiled(values, spec, tiling).switch("EMULATED", emulated);
-    if emulated {
-        values = values.switch("SUBGROUPS", false).set("LANES", "thread, thread / 32u, thread % 32u");
-    }
+    let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
         Tiling::Few { .. } if spec.input == InputKind::Integers => ("", INTEGERS_FEW),
         Tiling::Many { .. } if spec.input == InputKind::Integers => ("", INTEGERS_MANY),
@@ -170,10 +156,10 @@ fn text(spec: LinearSpec, tiling: Tiling, emulated: bool) -> String {
         Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
         Tiling::Chains { .. } => (UNITS_ENABLED, INTEGERS_CHAINS),
     };
-    let mut text = if emulated { String::new() } else { enable.to_string() };
+    let mut text = enable.to_string();
     text.push_str(&expand(COMMON, &values));
     if tiling.on_units() {
-        text.push_str(if emulated { EMULATION } else { spirv::STUBS });
+        text.push_str(spirv::STUBS);
     }
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {

@@ -1,11 +1,9 @@
 //! A model whose first layers are on the CPU and whose last are on a GPU: close to the reference wherever it is
 //! cut, the same bits whatever the batches, and refused or advised by what fits.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{FAMILIES, Sequences, batch, bits, contract, executor, gpu, tiny};
+use crate::common::{FAMILIES, Sequences, batch, bits, contract, executor, gpu, tiny};
 use gleed_cpu::Cpu;
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, Gpu, GpuExecutor, Options};

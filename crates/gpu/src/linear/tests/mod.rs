@@ -1,16 +1,15 @@
 //! Linear layers against a slow definition of the same order of operations, bit for bit, for every format;
 //! few rows against many; and views, biases, gates and cut matrices.
 
-#[path = "../common/mod.rs"]
-mod common;
+mod emulation;
 mod integers;
 mod support;
 mod translation;
 
-use gleed_gguf::Format;
-use gleed_gpu::linear::{
+use crate::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling, cooperative,
 };
+use gleed_gguf::Format;
 use gleed_model::arithmetic::{gelu, silu};
 use gleed_model::program::Activation;
 
@@ -211,7 +210,7 @@ fn matrices_larger_than_a_binding_are_cut_by_rows() {
         assert!(packed.is_err() || bytes == weight.packing().bytes());
         packed
     };
-    assert!(matches!(upload(&gate, 256 * 32 - 1), Err(gleed_gpu::Error::Limit { .. })));
+    assert!(matches!(upload(&gate, 256 * 32 - 1), Err(crate::Error::Limit { .. })));
     let [cut, whole] = [256 * 40, 1 << 20].map(|largest| upload(&gate, largest).unwrap());
     let other = upload(&up, 256 * 70).unwrap();
     let plain = |packed: &PackedWeight| {

@@ -1,11 +1,9 @@
 //! Norms between linear layers of integers: the layers around a norm do its work for few rows, and the bits are
 //! those of a norm by itself, whatever the shape and the number of rows.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Case, batch, bits, executor, gpu};
+use crate::common::{Case, batch, bits, executor, gpu};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Gpu, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;

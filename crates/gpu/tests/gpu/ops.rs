@@ -1,12 +1,10 @@
 //! Every op over random shapes against the reference: odd widths, one row, many and none, views inside
 //! wider buffers, heads of any size, sequences longer than a span.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Case, Random, batch, bits, executor, gpu};
+use crate::common::{Case, Random, batch, bits, executor, gpu};
 use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;

@@ -4,11 +4,9 @@
 //! time, beside other sequences, of the fused and the plain program, and close to the reference's. The
 //! longest sequence has more positions than a span, so that attention is split over spans and merged.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{FAMILIES, Sequences, bits, executor, gpu, tiny};
+use crate::common::{FAMILIES, Sequences, bits, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_gpu::linear::exact_units;

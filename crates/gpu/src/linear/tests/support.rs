@@ -2,13 +2,11 @@
 
 use std::sync::OnceLock;
 
-use gleed_gguf::{Format, Unpacked};
-use gleed_gpu::Gpu;
-use gleed_gpu::linear::{
+use crate::Gpu;
+use crate::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
 };
-
-use crate::common;
+use gleed_gguf::{Format, Unpacked};
 
 /// Written before a step everywhere, to see what was not written by it.
 pub const UNTOUCHED: f32 = 12345.5;
@@ -20,7 +18,7 @@ pub const SOME: [Tiling; 4] =
 pub fn setup() -> &'static (Gpu, LinearKernels, bool) {
     static SETUP: OnceLock<(Gpu, LinearKernels, bool)> = OnceLock::new();
     SETUP.get_or_init(|| {
-        let gpu = common::gpu();
+        let gpu = crate::testing::gpu().clone();
         let kernels = LinearKernels::new(&gpu, &Tiling::ALL, &Tiling::INTEGERS).unwrap();
         let fused = is_fused(&gpu, &kernels);
         (gpu, kernels, fused)
@@ -203,7 +201,7 @@ impl<'a> Run<'a> {
         gpu: &'a Gpu,
         [columns, outputs, capacity]: [usize; 3],
         input: &[f32],
-        make: impl FnOnce(Operands) -> gleed_gpu::Result<Linear>,
+        make: impl FnOnce(Operands) -> crate::Result<Linear>,
     ) -> Run<'a> {
         // Rows of odd widths lie as close as they can, others where they can be read four floats at a time.
         let stride = if columns.is_multiple_of(4) { columns + 4 } else { columns + 1 };

@@ -1,7 +1,7 @@
 //! Every kernel through naga to the languages of all backends.
 
+use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, quantize_source, source};
 use gleed_gguf::Format;
-use gleed_gpu::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, quantize_source, source};
 use gleed_model::program::Activation;
 
 /// Parses and validates a kernel and writes it as SPIR-V; returns what the other writers need.

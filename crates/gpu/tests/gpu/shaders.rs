@@ -1,11 +1,9 @@
 //! Every kernel text in the languages of all devices: Metal's, DirectX's and Vulkan's, by the translator
 //! that wgpu uses. A text that one of them cannot take fails here.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::{FAMILIES, executor, gpu, tiny};
+use crate::common::{FAMILIES, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_model::Arithmetic;
@@ -57,9 +55,9 @@ fn texts() -> HashSet<String> {
         format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<{element}>;\n")
     };
     let names = "const EACH = 16u;\nconst STEPS = 256u;\n".to_string() + &bind("out", "u32", 2);
-    texts.insert(names.clone() + include_str!("../src/kernels/limit_f32.wgsl"));
-    texts.insert(names.clone() + include_str!("../src/kernels/limit_int8.wgsl"));
-    texts.insert(names + &bind("data", "vec4<u32>", 3) + include_str!("../src/kernels/limit_memory.wgsl"));
+    texts.insert(names.clone() + include_str!("../../src/kernels/limit_f32.wgsl"));
+    texts.insert(names.clone() + include_str!("../../src/kernels/limit_int8.wgsl"));
+    texts.insert(names + &bind("data", "vec4<u32>", 3) + include_str!("../../src/kernels/limit_memory.wgsl"));
     texts
 }
 

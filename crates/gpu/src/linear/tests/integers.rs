@@ -1,15 +1,16 @@
 //! Activations as integers, and layers that multiply them, against a slow definition of the same order of
 //! operations: every format bit for bit, few rows against many.
 
-use gleed_gguf::{Format, Unpacked};
-use gleed_gpu::linear::{
+use crate::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, RowsView, Tiling,
     exact_units,
 };
+use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::silu;
 use gleed_model::program::Activation;
 
-use crate::support::{Random, Run, Weight, assert_same, buffer, read, setup};
+use super::emulation::emulating;
+use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
 
 /// A group of 32 activations.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -372,7 +373,7 @@ fn check_pairs(
 fn kernels_on_matrix_units_are_right_without_any() {
     let (gpu, all, _) = setup();
     let emulated = |tilings: &[Tiling]| -> Vec<LinearKernels> {
-        tilings.iter().map(|tiling| LinearKernels::emulating(gpu, *tiling).unwrap()).collect()
+        tilings.iter().map(|tiling| emulating(gpu, *tiling)).collect()
     };
     // Those that need no more workgroup memory than any device has; the others differ from them in sizes alone.
     let [half, _, in_fours, small, _] = Tiling::UNITS;

@@ -1,11 +1,10 @@
 //! The executor as others see it: every op of every program against the reference, refusals, pages, memory.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use common::{FAMILIES, VOCABULARY, batch, contract, executor, gpu, logits, tiny};
+use crate::common::{FAMILIES, VOCABULARY, batch, contract, executor, gpu, logits, own_gpu, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, GpuExecutor, Options};
 use gleed_model::chain::{Chain, Link};
@@ -15,7 +14,7 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Op, Program};
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, StepError, reference};
 
-const OPTIONS: Options = Options {
+pub const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
     kv: KvType::F16,
     max_rows: contract::MAX_ROWS,
@@ -28,7 +27,7 @@ const OPTIONS: Options = Options {
 /// and square root are not exact on every device.
 const TOLERANCE: f32 = 2e-6;
 
-fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
+pub fn reference(file: &Arc<Gguf>, program: &Program, options: Options) -> Reference {
     let Options { kv, max_rows, pages, .. } = options;
     let rounds_to_groups = (options.arithmetic == Arithmetic::Q8).then_some(0);
     let options = reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages };
@@ -323,14 +322,15 @@ fn nodes_are_timed_where_the_device_has_a_clock() {
     let (file, program) = tiny("qwen3", &[Format::Q8_0], 7);
     let mut executor = executor(&gpu, &file, &program, OPTIONS);
     let rows: Vec<_> = (0..40).map(|i| (0, i, 3, i == 39)).collect();
+    let start = Instant::now();
     match executor.time_nodes(&batch(&rows, 1, 4)) {
         Ok(times) => {
             assert_eq!(times.len(), program.nodes.len());
-            let total: std::time::Duration = times.iter().sum();
-            assert!(total.as_nanos() > 0 && total.as_secs() < 10, "{total:?}");
+            let total: Duration = times.iter().sum();
+            assert!(total.as_nanos() > 0 && total <= start.elapsed(), "{total:?}");
             let nodes = program.nodes.len();
             let together = executor.time_together(&batch(&rows, 1, 4), 1..nodes, 3).unwrap();
-            assert!(together.as_nanos() > 0 && together.as_secs() < 30, "{together:?}");
+            assert!(together.as_nanos() > 0 && together <= start.elapsed(), "{together:?}");
         }
         Err(error) => assert!(!gpu.info.timestamps, "{error}"),
     }
@@ -339,7 +339,7 @@ fn nodes_are_timed_where_the_device_has_a_clock() {
 #[test]
 fn a_lost_device_is_an_error_of_every_later_step() {
     let (file, program) = tiny("qwen3", &[Format::Q8_0], 7);
-    let mut executor = executor(&gpu(), &file, &program, OPTIONS);
+    let mut executor = executor(&own_gpu(), &file, &program, OPTIONS);
     let batch = batch(&[(0, 0, 1, true)], 1, 4);
     executor.step(&batch, &mut ()).unwrap();
     executor.gpu().device.destroy();

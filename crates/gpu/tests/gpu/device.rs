@@ -1,13 +1,11 @@
 //! Opening adapters, and errors that do not end the process.
 
-mod common;
-
 use gleed_gpu::linear::exact_units;
 use gleed_gpu::{Choice, Error, Gpu, Limits, adapters};
 
 #[test]
 fn adapters_describe_themselves() {
-    let gpu = common::gpu();
+    let gpu = crate::common::gpu();
     let all = adapters();
     assert!(all.iter().enumerate().all(|(index, adapter)| adapter.index == index));
     let listed = &all[gpu.info.index];
@@ -20,14 +18,14 @@ fn adapters_describe_themselves() {
 
 #[test]
 fn an_unknown_name_is_refused_with_what_there_is() {
-    let gpu = common::gpu();
+    let gpu = crate::common::gpu();
     let error = Gpu::open(Choice::Named("no such adapter")).unwrap_err();
     assert!(matches!(&error, Error::UnknownAdapter { available, .. } if available.contains(&gpu.info.name)));
 }
 
 #[test]
 fn errors_are_given_out() {
-    let gpu = common::gpu();
+    let gpu = crate::common::own_gpu();
     let descriptor = |size| wgpu::BufferDescriptor {
         label: None,
         size,
@@ -46,10 +44,10 @@ fn errors_are_given_out() {
 
 #[test]
 fn limits_are_those_of_a_computer() {
-    let limits = Limits::measure(&common::gpu()).unwrap();
+    let limits = Limits::measure(&crate::common::gpu()).unwrap();
     assert!(limits.memory > 1e8 && limits.memory < 1e14, "{limits:?}");
     assert!(limits.f32 > 1e8 && limits.f32 < 1e16, "{limits:?}");
     assert!(limits.int8 > 1e8 && limits.int8 < 1e17, "{limits:?}");
-    assert_eq!(limits.int8_units.is_some(), exact_units(&common::gpu().info));
+    assert_eq!(limits.int8_units.is_some(), exact_units(&crate::common::gpu().info));
     assert!(limits.int8_units.is_none_or(|units| units > 1e8 && units < 1e17), "{limits:?}");
 }

@@ -1,12 +1,12 @@
 //! Shared by the tests: what all executors' tests share, and opening an adapter.
 
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
+use std::sync::OnceLock;
 
 use gleed_gguf::Gguf;
 use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
 use gleed_model::program::Program;
 
-#[path = "../../../model/tests/support/mod.rs"]
+#[path = "../../../../model/tests/support/mod.rs"]
 mod support;
 
 mod case;
@@ -14,8 +14,14 @@ mod case;
 pub use case::Case;
 pub use support::*;
 
-/// The adapter that `GLEED_TEST_ADAPTER` names, else the best one, be it software.
+/// The device of all tests, which keeps its compiled kernels from test to test.
 pub fn gpu() -> Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(own_gpu).clone()
+}
+
+/// A device that a test may break: the adapter that `GLEED_TEST_ADAPTER` names, else the best one, be it software.
+pub fn own_gpu() -> Gpu {
     let named = std::env::var("GLEED_TEST_ADAPTER").ok();
     let choice = named.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
     Gpu::open(choice).unwrap_or_else(|error| {

@@ -1,0 +1,26 @@
+//! Kernels on matrix units for bytes, on devices that have none: what they multiply is multiplied by plain WGSL, so that
+//! all else that such a kernel does can be tested anywhere.
+
+use crate::linear::shader::{UNITS_ENABLED, source};
+use crate::linear::{LinearKernels, LinearSpec, Tiling};
+use crate::{Gpu, spirv};
+
+/// Kernels of one tiling on matrix units. [`Tiling::Chains`] need rows whose groups are a multiple of 32, so that every
+/// subgroup comes to as many barriers.
+pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {
+    LinearKernels::new(gpu, &[], &[]).unwrap().with_texts(tiling, emulated)
+}
+
+/// The text of a kernel with plain products, and with subgroups of 32 threads whatever the device's are.
+fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
+    let text = source(spec, tiling);
+    let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
+    let text = text.replace(spirv::STUBS, include_str!("matrix_plain.wgsl"));
+    let text = text.replace("    @builtin(subgroup_id) subgroup: u32,\n", "");
+    let text = text.replace("    @builtin(subgroup_invocation_id) lane: u32,\n", "");
+    let (before, main) = text.split_once("fn main(").expect("an entry");
+    let lanes =
+        ") {\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n";
+    let main = main.replacen(") {\n", lanes, 1);
+    format!("{before}fn main({main}").replace("subgroupBarrier();", "workgroupBarrier();")
+}
