@@ -1,7 +1,7 @@
 //! The choice of the next token on the device: the likeliest, or one drawn of the likeliest by a rule.
 //!
 //! Logits are ordered by keys of their bits (`key.wgsl`), so that ties, infinities and what is not a number are
-//! the same on every device. Each stage leaves the best of chunks of the one before, until one chunk is left.
+//! the same on every device; where one is not a number, no token is chosen. Each stage leaves the best of chunks of the one before, until one chunk is left.
 
 use gleed_model::choice::{self, NO_TOKEN, Rule};
 
@@ -23,7 +23,8 @@ pub(crate) const RULE_WORDS: usize = 6;
 /// Reads the logits themselves.
 const FROM_LOGITS: &str = "
 fn entry_at(row: u32, at: u32) -> vec2<u32> {
-    return vec2<u32>(key_of(logits[row * STRIDE + OFFSET + at]), at);
+    let logit = logits[row * STRIDE + OFFSET + at];
+    return select(vec2<u32>(NOT_A_NUMBER, NO_TOKEN), vec2<u32>(key_of(logit), at), is_number(logit));
 }
 ";
 

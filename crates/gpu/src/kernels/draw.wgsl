@@ -1,5 +1,5 @@
 // chosen[row] = the token that the row's rule draws of its K best candidates, which come best first; NO_TOKEN
-// where there is none. The rule is that of gleed_model::choice, in the same integers. A workgroup per row, a
+// where there is none, or a logit is not a number. The rule is that of gleed_model::choice, in the same integers. A workgroup per row, a
 // lane per candidate.
 
 // A rule's words: how many candidates, what min-p adds to the best score, the share of top-p in units of
@@ -46,7 +46,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let best = candidates[group.y * K];
     let own = candidates[group.y * K + lane];
     let lowest = key_of(score_of(best.x) + bitcast<f32>(rules[rule + 1u]));
-    let passes = lane < rules[rule] && own.x > 0u && own.x >= lowest;
+    let passes = lane < rules[rule] && own.x > 0u && own.x >= lowest && best.x != NOT_A_NUMBER;
 
     // Top-p, at temperature 1: the best up to the one that reaches the share.
     tokens[lane] = own.y;
@@ -86,7 +86,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if kept && !wide_less(drawn, before) && wide_less(drawn, wide_sum(before, part)) {
         chosen[group.y] = own.y;
     }
-    if lane == 0u && best.x == 0u {
+    if lane == 0u && (best.x == 0u || best.x == NOT_A_NUMBER) {
         chosen[group.y] = NO_TOKEN;
     }
 }

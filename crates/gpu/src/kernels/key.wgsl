@@ -11,3 +11,10 @@ fn key_of(logit: f32) -> u32 {
     }
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
 }
+
+// The key of a logit that is not a number, above all others: it is found wherever it is, and no token is chosen.
+const NOT_A_NUMBER = 0xffffffffu;
+
+fn is_number(logit: f32) -> bool {
+    return (bitcast<u32>(logit) & 0x7fffffffu) <= 0x7f800000u;
+}

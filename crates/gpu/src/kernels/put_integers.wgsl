@@ -4,8 +4,8 @@
 // place in the row, and both are the same modulo 8. Every thread calls put_largest, put_bytes and put_about, with
 // barriers between them.
 
-// Of each quad: its largest value, and the sum of its bytes.
-var<workgroup> block_largest: array<vec4<f32>, BLOCK_QUADS / 4u>;
+// Of each quad: the bits of its largest magnitude, and the sum of its bytes.
+var<workgroup> block_largest: array<vec4<u32>, BLOCK_QUADS / 4u>;
 var<workgroup> block_sums: array<vec4<i32>, BLOCK_QUADS / 4u>;
 
 fn put_largest(own: u32, x: vec4<f32>) {

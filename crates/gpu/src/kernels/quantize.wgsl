@@ -8,7 +8,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (group >= shape.groups || row >= row_count()) {
         return;
     }
-    var largest = 0.0;
+    var largest = 0u;
     //@for q in EIGHT
     let x_$q = input_quad(row, group * 8u + $q);
     largest = max(largest, largest_of(x_$q));

@@ -6,6 +6,7 @@ mod device;
 mod executor;
 mod joined;
 mod norms;
+mod numbers;
 mod ops;
 mod promise;
 mod shaders;

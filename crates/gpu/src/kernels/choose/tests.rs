@@ -3,7 +3,6 @@
 use gleed_model::choice::choose;
 
 use super::*;
-use crate::{Choice, Gpu};
 
 /// The first so many of a row, on the device, with rows of another stride than their width.
 struct Bench {
@@ -24,10 +23,10 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Logits of several kinds: smooth, with many ties, with infinities and what is not a number, of nothing but
-/// those.
+/// Logits of several kinds: smooth, with many ties, with infinities and extremes, of nothing but negative infinity,
+/// one of which may not be a number.
 fn logits(state: &mut u64, kind: usize, width: usize) -> Vec<f32> {
-    let special = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 0.0, -0.0, f32::MIN, f32::MAX, -f32::NAN];
+    let special = [f32::NEG_INFINITY, f32::INFINITY, 0.0, -0.0, f32::MIN, f32::MAX, 1.0];
     let mut one = |i: usize| {
         let bits = random(state);
         let unit = (bits >> 40) as f32 / (1u32 << 24) as f32;
@@ -37,17 +36,22 @@ fn logits(state: &mut u64, kind: usize, width: usize) -> Vec<f32> {
             2 if bits.is_multiple_of(5) => special[(bits >> 8) as usize % special.len()],
             // Far below the best, but for a few.
             3 if i % 97 != 5 => -80.0 * unit,
-            4 => special[(bits % 2) as usize],
+            4 => f32::NEG_INFINITY,
             5 => (unit - 0.5) * 1e-38,
             _ => 8.0 * unit,
         }
     };
-    (0..width).map(&mut one).collect()
+    let mut all: Vec<f32> = (0..width).map(&mut one).collect();
+    // What is not a number, anywhere among others.
+    if kind >= FIRST_WITHOUT_NUMBER {
+        all[(random(state) % width as u64) as usize] = if kind % 2 == 0 { f32::NAN } else { -f32::NAN };
+    }
+    all
 }
 
 impl Bench {
     fn new(width: usize, rows: usize) -> Bench {
-        let gpu = Gpu::open(Choice::BestOrSoftware).expect("a GPU, be it software");
+        let gpu = crate::testing::gpu().clone();
         let stride = width + 3;
         let storage = |words: usize| gpu.storage("test", 4 * words as u64).unwrap();
         let (logits, chosen, rules) = (storage(stride * rows), storage(rows), storage(RULE_WORDS * rows));
@@ -97,7 +101,10 @@ fn sorted(logits: &[f32]) -> Vec<(f32, u32)> {
     all
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 9;
+
+/// The kinds from here on have a logit that is not a number.
+const FIRST_WITHOUT_NUMBER: usize = 7;
 
 /// One entry, fewer than there are candidates, whole chunks and not, two stages, three.
 const WIDTHS: [usize; 9] = [1, 5, 63, 64, 1000, 2048, 2049, 33_333, 70_001];
@@ -118,6 +125,11 @@ fn the_largest_logits_come_first() {
         let found = bench.run(&top.iter().collect::<Vec<_>>(), &candidates, 2 * MOST_CANDIDATES * KINDS);
         for (kind, row) in rows.iter().enumerate() {
             let truth = sorted(row);
+            if kind >= FIRST_WITHOUT_NUMBER {
+                assert_eq!(best[kind], NO_TOKEN, "width {width}, kind {kind}");
+                assert_eq!(found[2 * MOST_CANDIDATES * kind..][..2], [u32::MAX, NO_TOKEN]);
+                continue;
+            }
             assert_eq!(best[kind], truth.first().map_or(NO_TOKEN, |x| x.1), "width {width}, kind {kind}");
             let found = &found[2 * MOST_CANDIDATES * kind..][..2 * MOST_CANDIDATES];
             let mut tokens: Vec<u32> = found.chunks(2).map(|entry| entry[1]).collect();
@@ -162,7 +174,9 @@ fn rules_draw_what_the_host_draws() {
             let found = bench.run(&dispatches, &chosen, count);
             for ((row, (rule, bits)), found) in rows.iter().zip(&rules).zip(found) {
                 assert!(follows(rule));
-                assert_eq!(found, choose(row, rule, *bits), "width {width}: {rule:?} {bits:x}");
+                let numbers = row.iter().all(|logit| !logit.is_nan());
+                let expected = if numbers { choose(row, rule, *bits) } else { NO_TOKEN };
+                assert_eq!(found, expected, "width {width}: {rule:?} {bits:x}");
                 different += usize::from(sorted(row).first().is_some_and(|best| best.1 != found));
                 all += 1;
             }

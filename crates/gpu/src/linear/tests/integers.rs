@@ -64,10 +64,19 @@ fn activations_become_integers_as_defined() {
     rows[32..64].fill(1e-38);
     rows[64] = 1e30;
     rows[96] = -3e-20;
+    // Some that are infinite, or not numbers.
+    for (index, bad) in [(128, f32::NAN), (170, f32::INFINITY), (223, -f32::NAN), (255, f32::NEG_INFINITY)] {
+        rows[index] = bad;
+    }
     for gap in [0, 3] {
         let (_, groups) = quantize(kernels, &rows, columns, gap);
         assert_eq!(groups.len(), 3 * 37);
         for (group, values) in groups.iter().zip(rows.chunks(32)) {
+            if !values.iter().all(|x| x.is_finite()) {
+                assert!(!group.scale.is_finite() && group.scaled_sum.is_nan(), "{values:?}: {group:?}");
+                assert_eq!((group.bytes, group.sums), ([0; 32], [0; 2]));
+                continue;
+            }
             let largest = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             let (inverse, scale) =
                 if largest < 4e-37 { (0.0, 0.0) } else { (127.0 / largest, largest * 0.007_874_016) };
