@@ -168,7 +168,7 @@ fn measure(
     if integers {
         let quantize = Quantize::new(gpu, kernels, floats, columns, &quantized, &batch)?;
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        quantize.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows);
+        quantize.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows)?;
         gpu.queue.submit([encoder.finish()]);
     }
     let operands = Operands {
@@ -235,7 +235,7 @@ fn time(gpu: &Gpu, layers: &[Linear], rows: u32, dispatches: usize) -> Result<f6
             }),
         });
         for layer in layers.iter().cycle().take(dispatches) {
-            layer.record(&mut pass, rows);
+            layer.record(&mut pass, rows)?;
         }
     }
     encoder.resolve_query_set(&queries, 0..2, &resolved, 0);

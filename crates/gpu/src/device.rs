@@ -3,13 +3,16 @@
 //! Errors of an open device never panic: those of an operation are caught by [`Gpu::scoped`], all others
 //! (a lost device among them) are kept and given out by [`Gpu::check`].
 
-use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use crate::compiler::{Compiled, Compiler};
+use crate::kernel_file::KernelFile;
 use crate::linear::{BYTE_MATRICES, exact_units};
 use crate::matrices::MatrixShape;
-use crate::{Error, Result, lost, spirv, units, vulkan};
+use crate::{Error, Result, lost, units, vulkan};
 
 /// What kind of device an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,7 +216,11 @@ fn useful_features() -> wgpu::Features {
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
         | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
         | wgpu::Features::PASSTHROUGH_SHADERS
+        | wgpu::Features::PIPELINE_CACHE
 }
+
+/// The first error that no scope caught.
+pub(crate) type Failure = Arc<Mutex<Option<Error>>>;
 
 /// An open device and its queue.
 #[derive(Debug, Clone)]
@@ -224,15 +231,31 @@ pub struct Gpu {
     pub queue: wgpu::Queue,
     /// What it is.
     pub info: AdapterInfo,
-    /// The first error that no scope caught.
-    failure: Arc<Mutex<Option<Error>>>,
-    /// Compiled kernels by their texts: whatever runs on the device shares them.
-    pipelines: Arc<Mutex<HashMap<String, wgpu::ComputePipeline>>>,
+    failure: Failure,
+    /// The kernels: whatever runs on the device shares them.
+    pub(crate) compiler: Arc<Compiler>,
+    opened: Opened,
+}
+
+/// What opening a device took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Finding the adapters and opening one.
+    pub device: Duration,
+    /// Trying out its matrix units.
+    pub probe: Duration,
 }
 
 impl Gpu {
     /// Opens an adapter with all useful features that it has, and with its own limits.
     pub fn open(choice: Choice) -> Result<Gpu> {
+        Gpu::open_with(choice, None)
+    }
+
+    /// The same; compiled kernels are kept in a file in `folder`, which is made when it is needed. Not all devices can
+    /// give out what they compiled.
+    pub fn open_with(choice: Choice, folder: Option<&Path>) -> Result<Gpu> {
+        let start = Instant::now();
         let mut all = enumerate();
         let infos: Vec<AdapterInfo> = all.iter().map(|(_, info)| info.clone()).collect();
         let (adapter, info) = all.swap_remove(choose(&infos, choice)?);
@@ -249,14 +272,29 @@ impl Gpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|e| Error::Open { adapter: info.name.clone(), reason: e.to_string() })?;
-        let mut gpu = Gpu { device, queue, info, failure: Arc::default(), pipelines: Arc::default() };
+        let failure = Failure::default();
+        let file = folder.and_then(|folder| KernelFile::open(&device, &adapter.get_info(), folder));
+        let compiler = Arc::new(Compiler::new(device.clone(), &info.name, Arc::clone(&failure), file));
+        let mut gpu = Gpu { device, queue, info, failure, compiler, opened: Opened::default() };
         gpu.keep_errors();
+        gpu.opened.device = start.elapsed();
         // Matrices of bytes are not there if they are not as our kernels need them.
         if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
             gpu.info.cooperative_matrices.retain(|shape| *shape != BYTE_MATRICES);
         }
+        gpu.opened.probe = start.elapsed() - gpu.opened.device;
         gpu.check()?;
         Ok(gpu)
+    }
+
+    /// What opening it took.
+    pub fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    /// The kernels that have been compiled for it.
+    pub fn compiled(&self) -> Compiled {
+        self.compiler.compiled()
     }
 
     /// Errors that nobody waits for are kept instead of ending the process.
@@ -275,94 +313,14 @@ impl Gpu {
         });
     }
 
-    /// The kernel of a WGSL text, compiled when it is first asked for; `name` is for messages. Without a
-    /// layout its bindings are those that the text uses.
-    ///
-    /// # Safety
-    /// Its loops must end, and every index be below the length that it indexes: neither is checked.
-    pub(crate) unsafe fn pipeline(
-        &self,
-        name: &str,
-        text: &str,
-        layout: Option<&wgpu::PipelineLayout>,
-    ) -> Result<wgpu::ComputePipeline> {
-        // Not locked while compiling, which takes long and is done by several threads at once.
-        let pipelines = || self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines().get(text) {
-            return Ok(pipeline.clone());
-        }
-        let what = format!("compiling {name}");
-        // Kernels that WGSL has no words for are completed here.
-        let translated = text.contains(spirv::STUBS).then(|| spirv::translate(text)).transpose();
-        let translated = translated.map_err(|reason| {
-            let adapter = self.info.name.clone();
-            Error::Device { adapter, what: what.clone(), reason }
-        })?;
-        let pipeline = self.scoped(&what, || {
-            // SAFETY: what the caller promises.
-            let module = unsafe { self.module(name, text, translated) };
-            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(name),
-                layout,
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    constants: &[],
-                    // What is read of workgroup memory has been written.
-                    zero_initialize_workgroup_memory: false,
-                },
-                cache: None,
-            })
-        })?;
-        pipelines().insert(text.to_string(), pipeline.clone());
-        Ok(pipeline)
-    }
-
-    /// The module of a WGSL text, or of the SPIR-V that was made of it.
-    ///
-    /// # Safety
-    /// As [`Gpu::pipeline`]; and the SPIR-V must be valid, with the same bindings.
-    unsafe fn module(&self, name: &str, text: &str, translated: Option<Vec<u32>>) -> wgpu::ShaderModule {
-        let Some(words) = translated else {
-            let source = wgpu::ShaderSource::Wgsl(text.into());
-            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-            let checks = wgpu::ShaderRuntimeChecks::unchecked();
-            // SAFETY: what the caller promises.
-            return unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
-        };
-        // The size of workgroups is for other backends.
-        let main = wgpu::PassthroughShaderEntryPoint { name: "main".into(), workgroup_size: (0, 0, 0) };
-        let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
-            label: Some(name),
-            spirv: Some(words.into()),
-            entry_points: vec![main].into(),
-            ..Default::default()
-        };
-        // SAFETY: what the caller promises.
-        unsafe { self.device.create_shader_module_passthrough(descriptor) }
-    }
-
     /// Does something with the device and gives out its errors; `what` is for the message.
     pub fn scoped<T>(&self, what: &str, f: impl FnOnce() -> T) -> Result<T> {
-        let filters =
-            [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
-        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
-        let result = f();
-        // Scopes end in the reverse order; each is looked at, so that none is left open.
-        let mut error = None;
-        for scope in scopes.into_iter().rev() {
-            error = error.or(pollster::block_on(scope.pop()));
-        }
-        match error {
-            Some(error) => Err(describe(&self.info.name, what, &error)),
-            None => self.check().map(|()| result),
-        }
+        scoped(&self.device, &self.info.name, &self.failure, what, f)
     }
 
     /// The first error that no scope caught, such as the loss of the device.
     pub fn check(&self) -> Result<()> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.clone().map_or(Ok(()), Err)
+        check(&self.failure)
     }
 
     /// Bytes of memory that nothing uses yet, where the driver says; else all there are, where it says that.
@@ -385,6 +343,33 @@ impl Gpu {
         wait.map_err(|reason| Error::Device { adapter: self.info.name.clone(), what, reason })?;
         Ok(())
     }
+}
+
+/// [`Gpu::scoped`], for those that have no more of a device than this.
+pub(crate) fn scoped<T>(
+    device: &wgpu::Device,
+    adapter: &str,
+    failure: &Failure,
+    what: &str,
+    f: impl FnOnce() -> T,
+) -> Result<T> {
+    let filters =
+        [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+    let scopes = filters.map(|filter| device.push_error_scope(filter));
+    let result = f();
+    // Scopes end in the reverse order; each is looked at, so that none is left open.
+    let mut error = None;
+    for scope in scopes.into_iter().rev() {
+        error = error.or(pollster::block_on(scope.pop()));
+    }
+    match error {
+        Some(error) => Err(describe(adapter, what, &error)),
+        None => check(failure).map(|()| result),
+    }
+}
+
+fn check(failure: &Failure) -> Result<()> {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
 }
 
 fn keep(failure: &Mutex<Option<Error>>, error: Error) {

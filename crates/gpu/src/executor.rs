@@ -3,10 +3,13 @@
 mod chain;
 mod room;
 mod sizes;
+mod start;
 mod timing;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use gleed_gguf::Gguf;
 use gleed_model::chain::Chain;
@@ -16,8 +19,9 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::Activations;
 use crate::cache::Layer;
-use crate::kernels::{Dispatch, Grid, Kernels, List};
-use crate::linear::{LinearKernels, Quantized, Tiling};
+use crate::compiler::Pipeline;
+use crate::kernels::{Kernels, List};
+use crate::linear::{LinearKernels, Quantized, Tiling, Upload};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
 use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
@@ -25,6 +29,8 @@ use crate::{Error, Gpu, Options, Result};
 use chain::{Choosers, Links};
 pub use room::KvRoom;
 use sizes::Sizes;
+use start::Ordered;
+pub use start::{Start, StartWatch};
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
@@ -53,6 +59,9 @@ pub struct GpuExecutor {
     converted: Vec<Converted>,
     kernels: Kernels,
     nodes: Vec<Planned>,
+    /// Kernels that were not compiled when a step last needed any.
+    uncompiled: Vec<Pipeline>,
+    start: Arc<Mutex<Start>>,
     step: Step,
     step_buffer: wgpu::Buffer,
     row_counts: RowCounts,
@@ -94,6 +103,8 @@ impl GpuExecutor {
         options: Options,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<GpuExecutor> {
+        let begun = Instant::now();
+        let mut start = Start { opened: gpu.opened(), ..Start::default() };
         plan::check(&program)?;
         let Options { kv, max_rows, pages, matrix_units, .. } = options;
         if max_rows > MOST_ROWS {
@@ -122,8 +133,7 @@ impl GpuExecutor {
         };
         let readable = [readable, more];
         let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
-        let mut told = |done: u64, total: u64| progress(done as usize, total as usize);
-        let weights = Weights::load(&gpu, file, &program, &mut told)?;
+        let (weights, chunks) = Weights::new(&gpu, file, &program)?;
         let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
@@ -132,27 +142,43 @@ impl GpuExecutor {
             &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
-        let nodes = {
-            let (step, weights, activations, caches) = (&step_buffer, &weights, &activations, &caches);
-            let (partials, linear, row_counts, chosen) = (&partials, &linear, &row_counts, &links.chosen);
-            let quantized = (integer_columns > 0).then_some(&quantized);
+        start.allocating = begun.elapsed();
+        let (nodes, choosers, pipelines) = std::thread::scope(|scope| {
+            let upload = Upload::begin(scope, &gpu, &chunks);
             let resources = Resources {
-                step,
-                weights,
-                activations,
-                caches,
-                partials,
-                linear,
-                quantized,
+                step: &step_buffer,
+                weights: &weights,
+                activations: &activations,
+                caches: &caches,
+                partials: &partials,
+                linear: &linear,
+                quantized: (integer_columns > 0).then_some(&quantized),
                 workgroup_memory: gpu.device.limits().max_compute_workgroup_storage_size as usize,
-                row_counts,
-                chosen,
+                row_counts: &row_counts,
+                chosen: &links.chosen,
             };
-            plan(&mut kernels, &program, resources, attention_rows)?
-        };
-        let logits_place = activations.place(program.logits, List::Wanted);
-        let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
+            let nodes = plan(&mut kernels, &program, resources, attention_rows)?;
+            let logits_place = activations.place(program.logits, List::Wanted);
+            let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
+            let pipelines = Ordered::new(&nodes, &choosers);
+            pipelines.begin(&gpu);
+            start.planning = begun.elapsed() - start.allocating;
+            let mut done = 0;
+            let uploaded = upload.finish(&mut |bytes| {
+                done += bytes;
+                progress(done as usize, memory.weights as usize);
+            })?;
+            start.uploaded(uploaded);
+            Ok((nodes, choosers, pipelines))
+        })?;
         gpu.wait()?;
+        // Stacked together, rows are padded less than each by itself.
+        progress(memory.weights as usize, memory.weights as usize);
+        start.uploading = begun.elapsed() - start.allocating;
+        pipelines.wait(&gpu)?;
+        start.loading = begun.elapsed();
+        let uncompiled = pipelines.all;
+        start.kernels = uncompiled.len();
         let (step, logits) = (Step::new(capacity), Vec::new());
         Ok(GpuExecutor {
             gpu,
@@ -162,6 +188,8 @@ impl GpuExecutor {
             converted,
             kernels,
             nodes,
+            uncompiled,
+            start: Arc::new(Mutex::new(start)),
             step,
             step_buffer,
             row_counts,
@@ -268,9 +296,14 @@ impl GpuExecutor {
     }
 
     /// Records nodes, those with no rows left out.
-    fn record(&self, encoder: &mut wgpu::CommandEncoder, nodes: &[Planned], recorded: Recorded) {
+    fn record(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        nodes: &[Planned],
+        recorded: Recorded,
+    ) -> Result<()> {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        nodes.iter().for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded));
+        nodes.iter().try_for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded))
     }
 
     /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each time with the
@@ -300,7 +333,7 @@ impl GpuExecutor {
             write_count(&self.gpu, &self.row_counts.logits, count);
             let counts = Counts { rows: count, ..Counts::default() };
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            record_node(&mut pass, last, counts, Recorded::Together);
+            record_node(&mut pass, last, counts, Recorded::Together)?;
             drop(pass);
             let bytes = 4 * (count * stride) as u64;
             encoder.copy_buffer_to_buffer(logits.buffer, 0, readable, 0, bytes);
@@ -328,20 +361,22 @@ impl GpuExecutor {
 
     /// All nodes in one submission.
     fn run(&mut self) -> Result<()> {
+        self.prepare(Recorded::Together)?;
         let mut encoder = self.encoder();
-        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1], Recorded::Together);
+        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1], Recorded::Together)?;
         self.run_logits(encoder)
     }
 
     /// One submission per node, with somebody looking at the buffers after each.
     fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        self.prepare(Recorded::Apart)?;
         let last = self.nodes.len() - 1;
         for index in 0..=last {
             let mut encoder = self.encoder();
             if index == last {
                 self.run_logits(encoder)?;
             } else {
-                self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart);
+                self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart)?;
                 self.gpu.queue.submit([encoder.finish()]);
                 self.gpu.wait()?;
             }
@@ -374,29 +409,13 @@ fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
     gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
 }
 
-fn record_node(pass: &mut wgpu::ComputePass, node: &Planned, counts: Counts, recorded: Recorded) {
-    if node.is_done(counts, recorded) {
-        return;
-    }
-    for command in &node.commands {
-        match command {
-            Command::Dispatch(dispatch) => record_dispatch(pass, dispatch, counts),
-            Command::Linear(layers) => layers.record(pass, counts, recorded),
-        }
-    }
-}
-
-fn record_dispatch(pass: &mut wgpu::ComputePass, dispatch: &Dispatch, counts: Counts) {
-    let (x, y) = match dispatch.grid {
-        Grid::Rows(each) => (each, counts.rows),
-        Grid::Items(kind, each) => (each, counts.items[kind as usize]),
-        Grid::Merges(each) => (each, counts.merges),
-    };
-    if x > 0 && y > 0 {
-        pass.set_pipeline(&dispatch.pipeline);
-        pass.set_bind_group(0, &dispatch.bindings, &[]);
-        pass.dispatch_workgroups(x, y as u32, 1);
-    }
+fn record_node(
+    pass: &mut wgpu::ComputePass,
+    node: &Planned,
+    counts: Counts,
+    recorded: Recorded,
+) -> Result<()> {
+    node.visit(counts, recorded, &mut |run| run.record(pass))
 }
 
 /// The activations after a node.
@@ -438,8 +457,10 @@ impl Executor for GpuExecutor {
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
         check(batch, &self.program, self.options.max_rows, self.options.pages)?;
         observer.start();
+        let begun = Instant::now();
         self.begin(batch, false);
         let result = if observer.looks() { self.run_observed(observer) } else { self.run() };
+        start::lock(&self.start).first_step.get_or_insert(begun.elapsed());
         result.map_err(|error| StepError::Device(error.to_string()))
     }
 

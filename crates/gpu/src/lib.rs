@@ -6,9 +6,11 @@
 
 mod buffers;
 mod cache;
+mod compiler;
 mod device;
 mod error;
 mod executor;
+mod kernel_file;
 mod kernels;
 mod limits;
 pub mod linear;
@@ -23,9 +25,10 @@ mod units;
 mod vulkan;
 mod weights;
 
-pub use device::{AdapterInfo, Choice, Gpu, Kind, adapters, may_be_there};
+pub use compiler::Compiled;
+pub use device::{AdapterInfo, Choice, Gpu, Kind, Opened, adapters, may_be_there};
 pub use error::{Error, Result};
-pub use executor::{GpuExecutor, KvRoom, Memory};
+pub use executor::{GpuExecutor, KvRoom, Memory, Start, StartWatch};
 pub use limits::Limits;
 pub use matrices::{Element, MatrixShape};
 pub use plan::{WeightKernels, kernels_of};

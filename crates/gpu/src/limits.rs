@@ -119,7 +119,7 @@ fn run(gpu: &Gpu, dispatch: &Dispatch, groups: u32, times: u32) -> Result<Durati
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(&dispatch.pipeline);
+        pass.set_pipeline(dispatch.pipeline.get()?);
         pass.set_bind_group(0, &dispatch.bindings, &[]);
         (0..times).for_each(|_| pass.dispatch_workgroups(groups, 1, 1));
     }

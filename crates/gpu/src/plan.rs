@@ -9,6 +9,7 @@ use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
 use crate::cache::Layer;
+use crate::compiler::{Pipeline, Run};
 use crate::kernels::attention::{self, Attention, Tiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
@@ -37,6 +38,35 @@ impl Planned {
     /// Whether there is nothing left to do for it.
     pub fn is_done(&self, counts: Counts, recorded: Recorded) -> bool {
         self.within.as_ref().is_some_and(|layer| recorded.together(layer, counts))
+    }
+
+    /// Gives `see` everything that is recorded of it in a step.
+    pub fn visit(
+        &self,
+        counts: Counts,
+        recorded: Recorded,
+        see: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        if self.is_done(counts, recorded) {
+            return Ok(());
+        }
+        self.commands.iter().try_for_each(|command| match command {
+            Command::Dispatch(dispatch) => dispatch.run(counts).map_or(Ok(()), &mut *see),
+            Command::Linear(layers) => layers.runs(counts, recorded).try_for_each(&mut *see),
+        })
+    }
+
+    /// All pipelines that it may need, and from how many rows on, about.
+    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
+        let of_dispatches = self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some((dispatch.grid.rows(), &dispatch.pipeline)),
+            Command::Linear(_) => None,
+        });
+        let of_layers = self.commands.iter().filter_map(|command| match command {
+            Command::Linear(layers) => Some(layers.pipelines()),
+            Command::Dispatch(_) => None,
+        });
+        of_dispatches.chain(of_layers.flatten())
     }
 }
 

@@ -9,7 +9,7 @@ const LANES: u32 = 32;
 const WORDS: u64 = 8;
 
 /// A kernel with [`spirv::STUBS`] that binds one buffer, which it reads and writes.
-pub(crate) fn kernel(gpu: &Gpu, name: &str, kernel: &str, out: &wgpu::Buffer) -> Result<Dispatch> {
+pub(crate) fn kernel(gpu: &Gpu, name: &'static str, kernel: &str, out: &wgpu::Buffer) -> Result<Dispatch> {
     let text = format!("{UNITS_ENABLED}{}{kernel}", spirv::STUBS);
     // What SPIR-V binds is not looked up: it is said here.
     let entry = wgpu::BindGroupLayoutEntry {
@@ -40,7 +40,7 @@ pub(crate) fn kernel(gpu: &Gpu, name: &str, kernel: &str, out: &wgpu::Buffer) ->
         (layout, bindings)
     })?;
     // SAFETY: these kernels' loops end, and their indices are below the lengths of what they index.
-    let pipeline = unsafe { gpu.pipeline(name, &text, Some(&layout)) }?;
+    let pipeline = unsafe { gpu.compiler.pipeline(name, &text, &layout) };
     Ok(Dispatch { pipeline, bindings, grid: Grid::Rows(1) })
 }
 
@@ -58,7 +58,7 @@ fn run(gpu: &Gpu, dispatch: &Dispatch, out: &wgpu::Buffer, read: &wgpu::Buffer) 
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(&dispatch.pipeline);
+        pass.set_pipeline(dispatch.pipeline.get()?);
         pass.set_bind_group(0, &dispatch.bindings, &[]);
         pass.dispatch_workgroups(1, 1, 1);
     }

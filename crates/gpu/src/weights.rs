@@ -4,7 +4,7 @@ use gleed_gguf::{Format, Gguf};
 use gleed_model::program::{Op, Part, Program, Weight, WeightId};
 use gleed_model::verify::vectors;
 
-use crate::linear::{Layout, PackedWeight, Packing};
+use crate::linear::{Chunk, Layout, PackedWeight, Packing};
 use crate::{Error, Gpu, Result};
 
 /// All weights of a program.
@@ -70,17 +70,11 @@ impl Weights {
         bytes.sum()
     }
 
-    /// Uploads every weight, telling `progress` how many bytes are on the device, and of how many.
-    pub fn load(
-        gpu: &Gpu,
-        file: &Gguf,
-        program: &Program,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Weights> {
+    /// Room for every weight, and what is to be copied there. Norms and biases are on their way already.
+    pub fn new<'f>(gpu: &Gpu, file: &'f Gguf, program: &Program) -> Result<(Weights, Vec<Chunk<'f>>)> {
         let vectors: Vec<WeightId> = vectors(program).collect();
-        let total = Weights::check(file, program)?;
         let stacks = stacks(program);
-        let mut done = 0;
+        let mut chunks = Vec::new();
         let weights = program.weights.iter().enumerate().map(|(id, first)| {
             let stack = stacks.iter().find_map(|stack| stacked_with(stack, id));
             let ids = stack.unwrap_or(vec![id]);
@@ -89,22 +83,17 @@ impl Weights {
             }
             let weights: Vec<&Weight> = ids.iter().map(|id| &program.weights[*id]).collect();
             let tensors = weights.iter().map(|weight| find(file, weight)).collect::<Result<Vec<_>>>()?;
-            let mut more = |bytes| {
-                done += bytes;
-                progress(done, total);
-            };
             if vectors.contains(&id) {
-                more(weights.iter().map(|weight| Ok(packing(weight)?.bytes())).sum::<Result<_>>()?);
                 return load_vector(gpu, &weights, &tensors);
             }
             let rows = weights.iter().map(|weight| weight.rows).sum();
             let packing = Packing::new(&first.name, first.format, rows, first.columns)?;
-            PackedWeight::upload(gpu, &first.name, packing, &tensors, &mut more).map(Loaded::Matrix)
+            let matrix = PackedWeight::new(gpu, &first.name, packing)?;
+            chunks.extend(matrix.chunks(&tensors));
+            Ok(Loaded::Matrix(matrix))
         });
         let weights = weights.collect::<Result<_>>()?;
-        // Stacked together, rows are padded less than each by itself.
-        progress(total, total);
-        Ok(Weights { weights, stacks })
+        Ok((Weights { weights, stacks }, chunks))
     }
 
     /// How many of an op's parts, from the first of these on, are one matrix on the device: that of the first.

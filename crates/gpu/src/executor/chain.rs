@@ -11,7 +11,8 @@ use gleed_model::choice::Rule;
 use gleed_model::executor::check;
 use gleed_model::{Batch, StepError};
 
-use super::{GpuExecutor, record_dispatch, record_node, write_count};
+use super::{GpuExecutor, record_node, write_count};
+use crate::compiler::Pipeline;
 use crate::kernels::{Dispatch, Kernels, Place, choose};
 use crate::plan::Recorded;
 use crate::{Gpu, Result};
@@ -93,6 +94,11 @@ impl Choosers {
         drawn.push(choose::draw(kernels, &candidates, &rules, chosen)?);
         Ok(Choosers { greedy, drawn, rules })
     }
+
+    /// All pipelines, for any number of rows.
+    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
+        self.greedy.iter().chain(&self.drawn).map(|dispatch| (1, &dispatch.pipeline))
+    }
 }
 
 impl GpuExecutor {
@@ -130,6 +136,7 @@ impl GpuExecutor {
             link.step(step, &mut batch);
             self.step.fill(&self.program, &batch, link.continues || step > 0);
             self.upload_counts();
+            self.prepare(Recorded::Together)?;
             let brings = 4 * (self.links.words.len() + self.step.words.len() + rule_words) as u64;
             if brings > self.links.brought.size() {
                 let full = std::mem::replace(&mut encoder, self.encoder());
@@ -141,7 +148,7 @@ impl GpuExecutor {
                 let words: Vec<u32> = both.flat_map(|(rule, random)| choose::words(rule, *random)).collect();
                 self.links.bring(&mut encoder, &words, &self.choosers.rules);
             }
-            self.record_step(&mut encoder, drawn);
+            self.record_step(&mut encoder, drawn)?;
             let (bytes, Links { chosen, readable, next, .. }) = (4 * rows as u64, &self.links);
             encoder.copy_buffer_to_buffer(chosen, 0, &readable[*next], step as u64 * bytes, bytes);
         }
@@ -153,14 +160,17 @@ impl GpuExecutor {
     }
 
     /// Records a step and the choice of its tokens.
-    fn record_step(&self, encoder: &mut wgpu::CommandEncoder, drawn: bool) {
+    fn record_step(&self, encoder: &mut wgpu::CommandEncoder, drawn: bool) -> Result<()> {
         let counts = self.step.counts;
         let choosing = if drawn { &self.choosers.drawn } else { &self.choosers.greedy };
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for node in &self.nodes {
-            record_node(&mut pass, node, counts[node.list as usize], Recorded::Together);
+            record_node(&mut pass, node, counts[node.list as usize], Recorded::Together)?;
         }
-        choosing.iter().for_each(|dispatch| record_dispatch(&mut pass, dispatch, counts[0]));
+        choosing
+            .iter()
+            .filter_map(|dispatch| dispatch.run(counts[0]))
+            .try_for_each(|run| run.record(&mut pass))
     }
 }
 

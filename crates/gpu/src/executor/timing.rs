@@ -100,7 +100,7 @@ impl GpuExecutor {
         let mut encoder = self.begin_timed(batch);
         for (index, node) in self.nodes.iter().enumerate() {
             let mut pass = clock.pass(&mut encoder, index);
-            record_node(&mut pass, node, self.counts(node.list), Recorded::Apart);
+            record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
         }
         clock.finish(&self.gpu, encoder)
     }
@@ -111,7 +111,7 @@ impl GpuExecutor {
         let mut pass = clock.pass(&mut encoder, 0);
         for _ in 0..times {
             for node in self.nodes.get(nodes.clone()).unwrap_or_default() {
-                record_node(&mut pass, node, self.counts(node.list), Recorded::Apart);
+                record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
             }
         }
         drop(pass);

@@ -14,8 +14,9 @@ pub(crate) mod rows;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use crate::compiler::{Pipeline, Run};
 use crate::linear::{Layout, PackedWeight, Piece, Quantized, decode};
-use crate::step::{Items, header};
+use crate::step::{Counts, Items, header};
 use crate::{Gpu, Result};
 
 /// The first binding of a kernel's arrays; those below are a packed matrix's.
@@ -51,12 +52,38 @@ pub(crate) enum Grid {
     Merges(u32),
 }
 
+impl Grid {
+    /// Rows from which on steps need it, about: the sooner, the fewer.
+    pub fn rows(self) -> u32 {
+        match self {
+            Grid::Rows(_) | Grid::Items(Items::Near, _) => 1,
+            Grid::Items(Items::Whole, _) => 5,
+            // A single row needs these too, when there are many positions before it.
+            Grid::Items(Items::Few | Items::Split, _) | Grid::Merges(_) => 8,
+            Grid::Items(Items::Tiles, _) => 64,
+        }
+    }
+}
+
 /// One dispatch, ready to be recorded.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
-    pub pipeline: wgpu::ComputePipeline,
+    pub pipeline: Pipeline,
     pub bindings: wgpu::BindGroup,
     pub grid: Grid,
+}
+
+impl Dispatch {
+    /// What is recorded of it in a step; nothing where there is no work.
+    pub fn run(&self, counts: Counts) -> Option<Run<'_>> {
+        let (x, y) = match self.grid {
+            Grid::Rows(each) => (each, counts.rows),
+            Grid::Items(kind, each) => (each, counts.items[kind as usize]),
+            Grid::Merges(each) => (each, counts.merges),
+        };
+        let groups = [x, y as u32];
+        (x > 0 && y > 0).then_some(Run { pipeline: &self.pipeline, bindings: &self.bindings, groups })
+    }
 }
 
 /// What one dispatch is made of.
@@ -163,7 +190,7 @@ impl<'a> Source<'a> {
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
-    fn finish(mut self) -> (String, Vec<wgpu::BindGroupEntry<'a>>) {
+    fn finish(mut self) -> Finished<'a> {
         let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
         for binding in self.bindings.iter().filter(|b| b.writes) {
             if written.iter().all(|(_, buffer)| *buffer != binding.buffer) {
@@ -178,6 +205,7 @@ impl<'a> Source<'a> {
             }
             _ => true,
         });
+        let mut slots: Vec<_> = (0..self.matrix.len() as u32).map(Slot::read).collect();
         let mut entries: Vec<_> =
             self.matrix.into_iter().zip(0..).map(|(resource, binding)| entry(binding, resource)).collect();
         for (Binding { name, element, writes, buffer }, binding) in self.bindings.iter().zip(FIRST_BINDING..)
@@ -187,8 +215,65 @@ impl<'a> Source<'a> {
                 "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"
             ));
             entries.push(entry(binding, buffer.as_entire_binding()));
+            slots.push(Slot { binding, writes: *writes });
         }
-        (self.constants + &text, entries)
+        Finished { text: self.constants + &text, slots, entries }
+    }
+}
+
+/// The whole text of a kernel, what it binds, and what is bound.
+struct Finished<'a> {
+    text: String,
+    slots: Vec<Slot>,
+    entries: Vec<wgpu::BindGroupEntry<'a>>,
+}
+
+/// A buffer that a kernel binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    binding: u32,
+    writes: bool,
+}
+
+impl Slot {
+    fn read(binding: u32) -> Slot {
+        Slot { binding, writes: false }
+    }
+
+    fn layout(&self) -> wgpu::BindGroupLayoutEntry {
+        wgpu::BindGroupLayoutEntry {
+            binding: self.binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: !self.writes },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        }
+    }
+}
+
+/// How kernels with the same slots bind them.
+struct Bindings {
+    slots: Vec<Slot>,
+    layout: wgpu::BindGroupLayout,
+    of_pipelines: wgpu::PipelineLayout,
+}
+
+impl Bindings {
+    fn new(gpu: &Gpu, slots: Vec<Slot>) -> Result<Bindings> {
+        let entries: Vec<_> = slots.iter().map(Slot::layout).collect();
+        gpu.scoped("the bindings of kernels", || {
+            let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
+            let layout = gpu.device.create_bind_group_layout(&descriptor);
+            let of_pipelines = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+            Bindings { slots, layout, of_pipelines }
+        })
     }
 }
 
@@ -212,36 +297,50 @@ fn rename(text: &str, from: &str, to: &str) -> String {
     result
 }
 
-/// Compiles kernels, and remembers their texts.
+/// Binds kernels, and remembers their texts.
 pub(crate) struct Kernels {
     pub gpu: Gpu,
     /// Words of a row of the step.
     row_words: usize,
     texts: BTreeSet<String>,
+    /// One for every combination of slots.
+    bindings: Vec<Bindings>,
 }
 
 impl Kernels {
     pub fn new(gpu: Gpu, row_words: usize) -> Kernels {
-        Kernels { gpu, row_words, texts: BTreeSet::new() }
+        Kernels { gpu, row_words, texts: BTreeSet::new(), bindings: Vec::new() }
     }
 
-    /// All texts that have been compiled.
+    /// All texts of kernels.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
 
-    /// Compiles a source unless its text is known already, and binds its buffers.
+    /// The kernel of a source, which is compiled when it is needed, with its buffers bound.
     pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
         let name = source.name;
-        let (text, entries) = source.size("ROW_WORDS", self.row_words).finish();
+        let Finished { text, slots, entries } = source.size("ROW_WORDS", self.row_words).finish();
+        let known = self.bindings.iter().position(|bindings| bindings.slots == slots);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                self.bindings.push(Bindings::new(&self.gpu, slots)?);
+                self.bindings.len() - 1
+            }
+        };
+        let Bindings { layout, of_pipelines, .. } = &self.bindings[known];
         // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a program
-        // is planned, and by the rows of a step, which are checked before it is run; their loops end.
-        let pipeline = unsafe { self.gpu.pipeline(name, &text, None)? };
-        self.texts.insert(text);
+        // is planned, and by the rows of a step, which are checked before it is run; their loops end. Their slots are
+        // those of the layout.
+        let pipeline = unsafe { self.gpu.compiler.pipeline(name, &text, of_pipelines) };
+        if !self.texts.contains(&text) {
+            self.texts.insert(text);
+        }
         let bindings = self.gpu.scoped(&format!("binding {name}"), || {
             self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(name),
-                layout: &pipeline.get_bind_group_layout(0),
+                layout,
                 entries: &entries,
             })
         })?;

@@ -6,11 +6,12 @@ use gleed_model::program::Activation;
 
 use super::layout::GROUP;
 use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
-use super::pipelines::LinearKernels;
+use super::pipelines::{LinearKernels, Tiled};
 use super::quantize::Quantized;
 use super::shader::{Combination, InputKind, LinearSpec};
 use super::tiling::{MEASURED, Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
+use crate::compiler::{Pipeline, Run};
 use crate::{Error, Gpu, Result};
 
 /// A linear layer with everything bound.
@@ -26,14 +27,14 @@ struct Dispatch {
     outputs: [u32; 2],
     spec: LinearSpec,
     bind_group: wgpu::BindGroup,
-    pipelines: Vec<(Tiling, wgpu::ComputePipeline)>,
+    pipelines: Tiled,
     /// Of the device.
     multiprocessors: u32,
 }
 
 impl Dispatch {
     /// The pipeline for so many rows.
-    fn fitting(&self, rows: u32) -> &(Tiling, wgpu::ComputePipeline) {
+    fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
             tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors)
@@ -184,17 +185,25 @@ impl Linear {
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
-    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
-        if rows == 0 {
-            return;
-        }
-        for dispatch in &self.dispatches {
+    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) -> Result<()> {
+        self.runs(rows).try_for_each(|run| run.record(pass))
+    }
+
+    /// What is recorded for so many rows.
+    pub(crate) fn runs(&self, rows: u32) -> impl Iterator<Item = Run<'_>> {
+        let dispatches = self.dispatches.iter().filter(move |_| rows > 0);
+        dispatches.map(move |dispatch| {
             let (tiling, pipeline) = dispatch.fitting(rows);
-            pass.set_pipeline(pipeline);
-            pass.set_bind_group(0, &dispatch.bind_group, &[]);
             let blocks = dispatch.blocks(*tiling);
-            pass.dispatch_workgroups(blocks[0] + blocks[1], rows.div_ceil(tiling.rows()), 1);
-        }
+            let groups = [blocks[0] + blocks[1], rows.div_ceil(tiling.rows())];
+            Run { pipeline, bindings: &dispatch.bind_group, groups }
+        })
+    }
+
+    /// All pipelines that it may need, and for how many rows.
+    pub(crate) fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
+        let tiled = self.dispatches.iter().flat_map(|dispatch| dispatch.pipelines.iter());
+        tiled.map(|(tiling, pipeline)| (tiling.rows(), pipeline))
     }
 }
 
@@ -313,7 +322,7 @@ impl Builder<'_> {
         };
         // Only joined matrices have workgroups of their own.
         let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
-        let pipelines = self.kernels.pipelines(self.gpu, spec)?;
+        let pipelines = self.kernels.pipelines(self.gpu, spec);
         if pipelines.is_empty() {
             let (tensor, adapter) = (self.name.to_string(), self.gpu.info.name.clone());
             return Err(Error::NoKernel { tensor, adapter, reason: self.kernels.lack(self.gpu, spec) });

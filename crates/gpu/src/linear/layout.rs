@@ -170,7 +170,7 @@ impl Integers {
 }
 
 /// The word of a quad and the shift in it, when each column has so many bits.
-fn place(bits: u32, quad: usize) -> (usize, u32) {
+pub(super) fn place(bits: u32, quad: usize) -> (usize, u32) {
     let quads = 8 / bits as usize;
     (quad / quads, bits * (quad % quads) as u32)
 }

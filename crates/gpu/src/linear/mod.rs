@@ -17,6 +17,7 @@ pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 mod tiling;
+mod upload;
 mod weight;
 
 pub use layer::Linear;
@@ -29,5 +30,6 @@ pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
 pub(crate) use tiling::BYTE_MATRICES;
 pub use tiling::{Tiling, cooperative, exact_units};
+pub(crate) use upload::{Chunk, Upload, Uploaded};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

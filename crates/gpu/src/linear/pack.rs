@@ -3,7 +3,7 @@
 use gleed_gguf::{Format, Groups, Unpacked};
 use half::f16;
 
-use super::layout::{Factors, GROUP, Integers, Layout, SUPER_BLOCK, SUPER_BLOCK_WORDS, Scales};
+use super::layout::{Factors, GROUP, Integers, Layout, SUPER_BLOCK, SUPER_BLOCK_WORDS, Scales, place};
 use crate::{Error, Result};
 
 /// How a matrix is packed: its format, its shape, and the layout that follows from them.
@@ -92,49 +92,44 @@ impl Packing {
         (self.padded(self.rows) * (self.low_row() + self.rest_row()) * 4) as u64
     }
 
-    /// Packs some rows, each as the file has it; several threads share them.
+    /// Packs some rows, each as the file has it.
     pub fn pack(&self, rows: &[&[u8]]) -> Packed {
-        let (together, padded) = (self.layout.together(), self.padded(rows.len()));
-        let mut packed =
-            Packed { low: vec![0; padded * self.low_row()], rest: vec![0; padded * self.rest_row()] };
-        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        // A thread has at least a quarter of a million values to pack, or it is not worth starting.
-        let share = rows.len().div_ceil(threads).max((1 << 18) / self.columns).max(1);
-        let share = share.next_multiple_of(together);
-        std::thread::scope(|scope| {
-            let (mut low, mut rest) = (&mut packed.low[..], &mut packed.rest[..]);
-            let mut shares = rows.chunks(share).peekable();
-            while let Some(own) = shares.next() {
-                let padded = self.padded(own.len());
-                let (own_low, other_low) = low.split_at_mut(padded * self.low_row());
-                let (own_rest, other_rest) = rest.split_at_mut(padded * self.rest_row());
-                (low, rest) = (other_low, other_rest);
-                let mut pack = move || self.pack_some(own, own_low, own_rest);
-                if shares.peek().is_some() { drop(scope.spawn(pack)) } else { pack() }
-            }
-        });
+        let mut packed = Packed::default();
+        self.pack_into(rows, &mut packed);
         packed
     }
 
-    fn pack_some(&self, rows: &[&[u8]], low: &mut [u32], rest: &mut [u32]) {
+    /// The same, in the place of what was packed before.
+    pub(super) fn pack_into(&self, rows: &[&[u8]], packed: &mut Packed) {
+        let padded = self.padded(rows.len());
+        for (plane, row) in [(&mut packed.low, self.low_row()), (&mut packed.rest, self.rest_row())] {
+            plane.clear();
+            plane.resize(padded * row, 0);
+        }
+        let (low, rest) = (&mut packed.low, &mut packed.rest);
         let mut room = Room::new(self.format.groups(), self.columns);
         let (mut row_low, mut row_rest) = (vec![0; self.low_row()], vec![0; self.rest_row()]);
         for (row, bytes) in rows.iter().enumerate() {
             row_low.fill(0);
             row_rest.fill(0);
             self.pack_row(&mut room, bytes, &mut row_low, &mut row_rest);
-            self.interleave(row, self.layout.vector_words(), &row_low, low);
-            self.interleave(row, 1, &row_rest, rest);
+            match self.layout.vector_words() {
+                2 => self.interleave::<2>(row, &row_low, low),
+                _ => self.interleave::<4>(row, &row_low, low),
+            }
+            self.interleave::<1>(row, &row_rest, rest);
         }
     }
 
-    /// Puts the words of a row where they are among those of the rows beside it.
-    fn interleave(&self, row: usize, vector: usize, words: &[u32], plane: &mut [u32]) {
+    /// Puts the words of a row where they are among those of the rows beside it, so many at a time.
+    fn interleave<const VECTOR: usize>(&self, row: usize, words: &[u32], plane: &mut [u32]) {
         let together = self.layout.together();
         let (tile, own) = (row / together, row % together);
         let tile = &mut plane[tile * together * words.len()..][..together * words.len()];
-        for (words, vectors) in words.chunks(vector).zip(tile.chunks_mut(together * vector)) {
-            vectors[own * vector..][..vector].copy_from_slice(words);
+        let (words, _) = words.as_chunks::<VECTOR>();
+        let (vectors, _) = tile.as_chunks_mut::<VECTOR>();
+        for (words, vector) in words.iter().zip(vectors.iter_mut().skip(own).step_by(together)) {
+            *vector = *words;
         }
     }
 
@@ -196,22 +191,18 @@ impl Room {
     }
 
     fn pack(&self, layout: Integers, low: &mut [u32], rest: &mut [u32]) {
-        let (low_bits, extra_bits) = (layout.low_bits, layout.extra_bits as usize);
         let (groups, _) = self.integers.as_chunks::<GROUP>();
-        let (extra, scales) = rest.split_at_mut(groups.len() * extra_bits);
-        for (g, integers) in groups.iter().enumerate() {
-            let low = &mut low[g * low_bits as usize..][..low_bits as usize];
-            for (column, integer) in integers.iter().enumerate() {
-                let stored = (i32::from(*integer) + layout.offset as i32) as u32;
-                let (quad, byte) = (column / 4, column as u32 % 4);
-                let (word, bit) = layout.low_at(quad);
-                low[word] |= (stored & ((1 << low_bits) - 1)) << (8 * byte + bit);
-                if extra_bits > 0 {
-                    let (word, bit) = layout.extra_at(quad);
-                    extra[g * extra_bits + word] |= stored >> low_bits << (8 * byte + bit);
-                }
-            }
-        }
+        let (extra, scales) = rest.split_at_mut(groups.len() * layout.extra_bits as usize);
+        let pack = match (layout.low_bits, layout.extra_bits) {
+            (2, 0) => pack_groups::<2, 0>,
+            (2, 1) => pack_groups::<2, 1>,
+            (4, 0) => pack_groups::<4, 0>,
+            (4, 1) => pack_groups::<4, 1>,
+            (4, 2) => pack_groups::<4, 2>,
+            (8, 0) => pack_groups::<8, 0>,
+            bits => unreachable!("no layout has {bits:?} bits"),
+        };
+        pack(groups, layout.offset as u8, low, extra);
         match layout.scales {
             Scales::Half => {
                 for (word, pair) in scales.iter_mut().zip(self.scales.chunks(2)) {
@@ -256,6 +247,29 @@ impl Room {
                 .iter()
                 .rev()
                 .fold(0, |bits, both| bits << 8 | both),
+        }
+    }
+}
+
+/// The low bits of groups of integers, and their extra bits: four columns at once, one in each byte of a word.
+fn pack_groups<const LOW: u32, const EXTRA: u32>(
+    groups: &[[i8; GROUP]],
+    offset: u8,
+    low: &mut [u32],
+    extra: &mut [u32],
+) {
+    let in_all_bytes = |bits: u32| ((1 << bits) - 1) * 0x0101_0101;
+    for (g, integers) in groups.iter().enumerate() {
+        let low = &mut low[g * LOW as usize..][..LOW as usize];
+        let extra = &mut extra[g * EXTRA as usize..][..EXTRA as usize];
+        for (quad, integers) in integers.as_chunks::<4>().0.iter().enumerate() {
+            let stored = u32::from_le_bytes(integers.map(|integer| (integer as u8).wrapping_add(offset)));
+            let (word, bit) = place(LOW, quad);
+            low[word] |= (stored & in_all_bytes(LOW)) << bit;
+            if EXTRA > 0 {
+                let (word, bit) = place(EXTRA, quad);
+                extra[word] |= (stored >> LOW & in_all_bytes(EXTRA)) << bit;
+            }
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The pipelines of linear layers: one for each kernel and tiling.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::layer::Shape;
 use super::shader::{InputKind, LinearSpec, quantize_source, source};
 use super::tiling::{Tiling, cooperative, exact_units};
+use crate::compiler::Pipeline;
 use crate::{Error, Gpu, Result};
 
 /// The tilings that a device's linear layers come in, and what all of them bind.
@@ -16,7 +19,12 @@ pub struct LinearKernels {
     source: fn(LinearSpec, Tiling) -> String,
     /// Bound where layers do not write integers; none on devices where none can.
     unused: Option<wgpu::Buffer>,
+    /// The pipelines of the layers so far.
+    known: Mutex<Vec<(LinearSpec, Tiled)>>,
 }
+
+/// A pipeline for each tiling.
+pub(super) type Tiled = Arc<[(Tiling, Pipeline)]>;
 
 impl LinearKernels {
     /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`]; those for inputs of integers such
@@ -69,7 +77,8 @@ impl LinearKernels {
                 immediate_size: 0,
             });
             let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
-            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, source, unused }
+            let known = Mutex::default();
+            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, source, unused, known }
         })
     }
 
@@ -97,36 +106,32 @@ impl LinearKernels {
         format!("none for {of} fits into workgroups of {threads} threads with {bytes} bytes of memory")
     }
 
-    /// The pipelines of a layer, one for each tiling, compiled side by side.
-    pub(crate) fn pipelines(
-        &self,
-        gpu: &Gpu,
-        spec: LinearSpec,
-    ) -> Result<Vec<(Tiling, wgpu::ComputePipeline)>> {
+    /// The pipelines of a layer, one for each tiling that it may need. Layers that are alike share them.
+    pub(super) fn pipelines(&self, gpu: &Gpu, spec: LinearSpec) -> Tiled {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tiled)) = known.iter().find(|(other, _)| *other == spec) {
+            return Arc::clone(tiled);
+        }
         let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
         let tilings = Tiling::of_layer(tilings, spec);
-        std::thread::scope(|scope| {
-            let compile = |tiling: Tiling| scope.spawn(move || self.pipeline(gpu, spec, tiling));
-            let compiled: Vec<_> = tilings.into_iter().map(|tiling| (tiling, compile(tiling))).collect();
-            let results = compiled.into_iter().map(|(tiling, thread)| {
-                let pipeline = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                Ok((tiling, pipeline))
-            });
-            results.collect()
-        })
+        let tiled: Tiled =
+            tilings.into_iter().map(|tiling| (tiling, self.pipeline(gpu, spec, tiling))).collect();
+        known.push((spec, Arc::clone(&tiled)));
+        tiled
     }
 
-    fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Result<wgpu::ComputePipeline> {
+    fn pipeline(&self, gpu: &Gpu, spec: LinearSpec, tiling: Tiling) -> Pipeline {
         let text = (self.source)(spec, tiling);
         // SAFETY: all loops end, and every index is below the length that it indexes: outputs, groups and rows
-        // are clamped to the shape, which `Linear` has checked against the buffers that it binds.
-        unsafe { gpu.pipeline("a linear layer", &text, Some(&self.pipeline_layout)) }
+        // are clamped to the shape, which `Linear` has checked against the buffers that it binds. The bindings are those
+        // of the layout.
+        unsafe { gpu.compiler.pipeline("a linear layer", &text, &self.pipeline_layout) }
     }
 
     /// The pipeline that makes integers of floats.
-    pub(super) fn quantize(&self, gpu: &Gpu, input: InputKind) -> Result<wgpu::ComputePipeline> {
+    pub(super) fn quantize(&self, gpu: &Gpu, input: InputKind) -> Pipeline {
         // SAFETY: as above.
-        unsafe { gpu.pipeline("quantize", &quantize_source(input), Some(&self.pipeline_layout)) }
+        unsafe { gpu.compiler.pipeline("quantize", &quantize_source(input), &self.pipeline_layout) }
     }
 
     /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too,

@@ -4,6 +4,7 @@ use super::layer::Shape;
 use super::layout::GROUP;
 use super::operands::RowsView;
 use super::pipelines::LinearKernels;
+use crate::compiler::{Pipeline, Run};
 use crate::{Gpu, Result};
 
 /// Vectors of four words for every group of 32 columns: 32 bytes, then a scale and sums.
@@ -71,7 +72,7 @@ fn factors_at(rows: usize, columns: usize) -> usize {
 /// The dispatch that makes integers of floats, with everything bound.
 #[derive(Debug, Clone)]
 pub struct Quantize {
-    pipeline: wgpu::ComputePipeline,
+    pipeline: Pipeline,
     bind_group: wgpu::BindGroup,
     groups: u32,
 }
@@ -98,7 +99,7 @@ impl Quantize {
             most_rows: u32::try_from(input.room(columns as u64).min(room)).unwrap_or(u32::MAX),
             ..Shape::default()
         };
-        let pipeline = kernels.quantize(gpu, input.kind())?;
+        let pipeline = kernels.quantize(gpu, input.kind());
         // The bindings of weights and biases are not read.
         let unused = || input.buffer.as_entire_binding();
         let operands = [input.buffer.as_entire_binding(), output.buffer.as_entire_binding()];
@@ -108,11 +109,17 @@ impl Quantize {
     }
 
     /// Records it for so many rows.
-    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) {
-        if rows > 0 {
-            pass.set_pipeline(&self.pipeline);
-            pass.set_bind_group(0, &self.bind_group, &[]);
-            pass.dispatch_workgroups(self.groups.div_ceil(32), rows, 1);
-        }
+    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) -> Result<()> {
+        self.run(rows).map_or(Ok(()), |run| run.record(pass))
+    }
+
+    /// What is recorded for so many rows.
+    pub(crate) fn run(&self, rows: u32) -> Option<Run<'_>> {
+        let groups = [self.groups.div_ceil(32), rows];
+        (rows > 0).then_some(Run { pipeline: &self.pipeline, bindings: &self.bind_group, groups })
+    }
+
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
     }
 }

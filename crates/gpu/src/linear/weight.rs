@@ -1,18 +1,14 @@
 //! Packed weights in device memory, cut by rows where they are larger than a shader can bind.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::pack::Packing;
+use super::upload::{Chunk, Upload};
 use crate::{Error, Gpu, Result};
 
 /// Where the rest plane of a buffer may start: a multiple of what every adapter allows bindings to start at.
 const PLANE_ALIGNMENT: u64 = 256;
-
-/// Bytes that are packed and handed to the queue at a time.
-const CHUNK: u64 = 16 << 20;
-
-/// Chunks after which the queue is waited for, so that copies of the whole file do not pile up.
-const CHUNKS_IN_FLIGHT: usize = 4;
 
 /// A matrix in device memory.
 #[derive(Debug, Clone)]
@@ -63,9 +59,7 @@ impl PackedWeight {
         tensors: &[&[u8]],
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedWeight> {
-        let limits = gpu.device.limits();
-        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size / 2);
-        PackedWeight::upload_in_pieces(gpu, name, packing, tensors, largest, progress)
+        PackedWeight::new(gpu, name, packing)?.filled(gpu, tensors, progress)
     }
 
     /// The same with planes of at most `largest` bytes.
@@ -77,6 +71,23 @@ impl PackedWeight {
         largest: u64,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedWeight> {
+        PackedWeight::in_pieces(gpu, name, packing, largest)?.filled(gpu, tensors, progress)
+    }
+
+    fn filled(self, gpu: &Gpu, tensors: &[&[u8]], progress: &mut dyn FnMut(u64)) -> Result<PackedWeight> {
+        let chunks = self.chunks(tensors);
+        std::thread::scope(|scope| Upload::begin(scope, gpu, &chunks).finish(progress))?;
+        Ok(self)
+    }
+
+    /// Room for a matrix, with nothing in it yet.
+    pub(crate) fn new(gpu: &Gpu, name: &str, packing: Packing) -> Result<PackedWeight> {
+        let limits = gpu.device.limits();
+        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size / 2);
+        PackedWeight::in_pieces(gpu, name, packing, largest)
+    }
+
+    fn in_pieces(gpu: &Gpu, name: &str, packing: Packing, largest: u64) -> Result<PackedWeight> {
         let (low_row, rest_row) = (4 * packing.low_row() as u64, 4 * packing.rest_row() as u64);
         let widest = low_row.max(rest_row);
         let together = packing.padded(1);
@@ -90,13 +101,7 @@ impl PackedWeight {
                 adapter: gpu.info.name.clone(),
             });
         }
-        let file_rows: Vec<&[u8]> =
-            tensors.iter().flat_map(|tensor| tensor.chunks_exact(packing.file_row())).collect();
-        assert_eq!(file_rows.len(), packing.rows(), "the rows of the tensors");
-        let chunk = packing.padded(usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1));
-        let mut pieces = Vec::new();
-        let mut chunks = 0;
-        for first in (0..packing.rows()).step_by(most.max(1)) {
+        let pieces = (0..packing.rows()).step_by(most.max(1)).map(|first| {
             let rows = first..packing.rows().min(first.saturating_add(most));
             let padded = packing.padded(rows.len()) as u64;
             let low_bytes = padded * low_row;
@@ -109,25 +114,24 @@ impl PackedWeight {
                     mapped_at_creation: false,
                 })
             })?;
-            for (i, chunk_rows) in file_rows[rows.clone()].chunks(chunk).enumerate() {
-                let packed = packing.pack(chunk_rows);
-                let done = (i * chunk) as u64;
-                gpu.queue.write_buffer(&buffer, done * low_row, bytemuck::cast_slice(&packed.low));
-                if rest_row > 0 {
-                    let rest = bytemuck::cast_slice(&packed.rest);
-                    gpu.queue.write_buffer(&buffer, rest_at + done * rest_row, rest);
-                }
-                gpu.queue.submit([]);
-                chunks += 1;
-                if chunks % CHUNKS_IN_FLIGHT == 0 {
-                    gpu.wait()?;
-                }
-                progress(packing.padded(chunk_rows.len()) as u64 * (low_row + rest_row));
-            }
-            pieces.push(Piece { rows, buffer, low_bytes, rest_at });
-        }
-        gpu.check()?;
+            Ok(Piece { rows, buffer, low_bytes, rest_at })
+        });
+        let pieces = pieces.collect::<Result<_>>()?;
         Ok(PackedWeight { packing, pieces })
+    }
+
+    /// What is to be packed and copied to fill it with the rows of these tensors.
+    ///
+    /// # Panics
+    /// Unless they have as many rows as the packing.
+    pub(crate) fn chunks<'a>(&self, tensors: &[&'a [u8]]) -> Vec<Chunk<'a>> {
+        let rows: usize = tensors.iter().map(|tensor| tensor.len() / self.packing.file_row()).sum();
+        assert_eq!(rows, self.packing.rows(), "the rows of the tensors");
+        let tensors = Arc::from(tensors);
+        let chunks = |piece: &Piece| {
+            Chunk::all_of(&self.packing, &tensors, piece.rows.clone(), &piece.buffer, piece.rest_at)
+        };
+        self.pieces.iter().flat_map(chunks).collect()
     }
 
     /// How it is packed.

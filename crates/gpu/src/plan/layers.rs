@@ -7,6 +7,7 @@ use gleed_model::program::{Norm, Op, Part, Program, View, Weight, WeightId};
 
 use super::norms::{leaves_factors, next_norm, norm_of};
 use super::{Command, Planner, Recorded, Resources};
+use crate::compiler::{Pipeline, Run};
 use crate::kernels::Place;
 use crate::linear::{
     Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView,
@@ -58,15 +59,21 @@ impl Layers {
         &self.layers
     }
 
-    pub fn record(&self, pass: &mut wgpu::ComputePass, counts: Counts, recorded: Recorded) {
+    /// What is recorded in a step.
+    pub fn runs(&self, counts: Counts, recorded: Recorded) -> impl Iterator<Item = Run<'_>> {
         let rows = counts.rows as u32;
-        if !self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts)) {
-            self.quantize.iter().for_each(|quantize| quantize.record(pass, rows));
-        }
-        match self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts)) {
-            Some(layer) => layer.record(pass, rows),
-            None => self.layers.iter().for_each(|layer| layer.record(pass, rows)),
-        }
+        let quantized = self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts));
+        let quantize = self.quantize.iter().filter(move |_| !quantized);
+        let with_norm = self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts));
+        let layers = with_norm.map_or(&self.layers[..], std::slice::from_ref);
+        let layers = layers.iter().flat_map(move |layer| layer.runs(rows));
+        quantize.filter_map(move |quantize| quantize.run(rows)).chain(layers)
+    }
+
+    /// All pipelines that they may need, and for how many rows.
+    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
+        let quantize = self.quantize.iter().map(|quantize| (1, quantize.pipeline()));
+        quantize.chain(self.layers.iter().chain(&self.with_norm).flat_map(Linear::pipelines))
     }
 }
 

@@ -10,3 +10,4 @@ mod numbers;
 mod ops;
 mod promise;
 mod shaders;
+mod start;

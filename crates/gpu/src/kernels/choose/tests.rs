@@ -44,7 +44,8 @@ fn logits(state: &mut u64, kind: usize, width: usize) -> Vec<f32> {
     let mut all: Vec<f32> = (0..width).map(&mut one).collect();
     // What is not a number, anywhere among others.
     if kind >= FIRST_WITHOUT_NUMBER {
-        all[(random(state) % width as u64) as usize] = if kind % 2 == 0 { f32::NAN } else { -f32::NAN };
+        all[(random(state) % width as u64) as usize] =
+            if kind.is_multiple_of(2) { f32::NAN } else { -f32::NAN };
     }
     all
 }
@@ -79,7 +80,7 @@ impl Bench {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             for dispatch in dispatches {
                 let Grid::Rows(each) = dispatch.grid else { panic!() };
-                pass.set_pipeline(&dispatch.pipeline);
+                pass.set_pipeline(dispatch.pipeline.get().unwrap());
                 pass.set_bind_group(0, &dispatch.bindings, &[]);
                 pass.dispatch_workgroups(each, self.rows as u32, 1);
             }

@@ -36,7 +36,10 @@ fn quantize(kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -
     let view = RowsView { buffer: &input, offset: 4, stride: stride as u32 };
     let dispatch = Quantize::new(gpu, kernels, view, columns, &quantized, &batch).unwrap();
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    dispatch.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), count as u32);
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        dispatch.record(&mut pass, count as u32).unwrap();
+    }
     let words = read(gpu, encoder, quantized.buffer());
     // What norms write follows.
     (quantized, groups_of(&words[..count * columns.div_ceil(32) * 12]))

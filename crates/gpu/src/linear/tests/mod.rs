@@ -195,6 +195,24 @@ fn joined_matrices_give_their_outputs_one_after_the_other() {
 }
 
 #[test]
+fn large_matrices_arrive_whole() {
+    // More than threads have on their way at a time; each row has one value, which is its own.
+    let (gpu, kernels, _) = setup();
+    let (rows, columns) = (24 << 10, 512);
+    let own = |row: usize| (row % columns, (row % 2039) as f32);
+    let mut file = vec![0; rows * columns * 2];
+    for (row, bytes) in file.chunks_mut(2 * columns).enumerate() {
+        let (column, value) = own(row);
+        bytes[2 * column..][..2].copy_from_slice(&half::f16::from_f32(value).to_bits().to_le_bytes());
+    }
+    let weight = Weight { format: Format::F16, rows, columns, file };
+    let input: Vec<f32> = (0..columns).map(|column| (column % 7) as f32 - 3.0).collect();
+    let truth: Vec<f32> = (0..rows).map(own).map(|(column, value)| value * input[column] + 0.0).collect();
+    let run = Run::plain(gpu, kernels, &weight, None, &input, 1);
+    assert_same("large", &run.rows(1), &truth);
+}
+
+#[test]
 fn matrices_larger_than_a_binding_are_cut_by_rows() {
     let (gpu, kernels, fused) = setup();
     let mut random = Random(9);

@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
         let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            self.linear.record(&mut pass, rows as u32);
+            self.linear.record(&mut pass, rows as u32).unwrap();
         }
         let all = read(self.gpu, encoder, &self.output);
         let mut out = Vec::new();
