@@ -1,6 +1,7 @@
 //! How every command speaks: results on stdout, everything else on stderr, colour only for people,
 //! one line per warning or error. A reader that closes stdout early (`gleed list | head -1`) ends the
-//! command quietly.
+//! command quietly. What people read may quote a model file, so all of it is escaped here; only [`print`], for
+//! text that a model was asked for, is not.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::escape::{visible, visible_json, visible_lines};
 
 /// Whether escape sequences may be written to this stream: a terminal, not a dumb one, and no `NO_COLOR`.
 pub fn colour(stream: &impl IsTerminal) -> bool {
@@ -66,9 +69,14 @@ pub fn print(text: impl Display) -> Result<()> {
     }
 }
 
-/// Writes one line to stdout.
+/// Writes one line for people to stdout.
 pub fn print_line(text: impl Display) -> Result<()> {
-    print(format_args!("{text}\n"))
+    print(format_args!("{}\n", visible(&text.to_string())))
+}
+
+/// Writes lines for people to stdout.
+pub fn print_lines(text: impl Display) -> Result<()> {
+    print(visible_lines(&text.to_string()))
 }
 
 /// Whether the one object of `--json` is written.
@@ -82,7 +90,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     } else {
         serde_json::to_string(value)?
     };
-    print_line(text)
+    print(format_args!("{}\n", visible_json(&text)))
 }
 
 /// Writes one JSON object to stdout: what is known of the run, and what came of it.
@@ -93,9 +101,9 @@ pub fn print_report(mut run: Map<String, Value>, found: Value) -> Result<()> {
     print_json(&run)
 }
 
-/// One line to stderr for the person watching. A closed stderr is nobody's problem.
+/// A line or some to stderr for the person watching. A closed stderr is nobody's problem.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", visible_lines(&text.to_string()));
 }
 
 /// The same, only if somebody is watching.
@@ -108,12 +116,18 @@ pub fn remark(text: impl Display) {
 
 /// `warning: …` on stderr.
 pub fn warning(text: impl Display) {
-    note(format_args!("{} {text}", paint("warning:", Style::Yellow, colour(&io::stderr()))));
+    line("warning:", Style::Yellow, text);
 }
 
 /// `error: …` on stderr.
 pub fn error(text: impl Display) {
-    note(format_args!("{} {text}", paint("error:", Style::Red, colour(&io::stderr()))));
+    line("error:", Style::Red, text);
+}
+
+/// One line to stderr, whatever is in the text.
+fn line(kind: &str, style: Style, text: impl Display) {
+    let kind = paint(kind, style, colour(&io::stderr()));
+    let _ = writeln!(io::stderr(), "{kind} {}", visible(&text.to_string()));
 }
 
 /// What `main` returns: 0, or 1 after one line that tells the whole chain of causes; with `--json`, after an
@@ -197,7 +211,8 @@ impl Table {
 
     /// Adds a row; cells that are missing at its end stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = (String, Option<Style>)>) {
-        self.rows.push(cells.into_iter().collect());
+        let visible = |(text, style): (String, _)| (visible(&text).into_owned(), style);
+        self.rows.push(cells.into_iter().map(visible).collect());
     }
 
     /// The table as text, with escape sequences only when `colour` is on.

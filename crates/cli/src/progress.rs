@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::escape::visible;
 use crate::output;
 
 /// A bar that counts from 0 to a total. It is wiped from the screen when finished or dropped, so that
@@ -56,7 +57,7 @@ impl Progress {
 
     /// A few words at the end of the bar: what is being done right now.
     pub fn message(&self, text: impl Into<String>) {
-        self.bar.set_message(text.into());
+        self.bar.set_message(visible(&text.into()).into_owned());
     }
 
     /// Prints a warning without tearing the bar.

@@ -72,7 +72,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     if arguments.program || arguments.plain {
         match program(arguments.plain) {
-            Some(program) => return output::print(program),
+            Some(program) => return output::print_lines(program),
             None => anyhow::bail!("{}: there is no program to show", file.name()),
         }
     }
@@ -129,8 +129,9 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
     }
     output::print(table.render(output::colour(&std::io::stdout())))?;
     let values: usize = file.tensors().iter().map(|t| t.len()).sum();
+    output::print_line("")?;
     output::print_line(format!(
-        "\n{}: GGUF version {}, {} tensors, {:.1} M parameters, {} of weights in {} file{}",
+        "{}: GGUF version {}, {} tensors, {:.1} M parameters, {} of weights in {} file{}",
         file.name(),
         file.version(),
         file.tensors().len(),
@@ -236,16 +237,13 @@ fn print_json(
     }))
 }
 
-/// One line for a value: strings without line breaks, the first elements of an array.
+/// One line for a value: the beginning of a string, the first elements of an array.
 fn show(value: &Value) -> String {
     match value {
-        Value::Str(text) => {
-            let line = text.replace('\n', "\\n");
-            match line.char_indices().nth(80) {
-                Some((end, _)) => format!("{}… ({} bytes)", &line[..end], text.len()),
-                None => line,
-            }
-        }
+        Value::Str(text) => match text.char_indices().nth(80) {
+            Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+            None => text.clone(),
+        },
         Value::Array(array) => {
             let first: Vec<String> =
                 (0..array.len().min(SHOWN)).filter_map(|i| array.get(i)).map(|v| show(&v)).collect();

@@ -90,7 +90,8 @@ pub fn detokenize(arguments: Detokenize) -> Result<()> {
     if arguments.json {
         return output::print_json(&json!({ "text": text }));
     }
-    output::print_line(text)
+    // As it is: the text of the tokens is the result.
+    output::print(format_args!("{text}\n"))
 }
 
 /// The argument itself, or standard input for `-`.

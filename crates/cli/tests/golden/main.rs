@@ -5,5 +5,6 @@ mod commands;
 mod data;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod hostile;
 mod real;
 mod tiny;
