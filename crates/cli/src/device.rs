@@ -165,6 +165,51 @@ impl Placed {
         }
     }
 
+    /// The threads of the CPU that computes all of the model or its first layers.
+    pub fn threads(&self) -> Option<usize> {
+        match &self.on {
+            On::Cpu(cpu) => Some(cpu.threads()),
+            #[cfg(feature = "gpu")]
+            On::Gpu(_) => None,
+            #[cfg(feature = "gpu")]
+            On::Split(both) => Some(both.first().threads()),
+        }
+    }
+
+    /// What has computed: the kernels of a CPU that have run; of a GPU, how its largest steps are cut.
+    pub fn kernels(&self) -> Vec<String> {
+        let of_cpu = |cpu: &Cpu| -> Vec<String> { cpu.counters().into_keys().collect() };
+        match &self.on {
+            On::Cpu(cpu) => of_cpu(cpu),
+            #[cfg(feature = "gpu")]
+            On::Gpu(gpu) => of_gpu(gpu),
+            #[cfg(feature = "gpu")]
+            On::Split(both) => [of_cpu(both.first()), of_gpu(both.second())].concat(),
+        }
+    }
+
+    /// Makes everything that steps of any size need, so that none of them waits: for a measurement.
+    pub fn prepare(&mut self) -> anyhow::Result<()> {
+        match &mut self.on {
+            On::Cpu(_) => Ok(()),
+            #[cfg(feature = "gpu")]
+            On::Gpu(gpu) => Ok(gpu.compile_all()?),
+            #[cfg(feature = "gpu")]
+            On::Split(both) => Ok(both.second_mut().compile_all()?),
+        }
+    }
+
+    /// Tells, whenever it is asked, what the start took on a GPU; null without one.
+    pub fn start(&self) -> Box<dyn Fn() -> Value> {
+        match &self.on {
+            On::Cpu(_) => Box::new(|| Value::Null),
+            #[cfg(feature = "gpu")]
+            On::Gpu(gpu) => watched(gpu.start_watch()),
+            #[cfg(feature = "gpu")]
+            On::Split(both) => watched(both.second().start_watch()),
+        }
+    }
+
     /// Runs a step and adds the seconds of each node: of a CPU by our clock, of a GPU by its own.
     pub fn time_step(&mut self, batch: &Batch, nodes: &mut [f64]) -> Result<(), StepError> {
         match &mut self.on {
@@ -235,6 +280,41 @@ impl Executor for Placed {
     fn chain(&mut self) -> Option<&mut dyn Chain> {
         self.inner_mut().chain()
     }
+}
+
+/// How a GPU computes its largest steps.
+#[cfg(feature = "gpu")]
+fn of_gpu(gpu: &GpuExecutor) -> Vec<String> {
+    let rows = gpu.max_rows();
+    let (units, norms) = (gpu.layers_on_matrix_units(rows), gpu.norms_in_layers(rows));
+    vec![format!(
+        "{units} linear layers on matrix units and {norms} norms within layers, in steps of {rows} rows"
+    )]
+}
+
+/// A GPU's start for programs.
+#[cfg(feature = "gpu")]
+fn watched(watch: gleed_gpu::StartWatch) -> Box<dyn Fn() -> Value> {
+    Box::new(move || {
+        let start = watch.start();
+        json!({
+            "open_seconds": start.opened.device.as_secs_f64(),
+            "probe_seconds": start.opened.probe.as_secs_f64(),
+            "load_seconds": start.loading.as_secs_f64(),
+            "allocate_seconds": start.allocating.as_secs_f64(),
+            "plan_seconds": start.planning.as_secs_f64(),
+            "upload_seconds": start.uploading.as_secs_f64(),
+            "uploaded_bytes": start.uploaded_bytes,
+            "pack_thread_seconds": start.packing.as_secs_f64(),
+            "copy_thread_seconds": start.copying.as_secs_f64(),
+            "kernels": start.kernels,
+            "kernels_compiled": start.compiled.kernels,
+            "kernels_from_file": start.compiled.from_file,
+            "compile_thread_seconds": start.compiled.took.as_secs_f64(),
+            "first_step_seconds": start.first_step.map(|time| time.as_secs_f64()),
+            "waited_for_kernels_seconds": start.waited.as_secs_f64(),
+        })
+    })
 }
 
 /// Looks at the time after each node.

@@ -143,8 +143,9 @@ fn read(buffers: &dyn Buffers, view: View) -> Vec<f32> {
     out
 }
 
-/// Runs an executor over the batch of a recording and compares everything that both wrote to the same
-/// place. The recording must be of the plain program that the executor's program was fused from.
+/// Runs an executor over a batch and compares everything that it and a recording wrote to the same place. The
+/// recording must be of the plain program that the executor's program was fused from, and of the batch's first
+/// rows, or all of them; these and no others must want logits.
 pub fn against_recording(
     executor: &mut dyn Executor,
     batch: &Batch,
@@ -164,7 +165,7 @@ pub fn against_recording(
             for (view, truth) in labels.iter().rev().flat_map(|label| self.recording.written(label)) {
                 let visible = outputs.iter().any(|out| out.covers(*view));
                 if visible && !compared.iter().any(|seen| seen.overlaps(*view)) {
-                    let difference = Difference::of(&read(buffers, *view), truth);
+                    let difference = Difference::of(&read(buffers, *view)[..truth.len()], truth);
                     let buffer = self.program.buffers[view.buffer].name;
                     self.found.push(NodeDifference { node, buffer, difference });
                     compared.push(*view);
@@ -185,21 +186,37 @@ pub fn ops_alone(
     batch: &Batch,
     progress: impl FnMut(),
 ) -> Result<Vec<NodeDifference>, StepError> {
+    ops_of_first_rows(executor, reference, batch, batch, progress)
+}
+
+/// The same, with a reference that has only the first rows of the batch, because it is slow; these and no others
+/// must want logits.
+pub fn ops_of_first_rows(
+    executor: &mut dyn Executor,
+    reference: &mut Reference,
+    batch: &Batch,
+    first: &Batch,
+    progress: impl FnMut(),
+) -> Result<Vec<NodeDifference>, StepError> {
     struct Alone<'a, P: FnMut()> {
         reference: &'a mut Reference,
         /// What the next node will read, as the executor has it.
         inputs: Vec<(View, Vec<f32>)>,
+        /// How many rows the reference has.
+        rows: usize,
         found: Vec<NodeDifference>,
         progress: P,
     }
     impl<P: FnMut()> Observer for Alone<'_, P> {
         fn after(&mut self, node: usize, buffers: &dyn Buffers) {
             for (view, values) in self.inputs.drain(..) {
-                self.reference.load(view, &values);
+                let rows = values.len().min(self.rows * view.width);
+                self.reference.load(view, &values[..rows]);
             }
             self.reference.run_node(node);
             for view in self.reference.program().nodes[node].op.outputs() {
-                let difference = Difference::of(&read(buffers, view), &read(self.reference, view));
+                let truth = read(self.reference, view);
+                let difference = Difference::of(&read(buffers, view)[..truth.len()], &truth);
                 let buffer = self.reference.program().buffers[view.buffer].name;
                 self.found.push(NodeDifference { node, buffer, difference });
             }
@@ -210,8 +227,8 @@ pub fn ops_alone(
         }
     }
     assert!(executor.program() == reference.program(), "both executors must run the same program");
-    reference.begin(batch)?;
-    let mut alone = Alone { reference, inputs: vec![], found: vec![], progress };
+    reference.begin(first)?;
+    let mut alone = Alone { reference, inputs: vec![], rows: first.rows().len(), found: vec![], progress };
     executor.step(batch, &mut alone)?;
     Ok(alone.found)
 }

@@ -35,6 +35,11 @@ impl<A: Executor, B: Executor> Joined<A, B> {
         &self.second
     }
 
+    /// The same, to be changed.
+    pub fn second_mut(&mut self) -> &mut B {
+        &mut self.second
+    }
+
     /// The first node of the second half, as the whole program counts them.
     pub fn cut(&self) -> usize {
         self.first.program().nodes.len()

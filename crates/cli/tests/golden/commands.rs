@@ -229,6 +229,11 @@ fn validate_passes_in_every_way() {
     {
         let report = json(&[&["validate", &model, "--json"][..], more].concat());
         assert_eq!(report["passed"], true, "{more:?}");
+        // The default text fills the context, and what computed it is named.
+        let all = if more.contains(&"--against-rows") { &report["rows"] } else { &report["rows_together"] };
+        assert_eq!(*all, 256, "{more:?}");
+        let kernels = report["kernels"].as_array().unwrap();
+        assert!(kernels.iter().any(|name| name.as_str().unwrap().starts_with("attention/")), "{kernels:?}");
     }
 }
 

@@ -74,6 +74,22 @@ fn a_split_model_is_measured_and_validated() {
     }
 }
 
+/// Threads are a CPU's: where a GPU computes everything, their number is not checked, and no run is on the CPU.
+#[test]
+fn every_run_of_a_check_is_on_one_device() {
+    let check = |options: &[&str]| {
+        let arguments =
+            ["validate", "stories15M", "--prompt", "Once upon a time", "--against-rows", "--json"];
+        let report = json(&[&arguments[..], options].concat());
+        assert_eq!(report["passed"], true, "{report}");
+        let computed_in = report["checks"].as_array().unwrap().iter().map(|check| &check["computed_in"]);
+        computed_in.filter(|name| name.as_str().is_some_and(|name| name.contains("thread"))).count()
+    };
+    assert_eq!(check(&["--device", "0"]), 0);
+    assert_eq!(check(&["--device", "0", "--gpu-layers", "2"]), 1);
+    assert_eq!(check(&["--device", "cpu", "--threads", "1"]), 1);
+}
+
 #[test]
 fn devices_are_listed() {
     let devices = json(&["devices", "--json"]);
