@@ -182,7 +182,9 @@ impl Loaded {
         positions: Option<usize>,
         max_rows: usize,
     ) -> Result<Placed> {
-        let gpu = Gpu::open(choice)?;
+        // Without a folder to keep them in, kernels are compiled again each time.
+        let kernels = gleed_hub::Cache::locate().ok().map(|cache| cache.file("kernels"));
+        let gpu = Gpu::open_with(choice, kernels.as_deref())?;
         let program = fuse(&self.model.program, Rules::ALL);
         let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
         let halves = split(&program, on_cpu).filter(|_| on_cpu > 0);

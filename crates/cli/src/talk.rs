@@ -21,6 +21,8 @@ pub struct Talk {
     name: String,
     /// What reports for programs say of how it is run.
     report: Map<String, Value>,
+    /// What the start on a GPU took, and what its steps waited for by now.
+    start: Box<dyn Fn() -> Value>,
     engine: Engine,
     sequence: Sequence,
 }
@@ -39,7 +41,7 @@ impl Talk {
         let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
         let most = loaded.model.config.context;
         let executor = loaded.executor(options, context, MAX_ROWS.min(context.unwrap_or(most)))?;
-        let mut report = executor.report(loaded);
+        let (mut report, start) = (executor.report(loaded), executor.start());
         let engine = Engine::new(Box::new(executor));
         report.extend([("context", engine.context()), ("model_context", most)].map(as_field));
         let name = loaded.name.clone();
@@ -50,6 +52,7 @@ impl Talk {
             has_template,
             name,
             report,
+            start,
             engine,
             sequence: Sequence::default(),
         })
@@ -102,7 +105,9 @@ impl Talk {
 
     /// What reports for programs say of how the model is run.
     pub fn report(&self) -> Map<String, Value> {
-        self.report.clone()
+        let mut report = self.report.clone();
+        report.insert("gpu_start".to_string(), (self.start)());
+        report
     }
 
     /// The positions that fit.

@@ -103,7 +103,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let kv = arguments.options.kv;
     let tests = tests(&arguments, &loaded)?;
     let positions = gleed_bench::positions_of(&tests);
-    let executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
+    let mut executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
+    executor.prepare()?;
     let mut runner = Runner::new(executor, &tests);
     let settings = Settings { kv, repetitions: arguments.repetitions, per_token: arguments.per_token };
     let rounds = with_bar("bench", |progress| {
@@ -129,13 +130,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         std::fs::write(path, picture).with_context(|| path.display().to_string())?;
     }
     if arguments.json {
-        return output::print_json(&json!({
-            "model": loaded.name,
-            "device": runner.executor.to_string(),
-            "arithmetic": runner.executor.arithmetic().to_string(),
-            "kv": kv.to_string(),
-            "isa": cpu.map(|(isa, _)| isa.to_string()),
-            "threads": cpu.map(|(_, threads)| threads),
+        let found = json!({
             "limits": limits,
             "limit_samples": rounds.limit_samples,
             "peak_memory_bytes": rounds.peak_memory,
@@ -144,7 +139,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
             "warnings": warnings,
             "results": rounds.results,
             "ops": ops,
-        }));
+        });
+        return output::print_report(runner.executor.report(&loaded), found);
     }
     describe(&arguments, &runner.executor, &rounds, limits);
     peer.as_ref().and_then(Peer::describe).iter().for_each(output::note);
