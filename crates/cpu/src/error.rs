@@ -5,6 +5,9 @@ use crate::kernels::Isa;
 /// Why an executor cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The file holds no model that could be run.
+    #[error(transparent)]
+    Model(#[from] gleed_model::Error),
     /// The program names a tensor that the file does not have.
     #[error("tensor {name} is missing")]
     MissingTensor {

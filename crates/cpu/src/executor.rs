@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check};
+use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Program, View};
 use gleed_model::verify::vectors;
-use gleed_model::{Arithmetic, Batch, Executor, KvType, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, StepError};
 
 use crate::cache::Layer;
 use crate::kernels::pool::Pool;
@@ -45,6 +46,12 @@ pub struct Memory {
 }
 
 impl Cpu {
+    /// Makes an executor for the model in a file, as it runs fastest.
+    pub fn open(file: &Arc<Gguf>, options: Options) -> Result<Cpu, Error> {
+        let program = fuse(&Model::load(file)?.program, Rules::ALL);
+        Cpu::new(Arc::clone(file), program, options)
+    }
+
     /// Makes an executor; all memory that steps need is allocated here.
     pub fn new(file: Arc<Gguf>, program: Program, options: Options) -> Result<Cpu, Error> {
         Cpu::load(file, program, options, &mut |_, _| {})

@@ -3,8 +3,34 @@
 //! An [`Engine`] owns an executor and its KV pages. A [`Sequence`] is a run of tokens and the pages that
 //! hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
 //! many [`Generation`]s at once with [`Engine::step_many`].
+//!
+//! Open a file, get an engine, ask:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use gleed_cpu::{Cpu, Options};
+//! use gleed_engine::{Engine, GenerationSettings, SamplerSettings};
+//! use gleed_gguf::Gguf;
+//! use gleed_tokenizer::Tokenizer;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # std::env::set_current_dir("../..")?;
+//! let settings = GenerationSettings {
+//!     max_tokens: Some(8),
+//!     sampler: SamplerSettings::greedy(),
+//!     ..Default::default()
+//! };
+//! let file = Arc::new(Gguf::open("models/stories15M-q8_0.gguf".as_ref())?);
+//! let mut engine = Engine::new(Box::new(Cpu::open(&file, Options::default())?));
+//! let story = engine.ask(&Tokenizer::from_metadata(file.metadata())?, "Once upon a time", settings)?;
+//! # assert_eq!(story, ", there was a little girl named Lily");
+//! # Ok(())
+//! # }
+//! ```
 
 mod ahead;
+mod ask;
 mod engine;
 mod error;
 mod generate;
