@@ -128,9 +128,9 @@ impl Observer for Clock {
 /// The median time of the linear op over some rows.
 fn time(executor: &mut Cpu, rows: usize) -> Result<f64> {
     let mut batch = Batch::default();
-    // No KV is used: every row may be position 0 of the same page.
-    let table = batch.add_table(&[0]);
+    // No KV is used: every row may be position 0 of a sequence of its own, all of them in the same page.
     for row in 0..rows {
+        let table = batch.add_table(&[0]);
         let token = (row % executor.program().vocabulary) as u32;
         batch.push(Row { table, position: 0, token, wants_logits: true });
     }
