@@ -1,6 +1,6 @@
 //! How every command speaks: results on stdout, everything else on stderr, colour only for people,
 //! one line per warning or error. A reader that closes stdout early (`gleed list | head -1`) ends the
-//! command quietly. What people read may quote a model file, so all of it is escaped here; only [`print`], for
+//! command quietly. What people read may quote a model file, so all of it is escaped here; only [`print()`], for
 //! text that a model was asked for, is not.
 
 use std::fmt::{self, Display};

@@ -21,7 +21,7 @@ use crate::output;
 /// Which model, and what it is asked.
 #[derive(Args)]
 pub struct Words {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT] [default: the built-in stories15M]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]` [default: the built-in stories15M]
     #[arg(value_name = "MODEL")]
     first: Option<String>,
 

@@ -19,7 +19,7 @@ use crate::talk::{Talk, summary};
 /// Hold a conversation
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// What the model is told before the conversation

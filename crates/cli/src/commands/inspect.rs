@@ -20,7 +20,7 @@ use crate::output::{self, Align, Table};
 /// Show what is in a model file and how it would be run
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// Show the program: every op that a step runs

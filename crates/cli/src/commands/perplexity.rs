@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// Measure how well a model predicts a text
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// The file with the text

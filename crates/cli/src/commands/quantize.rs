@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// Write a model in other formats, such as q4_k_m
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     #[arg(value_name = "IN")]
     input: String,
 

@@ -10,7 +10,7 @@ use crate::{models, output};
 #[derive(Args)]
 pub struct Arguments {
     /// Names as `gleed list` shows them: of the catalogue, hf:owner/repository/file.gguf (all parts of a split
-    /// file), or hf:owner/repository[:FORMAT] where that is one model
+    /// file), or `hf:owner/repository[:FORMAT]` where that is one model
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 

@@ -13,7 +13,7 @@ use crate::output::{self, Align, Table};
 /// Show the tokens of a text
 #[derive(Args)]
 pub struct Tokenize {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// The text; `-` reads standard input
@@ -39,7 +39,7 @@ pub struct Tokenize {
 /// Show the text of tokens
 #[derive(Args)]
 pub struct Detokenize {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// The tokens

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 /// Measure how fast a model runs here
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// Prompt lengths to process, each in one go [default: 512, or the context if that is less]

@@ -17,7 +17,7 @@ use crate::output::{self, Style};
 /// Check the fast path against the plain reference, on your own model
 #[derive(Args)]
 pub struct Arguments {
-    /// A path, a name from `gleed list`, or hf:owner/repository[:FORMAT]
+    /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
     model: String,
 
     /// The text to run through both [default: 512 tokens of a novel, or the context if that is less]
