@@ -2,7 +2,7 @@
 //! result `arithmetic::dot`, bit for bit.
 //!
 //! Nothing but the order of the work is special here: what is used again soon is used while it is in a cache.
-//! From the outside in, the loops go over blocks of [`ROWS`] rows of activations, which stay in the second
+//! From the outside in, the loops go over blocks of `ROWS` rows of activations, which stay in the second
 //! level while all tiles meet them; over tiles; over chunks of columns, of which the block's activations and
 //! a few rows of weights stay in the first level; and over groups of weights and of rows whose sums fit the
 //! registers. The sixteen lanes of a sum wait in memory from chunk to chunk, so that a chunk ends no sum.
