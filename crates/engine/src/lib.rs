@@ -17,7 +17,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # std::env::set_current_dir("../..")?;
 //! let settings = GenerationSettings {
-//!     max_tokens: Some(8),
+//!     max_tokens: Some(9),
 //!     sampler: SamplerSettings::greedy(),
 //!     ..Default::default()
 //! };
