@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gleed_cpu::Cpu;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer};
-use gleed_model::program::{Buffer, Node, Op, Part, Program, View, Weight};
+use gleed_model::program::{Buffer, Node, Op, Program, Projection, View, Weight};
 use gleed_model::{Batch, Executor, Row};
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ fn alone(weight: &Weight) -> Program {
     let input = View { buffer: 0, offset: 0, width: weight.columns };
     let out = View { buffer: 1, offset: 0, width: weight.rows };
     let node = |op| Node { op, labels: vec![weight.name.clone()], layer: None };
-    let part = Part { weight: 0, bias: None };
+    let part = Projection { weight: 0, bias: None };
     Program {
         buffers: vec![
             Buffer { name: "input", width: weight.columns },

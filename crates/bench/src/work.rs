@@ -159,14 +159,15 @@ impl<'a> Counter<'a> {
 mod tests {
     use super::*;
     use gleed_gguf::Format;
-    use gleed_model::program::{KvLayer, Part, View, Weight};
+    use gleed_model::program::{KvLayer, Projection, View, Weight};
 
     const VIEW: View = View { buffer: 0, offset: 0, width: 64 };
 
     /// One matrix, attention of four heads over two, and a head after the gather.
     fn program() -> Program {
         let node = |op| Node { op, labels: vec![], layer: None };
-        let matrix = |weight| Op::Linear { parts: vec![Part { weight, bias: None }], input: VIEW, out: VIEW };
+        let matrix =
+            |weight| Op::Linear { parts: vec![Projection { weight, bias: None }], input: VIEW, out: VIEW };
         let attention = Op::Attention { cache: 0, heads: 4, scale: 1.0, query: VIEW, out: VIEW };
         let weight = |rows, format| Weight { name: String::new(), rows, columns: 64, format };
         Program {

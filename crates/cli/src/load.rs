@@ -7,7 +7,7 @@ use clap::Args;
 use gleed_cpu::{Cpu, Isa};
 use gleed_gguf::Gguf;
 #[cfg(feature = "gpu")]
-use gleed_gpu::{Choice, Gpu, GpuExecutor};
+use gleed_gpu::{Gpu, GpuExecutor, Selection};
 use gleed_hub::Source;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
@@ -129,9 +129,9 @@ impl Loaded {
         match &options.device {
             Device::Cpu => self.on_cpu(options, positions, max_rows),
             #[cfg(feature = "gpu")]
-            Device::Gpu => self.on_gpu(Choice::Best, options, positions, max_rows),
+            Device::Gpu => self.on_gpu(Selection::Best, options, positions, max_rows),
             #[cfg(feature = "gpu")]
-            Device::Named(name) => self.on_gpu(Choice::Named(name), options, positions, max_rows),
+            Device::Named(name) => self.on_gpu(Selection::Named(name), options, positions, max_rows),
             #[cfg(feature = "gpu")]
             Device::Auto => self.on_best(options, positions, max_rows),
             #[cfg(not(feature = "gpu"))]
@@ -146,13 +146,13 @@ impl Loaded {
     #[cfg(feature = "gpu")]
     fn on_best(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
         if let Some(layers) = options.gpu_layers {
-            let placed = self.on_gpu(Choice::Best, options, positions, max_rows)?;
+            let placed = self.on_gpu(Selection::Best, options, positions, max_rows)?;
             output::remark(format!("{placed}: --gpu-layers {layers}"));
             return Ok(placed);
         }
         let why = match not_on_a_gpu(options, gleed_gpu::may_be_there()) {
             Some(why) => why,
-            None => match self.on_gpu(Choice::Best, options, positions, max_rows) {
+            None => match self.on_gpu(Selection::Best, options, positions, max_rows) {
                 Ok(placed) => {
                     output::remark(format!("on {placed}: it is the best GPU, and the model fits"));
                     return Ok(placed);
@@ -177,7 +177,7 @@ impl Loaded {
     #[cfg(feature = "gpu")]
     fn on_gpu(
         &self,
-        choice: Choice,
+        choice: Selection,
         options: &Options,
         positions: Option<usize>,
         max_rows: usize,

@@ -15,7 +15,7 @@ use crate::kernels::shared::BlockQueue;
 use crate::memory::Large;
 
 /// The keys and values of one layer.
-pub(crate) struct Layer {
+pub(crate) struct LayerCache {
     pub keys: Side,
     pub values: Side,
 }
@@ -33,34 +33,34 @@ pub(crate) struct Side {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slots {
     kind: KvType,
-    order: Order,
+    order: Lanes,
     pub dim: usize,
 }
 
 /// What the sixteen numbers of a vector are.
 #[derive(Debug, Clone, Copy)]
-enum Order {
+enum Lanes {
     Positions,
     Columns,
 }
 
-impl Layer {
+impl LayerCache {
     /// A layer's cache of so many pages; `None` when memory does not suffice.
-    pub fn new(layer: KvLayer, kind: KvType, pages: usize) -> Option<Layer> {
-        let side = |order: Order, dim: usize| {
+    pub fn new(layer: KvLayer, kind: KvType, pages: usize) -> Option<LayerCache> {
+        let side = |order: Lanes, dim: usize| {
             let slots = Slots { kind, order, dim };
             let words = slots.words().checked_mul(layer.heads)?.checked_mul(pages)?;
             Some(Side { slots, heads: layer.heads, memory: Large::zeros(words)? })
         };
-        Some(Layer {
-            keys: side(Order::Positions, layer.key_dim)?,
-            values: side(Order::Columns, layer.value_dim)?,
+        Some(LayerCache {
+            keys: side(Lanes::Positions, layer.key_dim)?,
+            values: side(Lanes::Columns, layer.value_dim)?,
         })
     }
 
     /// Bytes of one page of a layer's keys and values.
     pub fn page_bytes(layer: KvLayer, kind: KvType) -> usize {
-        let sides = [(Order::Positions, layer.key_dim), (Order::Columns, layer.value_dim)];
+        let sides = [(Lanes::Positions, layer.key_dim), (Lanes::Columns, layer.value_dim)];
         let words = sides.map(|(order, dim)| Slots { kind, order, dim }.words());
         words.into_iter().sum::<usize>().saturating_mul(layer.heads * size_of::<u64>())
     }
@@ -143,10 +143,10 @@ impl Side {
             (Page::F16(x), _) => {
                 kernels.run(FromHalf { x: x[..used].as_flattened(), out: out.as_flattened_mut() });
             }
-            (Page::Q8_0 { integers, scales }, Order::Positions) => {
+            (Page::Q8_0 { integers, scales }, Lanes::Positions) => {
                 kernels.run(FromKeyBlocks { integers: &integers[..used], scales, dim, out });
             }
-            (Page::Q8_0 { integers, scales }, Order::Columns) => {
+            (Page::Q8_0 { integers, scales }, Lanes::Columns) => {
                 kernels.run(FromValueBlocks { integers: &integers[..used], scales, vectors, out });
             }
         }
@@ -163,8 +163,8 @@ impl Slots {
     /// Vectors that hold the first `count` positions.
     fn used(self, count: usize) -> usize {
         match self.order {
-            Order::Positions => count.div_ceil(LANES) * self.dim,
-            Order::Columns => count * self.dim.div_ceil(LANES),
+            Lanes::Positions => count.div_ceil(LANES) * self.dim,
+            Lanes::Columns => count * self.dim.div_ceil(LANES),
         }
     }
 
@@ -183,8 +183,8 @@ impl Slots {
     pub fn put(self, kernels: Kernels, block: &mut [u64], position: usize, x: &[f32]) {
         let width = self.dim.next_multiple_of(LANES);
         match (self.kind, self.order) {
-            (KvType::F32, Order::Positions) => self.put_key(bytemuck::cast_slice_mut(block), position, 0, x),
-            (KvType::F16, Order::Positions) => {
+            (KvType::F32, Lanes::Positions) => self.put_key(bytemuck::cast_slice_mut(block), position, 0, x),
+            (KvType::F16, Lanes::Positions) => {
                 let mut part = [0u16; BLOCK];
                 for (group, x) in x.chunks(BLOCK).enumerate() {
                     let part = &mut part[..x.len()];
@@ -192,7 +192,7 @@ impl Slots {
                     self.put_key(bytemuck::cast_slice_mut(block), position, group * BLOCK, part);
                 }
             }
-            (KvType::Q8_0, Order::Positions) => {
+            (KvType::Q8_0, Lanes::Positions) => {
                 let (integers, scales) = self.split(block);
                 let groups = self.dim.div_ceil(BLOCK);
                 let mut part = [0i8; BLOCK];
@@ -203,14 +203,14 @@ impl Slots {
                     self.put_key(integers, position, group * BLOCK, part);
                 }
             }
-            (KvType::F32, Order::Columns) => {
+            (KvType::F32, Lanes::Columns) => {
                 bytemuck::cast_slice_mut(block)[position * width..][..self.dim].copy_from_slice(x);
             }
-            (KvType::F16, Order::Columns) => {
+            (KvType::F16, Lanes::Columns) => {
                 let out = &mut bytemuck::cast_slice_mut(block)[position * width..][..self.dim];
                 kernels.run(ToHalf { x, out });
             }
-            (KvType::Q8_0, Order::Columns) => {
+            (KvType::Q8_0, Lanes::Columns) => {
                 let (integers, scales) = self.split(block);
                 let groups = self.dim.div_ceil(BLOCK);
                 let q = &mut integers[position * width..][..self.dim];

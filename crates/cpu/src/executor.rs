@@ -10,7 +10,7 @@ use gleed_model::program::{Program, View};
 use gleed_model::verify::vectors;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, StepError};
 
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::kernels::pool::Pool;
 use crate::kernels::{Isa, Kernels};
 use crate::machine::{Machine, lock};
@@ -27,7 +27,7 @@ pub struct Cpu {
     weights: Weights,
     stays_in_file: bool,
     machine: Machine,
-    caches: Vec<Layer>,
+    caches: Vec<LayerCache>,
     max_rows: usize,
     pages: usize,
     /// How often each node has run.
@@ -80,7 +80,7 @@ impl Cpu {
         weights.pack(kernels, &mut pool, &matrices, options.memory, progress)?;
         let stays_in_file = weights.stays_in_file(&matrices);
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows, options.pages)?;
-        let caches = program.caches.iter().map(|layer| Layer::new(*layer, options.kv, options.pages));
+        let caches = program.caches.iter().map(|layer| LayerCache::new(*layer, options.kv, options.pages));
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let runs = vec![0; program.nodes.len()];
         let Options { max_rows, pages, arithmetic, .. } = options;
@@ -89,7 +89,7 @@ impl Cpu {
 
     /// Bytes that one page of a program's keys and values takes, in all its layers.
     pub fn kv_page_bytes(program: &Program, kv: KvType) -> usize {
-        program.caches.iter().map(|layer| Layer::page_bytes(*layer, kv)).fold(0, usize::saturating_add)
+        program.caches.iter().map(|layer| LayerCache::page_bytes(*layer, kv)).fold(0, usize::saturating_add)
     }
 
     /// The instruction set of the kernels.
@@ -150,7 +150,7 @@ impl Cpu {
     pub fn memory(&self) -> Memory {
         Memory {
             buffers: self.machine.bytes(),
-            kv: self.caches.iter().map(Layer::bytes).sum(),
+            kv: self.caches.iter().map(LayerCache::bytes).sum(),
             weights: self.weights.bytes(),
         }
     }

@@ -86,7 +86,7 @@ impl Machine {
         max_rows: usize,
         pages: usize,
     ) -> Result<Machine, Error> {
-        let sizes = Sizes::new(program, weights);
+        let sizes = Largest::new(program, weights);
         let spans = program.context.min(pages.saturating_mul(PAGE)).div_ceil(SPAN);
         let partials = (SPLIT_ROWS * sizes.heads).checked_mul(partial_vectors(sizes.group, sizes.value_dim));
         let partials = partials.and_then(|vectors| vectors.checked_mul(spans)).and_then(zeros);
@@ -243,7 +243,7 @@ impl QuantizedInput {
 }
 
 /// The largest of everything in a program that scratch memory is made for.
-struct Sizes {
+struct Largest {
     /// Columns of weights that are multiplied as integers, in blocks of 32 and of 256 columns.
     quantized_columns: [usize; 2],
     /// Columns of a weight or table that is decoded.
@@ -260,8 +260,8 @@ struct Sizes {
     value_dim: usize,
 }
 
-impl Sizes {
-    fn new(program: &Program, weights: &Weights) -> Sizes {
+impl Largest {
+    fn new(program: &Program, weights: &Weights) -> Largest {
         let largest = |sizes: &mut dyn Iterator<Item = usize>| sizes.max().unwrap_or(0);
         let ids = 0..program.weights.len();
         let caches = || program.caches.iter();
@@ -272,7 +272,7 @@ impl Sizes {
         let matrices = program.nodes.iter().flat_map(|node| node.op.matrices()).map(|id| weights.get(id));
         let floats = matrices.filter(|weight| weight.groups.is_none()).map(|weight| weight.columns);
         let tiles = |columns| tiles_together(columns).min(STREAMS);
-        Sizes {
+        Largest {
             quantized_columns: [BLOCK, SUPER_BLOCK].map(|block| {
                 let of_block = |w: &&Weight| w.groups.is_some_and(|groups| groups.block == block);
                 largest(&mut ids.clone().map(|w| weights.get(w)).filter(of_block).map(|w| w.columns))
@@ -288,7 +288,7 @@ impl Sizes {
     }
 }
 
-impl Sizes {
+impl Largest {
     /// Columns of weights that are multiplied as integers in such blocks.
     fn columns(&self, block: usize) -> usize {
         self.quantized_columns[usize::from(block != BLOCK)]
@@ -411,7 +411,7 @@ impl Accumulators {
 }
 
 impl Scratch {
-    fn new(kernels: Kernels, sizes: &Sizes, max_rows: usize) -> Option<Scratch> {
+    fn new(kernels: Kernels, sizes: &Largest, max_rows: usize) -> Option<Scratch> {
         let columns = sizes.columns(BLOCK).max(sizes.columns(SUPER_BLOCK));
         // Every row may have a remainder, and the tile unit fills up its last block of rows.
         let result_rows = max_rows.checked_mul(2)?.checked_next_multiple_of(BLOCK_ROWS)?;

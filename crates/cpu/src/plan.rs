@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use gleed_model::program::{Op, Part, Program};
+use gleed_model::program::{Op, Program, Projection};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::Error;
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 /// Some rows of a part's weight: a few tiles of sixteen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strip {
-    pub part: Part,
+    pub part: Projection,
     pub first: usize,
     pub rows: usize,
 }
@@ -69,11 +69,11 @@ fn look_ahead(plans: &mut [Plan], threads: usize) {
 }
 
 fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
-    let rows = |part: &Part| program.weights[part.weight].rows;
+    let rows = |part: &Projection| program.weights[part.weight].rows;
     // As many tiles as are best read together, but so few that every thread gets several strips.
     let width = |rows: usize| TILE * (rows / TILE / (STRIPS * threads)).clamp(1, STREAMS);
     let mut strips = Vec::new();
-    let mut cut = |parts: &[Part]| {
+    let mut cut = |parts: &[Projection]| {
         let mut columns = Boundaries::with_capacity(0);
         let width = width(parts.iter().map(rows).sum());
         for &part in parts {

@@ -14,7 +14,7 @@ use crate::{Error, PagePool, Result, Sequence};
 
 /// What one sequence contributes to a step.
 #[derive(Debug)]
-pub struct Part<'a> {
+pub struct Turn<'a> {
     /// The sequence.
     pub sequence: &'a mut Sequence,
     /// How many of its pending tokens to compute.
@@ -23,13 +23,13 @@ pub struct Part<'a> {
     pub logits: Range<usize>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Turn<'a> {
     /// The next `rows` pending tokens, or all if fewer, with the logits after the last pending token when it
     /// is among them.
     pub fn next(sequence: &'a mut Sequence, rows: usize) -> Self {
         let rows = rows.min(sequence.pending().len());
         let length = sequence.tokens().len();
-        Part { sequence, rows, logits: length.saturating_sub(1)..length }
+        Turn { sequence, rows, logits: length.saturating_sub(1)..length }
     }
 }
 
@@ -81,31 +81,31 @@ impl Engine {
     /// Computes some pending tokens of some sequences in one batch. When it fails, for whatever reason, every
     /// sequence is as it was before: no token counts as computed, and what was reserved is given back. Logits that
     /// are NaN are a failure, which names the op they come from.
-    pub fn step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
-        let result = self.try_step(parts);
-        for part in parts {
+    pub fn step(&mut self, turns: &mut [Turn<'_>]) -> Result<()> {
+        let result = self.try_step(turns);
+        for turn in turns {
             match result {
-                Ok(()) => part.sequence.advance(part.rows),
-                Err(_) => part.sequence.revert(),
+                Ok(()) => turn.sequence.advance(turn.rows),
+                Err(_) => turn.sequence.revert(),
             }
         }
         result
     }
 
-    fn try_step(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
-        if let Some(index) = parts.iter().position(|part| !part.sequence.is_of(&self.pool)) {
+    fn try_step(&mut self, turns: &mut [Turn<'_>]) -> Result<()> {
+        if let Some(index) = turns.iter().position(|turn| !turn.sequence.is_of(&self.pool)) {
             return Err(Error::OtherEngine { index });
         }
         self.batch.clear();
-        for part in parts.iter_mut() {
-            part.rows = part.rows.min(part.sequence.pending().len());
-            if let Some(copy) = part.sequence.reserve(&self.pool, part.rows)? {
+        for turn in turns.iter_mut() {
+            turn.rows = turn.rows.min(turn.sequence.pending().len());
+            if let Some(copy) = turn.sequence.reserve(&self.pool, turn.rows)? {
                 self.executor.copy_page(copy.from, copy.to);
             }
-            let table = self.batch.add_table(part.sequence.pages());
-            let start = part.sequence.computed();
-            for (position, &token) in (start..).zip(&part.sequence.pending()[..part.rows]) {
-                let wants_logits = part.logits.contains(&position);
+            let table = self.batch.add_table(turn.sequence.pages());
+            let start = turn.sequence.computed();
+            for (position, &token) in (start..).zip(&turn.sequence.pending()[..turn.rows]) {
+                let wants_logits = turn.logits.contains(&position);
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });
             }
         }
@@ -114,7 +114,7 @@ impl Engine {
         self.executor.step(&self.batch, &mut ())?;
         if let Some(row) = row_without_numbers(&*self.executor, &self.batch) {
             let Row { table, position, .. } = self.batch.rows()[row];
-            return Err(self.source_of_nan(parts[table as usize].sequence, position as usize)?.into());
+            return Err(self.source_of_nan(turns[table as usize].sequence, position as usize)?.into());
         }
         Ok(())
     }
@@ -125,8 +125,8 @@ impl Engine {
         if let Some(index) = sequences.iter().position(|s| s.pending().is_empty()) {
             return Err(Error::NothingPending { index });
         }
-        let mut parts: Vec<Part> = sequences.iter_mut().map(|s| Part::next(s, usize::MAX)).collect();
-        self.step(&mut parts)
+        let mut turns: Vec<Turn> = sequences.iter_mut().map(|s| Turn::next(s, usize::MAX)).collect();
+        self.step(&mut turns)
     }
 
     /// Computes all pending tokens of one sequence, in chunks; `logits(0)` are then those after the last.
@@ -142,7 +142,7 @@ impl Engine {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            self.step(&mut [Part::next(sequence, chunk)])?;
+            self.step(&mut [Turn::next(sequence, chunk)])?;
         }
         Ok(true)
     }

@@ -44,7 +44,7 @@ mod stop;
 mod text;
 
 pub use ahead::Pace;
-pub use engine::{Engine, Part};
+pub use engine::{Engine, Turn};
 pub use error::{Error, Result};
 pub use generate::{Event, Finish, Timings};
 pub use generation::{FinishReason, Generation, GenerationSettings, Last, Next, Token};

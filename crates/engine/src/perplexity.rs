@@ -4,7 +4,7 @@
 //! tokens, each computed from an empty sequence, its first token replaced by the beginning-of-sequence token
 //! if the model uses one; only tokens of the second half are scored, as they have enough text before them.
 
-use crate::engine::Part;
+use crate::engine::Turn;
 use crate::{Engine, Error, LogSoftmax, Result, Sequence};
 
 /// What to measure.
@@ -80,7 +80,7 @@ fn score(engine: &mut Engine, text: &[u32], bos: Option<u32>, mut each: impl FnM
     let rows = engine.max_rows().max(1);
     while !sequence.pending().is_empty() {
         let start = sequence.computed();
-        engine.step(&mut [Part { sequence: &mut sequence, rows, logits: first..text.len() }])?;
+        engine.step(&mut [Turn { sequence: &mut sequence, rows, logits: first..text.len() }])?;
         for (index, position) in (start.max(first)..sequence.computed()).enumerate() {
             let logits = engine.logits(index);
             let logit = logits.get(text[position + 1] as usize).copied().unwrap_or(f32::NEG_INFINITY);

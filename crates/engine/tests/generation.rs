@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleed_engine::sampler::Random;
 use gleed_engine::{
-    Engine, Error, Event, Finish, FinishReason, GenerationSettings, LogSoftmax, Part, SamplerSettings,
-    Sequence, Text, Token,
+    Engine, Error, Event, Finish, FinishReason, GenerationSettings, LogSoftmax, SamplerSettings, Sequence,
+    Text, Token, Turn,
 };
 use gleed_model::executor::Observer;
 use gleed_model::{Batch, Executor, Program, StepError};
@@ -201,16 +201,16 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
                         left -= count;
                     }
                 }
-                let mut step: Vec<Part> = vec![];
+                let mut step: Vec<Turn> = vec![];
                 for (index, (sequence, text)) in sequences.iter_mut().enumerate() {
                     if let Some((_, tokens)) = parts.iter().find(|part| part.0 == index) {
                         sequence.extend(tokens);
                         // All new positions want logits.
                         let logits = text.len()..text.len() + tokens.len();
-                        step.push(Part { sequence, rows: tokens.len(), logits });
+                        step.push(Turn { sequence, rows: tokens.len(), logits });
                     }
                 }
-                let held = |step: &[Part]| -> Vec<Vec<u32>> {
+                let held = |step: &[Turn]| -> Vec<Vec<u32>> {
                     step.iter().map(|part| part.sequence.pages().to_vec()).collect()
                 };
                 let (pages, free) = (held(&step), engine.pages().free());

@@ -40,7 +40,7 @@ impl TensorInfo {
 }
 
 /// One file on disk or in memory.
-struct Part {
+struct FilePart {
     path: PathBuf,
     bytes: Bytes,
 }
@@ -58,7 +58,7 @@ pub struct Gguf {
     tensors: Vec<TensorInfo>,
     /// Indices into `tensors`, sorted by name.
     by_name: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<FilePart>,
 }
 
 impl Gguf {
@@ -101,7 +101,7 @@ impl Gguf {
 
     fn whole(name: String, path: PathBuf, bytes: Bytes, header: Header) -> Result<Gguf> {
         let Header { version, alignment, metadata, tensors } = header;
-        let parts = vec![Part { path, bytes }];
+        let parts = vec![FilePart { path, bytes }];
         Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts }.indexed()
     }
 
@@ -135,7 +135,7 @@ impl Gguf {
                 None => joined = Some(Gguf::whole(name.clone(), path, bytes, header)?),
                 Some(all) => {
                     all.tensors.extend(header.tensors);
-                    all.parts.push(Part { path, bytes });
+                    all.parts.push(FilePart { path, bytes });
                 }
             }
         }

@@ -22,5 +22,5 @@ pub use error::{Error, Result};
 pub use file::{Gguf, TensorInfo};
 pub use format::{Format, Groups, Unpacked};
 pub use metadata::{Array, Metadata, Strings, Value};
-pub use mix::{Choice, Facts, Mix};
+pub use mix::{Facts, Mix, TensorFormat};
 pub use writer::{TensorSpec, Writer};

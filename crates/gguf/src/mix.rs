@@ -68,7 +68,7 @@ pub struct Facts {
 
 /// What becomes of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct TensorFormat {
     /// The format to encode to; `None` keeps the tensor as it is (norms, biases, routers, positions).
     pub format: Option<Format>,
     /// The format the recipe asked for, where the tensor's rows are not whole blocks of it and `format`
@@ -76,9 +76,9 @@ pub struct Choice {
     pub instead_of: Option<Format>,
 }
 
-/// The part a tensor plays, as far as recipes care.
+/// The role of a tensor, as far as recipes care.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum TensorRole {
     Output,
     TokenEmbedding,
     AttentionValue,
@@ -129,28 +129,28 @@ impl Mix {
 
     /// Chooses the format of every tensor of a model, given as `(name, shape)` with the fastest dimension
     /// first, all of them and in any order. The choices are in the order of the tensors.
-    pub fn plan(self, tensors: &[(&str, &[usize])], facts: &Facts) -> Vec<Choice> {
+    pub fn plan(self, tensors: &[(&str, &[usize])], facts: &Facts) -> Vec<TensorFormat> {
         let tied = !tensors.iter().any(|(name, _)| *name == "output.weight");
-        // Which of its kind a tensor is counts by layer, wherever it stands in the file.
+        // Which of its role a tensor is counts by layer, wherever it stands in the file.
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|&i| layer_of(tensors[i].0));
-        let values = tensors.iter().filter(|(name, _)| part_of(name) == Part::AttentionValue).count();
+        let values = tensors.iter().filter(|(name, _)| role_of(name) == TensorRole::AttentionValue).count();
         let (mut values_seen, mut downs_seen) = (0, 0);
 
-        let mut choices = vec![Choice { format: None, instead_of: None }; tensors.len()];
+        let mut choices = vec![TensorFormat { format: None, instead_of: None }; tensors.len()];
         for i in order {
             let (name, shape) = tensors[i];
             if !is_encoded(name, shape) {
                 continue;
             }
             let columns = shape.first().copied().unwrap_or(0);
-            let part = match part_of(name) {
-                Part::TokenEmbedding if tied => Part::Output,
-                part => part,
+            let role = match role_of(name) {
+                TensorRole::TokenEmbedding if tied => TensorRole::Output,
+                role => role,
             };
-            let wanted = match part {
+            let wanted = match role {
                 _ if self.base().block_len() == 1 => self.base(),
-                Part::Output => self.output(columns),
+                TensorRole::Output => self.output(columns),
                 _ if self == Mix::MXFP4 => {
                     if shape.get(2).is_some_and(|&experts| experts > 1) {
                         Format::MXFP4
@@ -158,23 +158,24 @@ impl Mix {
                         Format::Q8_0
                     }
                 }
-                Part::AttentionValue => {
+                TensorRole::AttentionValue => {
                     values_seen += 1;
                     self.attention_value(values_seen - 1, values, facts)
                 }
-                Part::AttentionKey if facts.experts == 8 => Format::Q8_0,
-                Part::AttentionOutput => self.attention_output(facts),
-                Part::Down => {
+                TensorRole::AttentionKey if facts.experts == 8 => Format::Q8_0,
+                TensorRole::AttentionOutput => self.attention_output(facts),
+                TensorRole::Down => {
                     downs_seen += 1;
                     // A layer with experts may have several such tensors.
                     let counted = downs_seen - 1;
                     let layer = if facts.experts > 1 { layer_of(name).unwrap_or(counted) } else { counted };
                     self.down(layer, facts.layers)
                 }
-                Part::TokenEmbedding | Part::AttentionKey | Part::Other => self.base(),
+                TensorRole::TokenEmbedding | TensorRole::AttentionKey | TensorRole::Other => self.base(),
             };
             let format = fitting(wanted, columns);
-            choices[i] = Choice { format: Some(format), instead_of: (format != wanted).then_some(wanted) };
+            choices[i] =
+                TensorFormat { format: Some(format), instead_of: (format != wanted).then_some(wanted) };
         }
         choices
     }
@@ -252,17 +253,17 @@ fn layer_of(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
 
-fn part_of(name: &str) -> Part {
+fn role_of(name: &str) -> TensorRole {
     match name {
-        "output.weight" => Part::Output,
-        "token_embd.weight" | "per_layer_token_embd.weight" => Part::TokenEmbedding,
+        "output.weight" => TensorRole::Output,
+        "token_embd.weight" | "per_layer_token_embd.weight" => TensorRole::TokenEmbedding,
         _ if ["attn_v.weight", "attn_qkv.weight", "attn_kv_b.weight"].iter().any(|v| name.contains(v)) => {
-            Part::AttentionValue
+            TensorRole::AttentionValue
         }
-        _ if name.contains("attn_k.weight") => Part::AttentionKey,
-        _ if name.contains("attn_output.weight") => Part::AttentionOutput,
-        _ if name.contains("ffn_down") => Part::Down,
-        _ => Part::Other,
+        _ if name.contains("attn_k.weight") => TensorRole::AttentionKey,
+        _ if name.contains("attn_output.weight") => TensorRole::AttentionOutput,
+        _ if name.contains("ffn_down") => TensorRole::Down,
+        _ => TensorRole::Other,
     }
 }
 

@@ -181,13 +181,13 @@ impl<'a> Cursor<'a> {
         let mut entries = Vec::new();
         for index in 0..count {
             let key = self.name(&format_args!("the name of key {index}"))?;
-            let value = self.value(&Place { key: &key })?;
+            let value = self.value(&Location { key: &key })?;
             entries.push((key, value));
         }
         Metadata::from_entries(entries).map_err(|key| format!("key {} is there twice", shown(&key)))
     }
 
-    fn value(&mut self, place: &Place) -> Checked<Value> {
+    fn value(&mut self, place: &Location) -> Checked<Value> {
         let at = self.at;
         Ok(match self.u32(place)? {
             kind::U8 => Value::U8(u8::from_le_bytes(self.array(place)?)),
@@ -208,7 +208,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An array: element type, count, elements. `depth` is 1 for an array that is a value.
-    fn values(&mut self, place: &Place, depth: usize) -> Checked<Array> {
+    fn values(&mut self, place: &Location, depth: usize) -> Checked<Array> {
         if depth > wire::MAX_DEPTH {
             return Err(format!("{place}: arrays nest deeper than {} levels", wire::MAX_DEPTH));
         }
@@ -244,14 +244,14 @@ impl<'a> Cursor<'a> {
         &mut self,
         count: u64,
         decode: fn([u8; N]) -> T,
-        place: &Place,
+        place: &Location,
     ) -> Checked<Vec<T>> {
         let count = self.expect_room(count, N, &format_args!("elements in {place}"))?;
         let bytes = self.take(count * N, place)?;
         Ok(bytes.as_chunks::<N>().0.iter().map(|&chunk| decode(chunk)).collect())
     }
 
-    fn bools(&mut self, count: u64, place: &Place) -> Checked<Vec<bool>> {
+    fn bools(&mut self, count: u64, place: &Location) -> Checked<Vec<bool>> {
         let at = self.at;
         let count = self.expect_room(count, 1, &format_args!("elements in {place}"))?;
         let bytes = self.take(count, place)?;
@@ -262,7 +262,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Two passes: the first checks every length and adds them up, the second copies into one allocation.
-    fn strings(&mut self, count: u64, place: &Place) -> Checked<Strings> {
+    fn strings(&mut self, count: u64, place: &Location) -> Checked<Strings> {
         let count = self.expect_room(count, 8, &format_args!("strings in {place}"))?;
         let first = self.at;
         for _ in 0..count {
@@ -317,11 +317,11 @@ impl<'a> Cursor<'a> {
 }
 
 /// Which key is being read, for messages.
-struct Place<'a> {
+struct Location<'a> {
     key: &'a str,
 }
 
-impl std::fmt::Display for Place<'_> {
+impl std::fmt::Display for Location<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "key {}", shown(self.key))
     }

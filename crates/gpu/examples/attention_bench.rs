@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Writer};
-use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
-use gleed_model::program::{Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight};
+use gleed_gpu::{Gpu, GpuExecutor, Options, Selection};
+use gleed_model::program::{Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Batch, KvType, Row};
 
@@ -142,7 +142,7 @@ fn program(arguments: &Arguments) -> Program {
     ops.extend((0..*layers).map(|cache| Op::Attention { cache, heads: *heads, scale, query, out: view(1) }));
     ops.extend((0..*layers).map(|_| Op::AddNorm { x: residual, y: view(1), norm: norm(2), out: view(2) }));
     ops.push(Op::Gather { views: vec![view(2)] });
-    ops.push(Op::Linear { parts: vec![Part { weight: 3, bias: None }], input: view(2), out: view(3) });
+    ops.push(Op::Linear { parts: vec![Projection { weight: 3, bias: None }], input: view(2), out: view(3) });
     let rope = Rope::new(Pairing::SplitHalf, key_dim, 1e6, &Scaling::None, None);
     Program {
         buffers: names.iter().zip(widths).map(|(name, width)| Buffer { name, width }).collect(),
@@ -186,7 +186,7 @@ fn file(program: &Program) -> Result<Arc<Gguf>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = parse()?;
-    let choice = arguments.adapter.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
+    let choice = arguments.adapter.as_deref().map_or(Selection::BestOrSoftware, Selection::Named);
     let gpu = Gpu::open(choice)?;
     println!("{}, kv {}", gpu.info, arguments.kv);
     let program = program(&arguments);

@@ -13,7 +13,7 @@ use gleed_gpu::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, Quantize, Quantized,
     RowsView, Tiling,
 };
-use gleed_gpu::{Choice, Gpu};
+use gleed_gpu::{Gpu, Selection};
 use gleed_model::program::Activation;
 
 /// Bytes of weights that one measurement goes through before it reads any of them again.
@@ -114,7 +114,7 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = parse()?;
-    let choice = arguments.adapter.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
+    let choice = arguments.adapter.as_deref().map_or(Selection::BestOrSoftware, Selection::Named);
     let gpu = Gpu::open(choice)?;
     println!("{} {:?}", gpu.info, gpu.info.cooperative_matrices);
     if !gpu.info.timestamps {

@@ -14,7 +14,7 @@ use crate::{Gpu, Result};
 
 /// The keys and values of one layer.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct LayerCache {
     pub shape: KvLayer,
     pub kind: KvType,
     pub keys: wgpu::Buffer,
@@ -51,11 +51,11 @@ pub(crate) fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2
         .map(|dim| page_bytes(kind, shape.heads, dim).saturating_mul(pages as u64))
 }
 
-impl Layer {
-    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, pages: usize) -> Result<Layer> {
+impl LayerCache {
+    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, pages: usize) -> Result<LayerCache> {
         let [keys, values] = layer_bytes(shape, kind, pages);
         let (keys, values) = (gpu.storage("keys", keys)?, gpu.storage("values", values)?);
-        Ok(Layer { shape, kind, keys, values })
+        Ok(LayerCache { shape, kind, keys, values })
     }
 
     /// Words of a stored key: those of its units, and those of its scales.

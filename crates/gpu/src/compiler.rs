@@ -27,9 +27,9 @@ pub struct Compiled {
 
 /// A kernel that is compiled, or will be when it is needed.
 #[derive(Clone)]
-pub(crate) struct Pipeline(Arc<Order>);
+pub(crate) struct Pipeline(Arc<Job>);
 
-struct Order {
+struct Job {
     name: &'static str,
     text: Arc<str>,
     layout: wgpu::PipelineLayout,
@@ -120,7 +120,7 @@ impl Compiler {
             return pipeline.clone();
         }
         let text: Arc<str> = Arc::from(text);
-        let pipeline = Pipeline(Arc::new(Order {
+        let pipeline = Pipeline(Arc::new(Job {
             name,
             text: Arc::clone(&text),
             layout: layout.clone(),
@@ -233,9 +233,9 @@ impl Workshop {
         self.file.iter().for_each(KernelFile::save);
     }
 
-    fn compile(&self, order: &Order) -> Result<wgpu::ComputePipeline> {
+    fn compile(&self, job: &Job) -> Result<wgpu::ComputePipeline> {
         let start = Instant::now();
-        let Order { name, text, layout, .. } = order;
+        let Job { name, text, layout, .. } = job;
         let what = format!("compiling {name}");
         // Kernels that WGSL has no words for are completed here.
         let translated = text.contains(spirv::STUBS).then(|| spirv::translate(text)).transpose();

@@ -130,7 +130,7 @@ impl fmt::Display for AdapterInfo {
 
 /// Which adapter to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice<'a> {
+pub enum Selection<'a> {
     /// The best real GPU; never a software adapter.
     Best,
     /// The best real GPU, or a software adapter when there is none.
@@ -176,7 +176,7 @@ pub fn adapters() -> Vec<AdapterInfo> {
     enumerate().into_iter().map(|(_, info)| info).collect()
 }
 
-fn choose(adapters: &[AdapterInfo], choice: Choice) -> Result<usize> {
+fn choose(adapters: &[AdapterInfo], choice: Selection) -> Result<usize> {
     let listed = || match adapters {
         [] => "none".to_string(),
         all => all.iter().map(|a| format!("{} {a}", a.index)).collect::<Vec<_>>().join("; "),
@@ -187,13 +187,13 @@ fn choose(adapters: &[AdapterInfo], choice: Choice) -> Result<usize> {
         usable.rev().max_by_key(|a| a.rank()).map(|a| a.index)
     };
     match choice {
-        Choice::Best | Choice::BestOrSoftware => {
-            best(choice == Choice::BestOrSoftware).ok_or_else(|| Error::NoAdapter {
+        Selection::Best | Selection::BestOrSoftware => {
+            best(choice == Selection::BestOrSoftware).ok_or_else(|| Error::NoAdapter {
                 found: format!("adapters found: {}", listed()),
                 advice: "Install the vendor's Vulkan driver (a Mac has Metal, Windows DX12), or use the CPU.",
             })
         }
-        Choice::Named(name) => {
+        Selection::Named(name) => {
             let lower = name.to_lowercase();
             // Digits alone are a number, even where there is no such adapter: names are full of digits.
             let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -248,13 +248,13 @@ pub struct Opened {
 
 impl Gpu {
     /// Opens an adapter with all useful features that it has, and with its own limits.
-    pub fn open(choice: Choice) -> Result<Gpu> {
+    pub fn open(choice: Selection) -> Result<Gpu> {
         Gpu::open_with(choice, None)
     }
 
     /// The same; compiled kernels are kept in a file in `folder`, which is made when it is needed. Not all devices can
     /// give out what they compiled.
-    pub fn open_with(choice: Choice, folder: Option<&Path>) -> Result<Gpu> {
+    pub fn open_with(choice: Selection, folder: Option<&Path>) -> Result<Gpu> {
         let start = Instant::now();
         let mut all = enumerate();
         let infos: Vec<AdapterInfo> = all.iter().map(|(_, info)| info.clone()).collect();
@@ -412,12 +412,12 @@ mod tests {
         let kinds = [Kind::Software, Kind::Integrated, Kind::Discrete, Kind::Discrete];
         let all: Vec<_> =
             kinds.iter().enumerate().map(|(i, kind)| adapter(i, &format!("Card {i}"), *kind)).collect();
-        assert_eq!(choose(&all, Choice::Best), Ok(2));
-        assert_eq!(choose(&all, Choice::BestOrSoftware), Ok(2));
-        assert_eq!(choose(&all[..2], Choice::Best), Ok(1));
-        assert_eq!(choose(&all[..1], Choice::BestOrSoftware), Ok(0));
-        assert!(matches!(choose(&all[..1], Choice::Best), Err(Error::NoAdapter { .. })));
-        assert!(matches!(choose(&[], Choice::BestOrSoftware), Err(Error::NoAdapter { .. })));
+        assert_eq!(choose(&all, Selection::Best), Ok(2));
+        assert_eq!(choose(&all, Selection::BestOrSoftware), Ok(2));
+        assert_eq!(choose(&all[..2], Selection::Best), Ok(1));
+        assert_eq!(choose(&all[..1], Selection::BestOrSoftware), Ok(0));
+        assert!(matches!(choose(&all[..1], Selection::Best), Err(Error::NoAdapter { .. })));
+        assert!(matches!(choose(&[], Selection::BestOrSoftware), Err(Error::NoAdapter { .. })));
     }
 
     #[test]
@@ -442,14 +442,14 @@ mod tests {
     #[test]
     fn names_and_numbers_find_adapters() {
         let all = [adapter(0, "llvmpipe", Kind::Software), adapter(1, "GeForce 7", Kind::Discrete)];
-        assert_eq!(choose(&all, Choice::Named("0")), Ok(0));
-        assert_eq!(choose(&all, Choice::Named("geforce")), Ok(1));
-        assert_eq!(choose(&all, Choice::Named("force 7")), Ok(1));
+        assert_eq!(choose(&all, Selection::Named("0")), Ok(0));
+        assert_eq!(choose(&all, Selection::Named("geforce")), Ok(1));
+        assert_eq!(choose(&all, Selection::Named("force 7")), Ok(1));
         for number in ["7", "2", "99999999999999999999"] {
-            let error = choose(&all, Choice::Named(number)).unwrap_err().to_string();
+            let error = choose(&all, Selection::Named(number)).unwrap_err().to_string();
             assert!(error.contains(number) && error.contains("1 GeForce 7"), "{error}");
         }
-        let error = choose(&all, Choice::Named("radeon")).unwrap_err().to_string();
+        let error = choose(&all, Selection::Named("radeon")).unwrap_err().to_string();
         assert!(error.contains("radeon") && error.contains("1 GeForce 7"), "{error}");
     }
 }

@@ -18,7 +18,7 @@ use gleed_model::program::{Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::Activations;
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::compiler::Pipeline;
 use crate::kernels::{Kernels, List};
 use crate::linear::{LinearKernels, Quantized, Tiling, Upload};
@@ -68,7 +68,7 @@ pub struct GpuExecutor {
     /// What the row counts of the lists are on the device.
     uploaded_counts: [Option<usize>; 2],
     activations: Activations,
-    caches: Vec<Layer>,
+    caches: Vec<LayerCache>,
     /// Room for one page, on its way from one place of a cache to another.
     page: wgpu::Buffer,
     /// Rows of logits that fit on the device.
@@ -117,7 +117,7 @@ impl GpuExecutor {
         let converted = weights::converted(&program)?;
 
         let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
-        let caches = program.caches.iter().map(|layer| Layer::new(&gpu, *layer, kv, pages));
+        let caches = program.caches.iter().map(|layer| LayerCache::new(&gpu, *layer, kv, pages));
         let caches = caches.collect::<Result<Vec<_>>>()?;
         let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
         let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;

@@ -26,7 +26,7 @@ mod vulkan;
 mod weights;
 
 pub use compiler::Compiled;
-pub use device::{AdapterInfo, Choice, Gpu, Kind, Opened, adapters, may_be_there};
+pub use device::{AdapterInfo, Gpu, Kind, Opened, Selection, adapters, may_be_there};
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, KvRoom, Memory, Start, StartWatch};
 pub use limits::Limits;

@@ -8,9 +8,9 @@ use gleed_model::program::{self, Op, Program, View, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::compiler::{Pipeline, Run};
-use crate::kernels::attention::{self, Attention, Tiling};
+use crate::kernels::attention::{self, Attention, QueryTiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
@@ -106,7 +106,7 @@ pub(crate) struct Resources<'a> {
     pub step: &'a wgpu::Buffer,
     pub weights: &'a Weights,
     pub activations: &'a Activations,
-    pub caches: &'a [Layer],
+    pub caches: &'a [LayerCache],
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
@@ -165,7 +165,7 @@ pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
-        let tiling = Tiling::new(gpu, heads / cache.heads);
+        let tiling = QueryTiling::new(gpu, heads / cache.heads);
         (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
     })
 }

@@ -1,7 +1,7 @@
 //! The weights of a program on the device: norms as f32, matrices and tables packed.
 
 use gleed_gguf::{Format, Gguf};
-use gleed_model::program::{Op, Part, Program, Weight, WeightId};
+use gleed_model::program::{Op, Program, Projection, Weight, WeightId};
 use gleed_model::verify::vectors;
 
 use crate::linear::{Chunk, Layout, PackedWeight, Packing};
@@ -10,7 +10,7 @@ use crate::{Error, Gpu, Result};
 /// All weights of a program.
 pub(crate) struct Weights {
     weights: Vec<Loaded>,
-    stacks: Vec<Vec<Part>>,
+    stacks: Vec<Vec<Projection>>,
 }
 
 /// Tensors of one format that the device keeps in more bits than the file, because no kernel reads the format.
@@ -55,7 +55,7 @@ enum Loaded {
     Vector(wgpu::Buffer),
     /// A matrix of a linear layer or a table of embeddings.
     Matrix(PackedWeight),
-    /// Part of a stack, which is in the place of its first weight.
+    /// Projection of a stack, which is in the place of its first weight.
     Stacked,
 }
 
@@ -97,7 +97,7 @@ impl Weights {
     }
 
     /// How many of an op's parts, from the first of these on, are one matrix on the device: that of the first.
-    pub fn stacked(&self, parts: &[Part]) -> usize {
+    pub fn stacked(&self, parts: &[Projection]) -> usize {
         let stack = self.stacks.iter().find(|stack| parts.starts_with(stack));
         stack.map_or(1, Vec::len)
     }
@@ -139,14 +139,14 @@ fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Load
 
 /// Neighbouring parts of linear ops, such as Q and K, that can be one matrix on the device and so one dispatch:
 /// of one format, with or without biases, and used by nothing else.
-fn stacks(program: &Program) -> Vec<Vec<Part>> {
+fn stacks(program: &Program) -> Vec<Vec<Projection>> {
     let uses =
         |id: WeightId| program.nodes.iter().flat_map(|node| node.op.weights()).filter(|w| *w == id).count();
     let parts = program.nodes.iter().filter_map(|node| match &node.op {
         Op::Linear { parts, .. } => Some(parts),
         _ => None,
     });
-    let alike = |a: &Part, b: &Part| {
+    let alike = |a: &Projection, b: &Projection| {
         let [first, second] = [a, b].map(|part| &program.weights[part.weight]);
         let once =
             [Some(a.weight), Some(b.weight), a.bias, b.bias].into_iter().flatten().all(|id| uses(id) == 1);
@@ -154,11 +154,15 @@ fn stacks(program: &Program) -> Vec<Vec<Part>> {
             && first.columns == second.columns
             && a.bias.is_some() == b.bias.is_some()
     };
-    parts.flat_map(|parts| parts.chunk_by(alike)).filter(|run| run.len() > 1).map(<[Part]>::to_vec).collect()
+    parts
+        .flat_map(|parts| parts.chunk_by(alike))
+        .filter(|run| run.len() > 1)
+        .map(<[Projection]>::to_vec)
+        .collect()
 }
 
 /// The weights, or the biases, of a stack that has this one.
-fn stacked_with(stack: &[Part], id: WeightId) -> Option<Vec<WeightId>> {
+fn stacked_with(stack: &[Projection], id: WeightId) -> Option<Vec<WeightId>> {
     let weights: Vec<WeightId> = stack.iter().map(|part| part.weight).collect();
     let biases: Vec<WeightId> = stack.iter().filter_map(|part| part.bias).collect();
     [weights, biases].into_iter().find(|ids| ids.contains(&id))

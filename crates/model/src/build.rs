@@ -6,7 +6,9 @@
 use gleed_gguf::{Format, Gguf};
 
 use crate::config::Config;
-use crate::program::{Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId};
+use crate::program::{
+    Activation, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
+};
 use crate::rope::{Pairing, Rope};
 use crate::{Error, Result};
 
@@ -147,13 +149,13 @@ impl<'a> Builder<'a> {
         self.tensor(name, shape, false)
     }
 
-    fn part(&mut self, name: &str, columns: usize, rows: usize, bias: Bias) -> Result<Part> {
+    fn projection(&mut self, name: &str, columns: usize, rows: usize, bias: Bias) -> Result<Projection> {
         let weight = self.required(&format!("{name}.weight"), &[columns, rows])?;
         let bias = match bias {
             Bias::Required => Some(self.required(&format!("{name}.bias"), &[rows])?),
             Bias::Optional => self.optional(&format!("{name}.bias"), &[rows])?,
         };
-        Ok(Part { weight, bias })
+        Ok(Projection { weight, bias })
     }
 
     /// Token embeddings into the residual stream `x`; also settles the vocabulary.
@@ -219,8 +221,8 @@ impl<'a> Builder<'a> {
 
     /// One linear layer.
     pub(crate) fn linear(&mut self, name: &str, input: View, out: View, bias: Bias) -> Result<()> {
-        let part = self.part(name, input.width, out.width, bias)?;
-        self.emit(name, Op::Linear { parts: vec![part], input, out });
+        let projection = self.projection(name, input.width, out.width, bias)?;
+        self.emit(name, Op::Linear { parts: vec![projection], input, out });
         Ok(())
     }
 
@@ -300,7 +302,7 @@ impl<'a> Builder<'a> {
         };
         let bias = self.optional("output.bias", &shape[1..])?;
         let out = self.buffer("logits", self.program.vocabulary);
-        self.emit("output", Op::Linear { parts: vec![Part { weight, bias }], input, out });
+        self.emit("output", Op::Linear { parts: vec![Projection { weight, bias }], input, out });
         self.program.logits = out;
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Model {
     /// A model that has no file yet, with all the tensors that its architecture requires, and of the
     /// optional ones those that `optional` accepts. Their formats are F32.
     pub fn plan(metadata: &Metadata, vocabulary: usize, optional: impl Fn(&str) -> bool) -> Result<Model> {
-        let plan = Plan { vocabulary, optional: &optional };
+        let plan = Planned { vocabulary, optional: &optional };
         let (config, program, unread) = build(metadata, &plan)?;
         Ok(Model { config, program, unused: vec![], unread })
     }
@@ -66,12 +66,12 @@ fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program,
 }
 
 /// Has every tensor that is asked for, in the shape that is expected of it.
-struct Plan<'a> {
+struct Planned<'a> {
     vocabulary: usize,
     optional: &'a dyn Fn(&str) -> bool,
 }
 
-impl Tensors for Plan<'_> {
+impl Tensors for Planned<'_> {
     fn find(&self, name: &str, expected: &[usize], required: bool) -> Option<(Vec<usize>, Format)> {
         if !required && !(self.optional)(name) {
             return None;

@@ -4,7 +4,7 @@
 //! here what it touches. Whatever passes over a program (fusion, splitting, checks, printing, planning) asks this
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
-use crate::program::{Norm, Op, Part, View, WeightId};
+use crate::program::{Norm, Op, Projection, View, WeightId};
 
 /// What an op does with a view or with a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ macro_rules! list {
         }
         macro_rules! part {
             ($part:expr) => {{
-                let Part { weight, bias } = $part;
+                let Projection { weight, bias } = $part;
                 each(Operand::Weight(weight, Role::Matrix));
                 if let Some(bias) = bias {
                     each(Operand::Weight(bias, Role::Bias));

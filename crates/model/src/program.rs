@@ -117,7 +117,7 @@ pub struct Norm {
 
 /// One matrix of a linear op.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Part {
+pub struct Projection {
     /// The matrix.
     pub weight: WeightId,
     /// Added to its outputs.
@@ -146,7 +146,7 @@ pub enum Op {
     /// out = norm(input), over each of `heads` equal parts of the row by itself.
     Norm { norm: Norm, heads: usize, input: View, out: View },
     /// out = the outputs of all parts, one after the other.
-    Linear { parts: Vec<Part>, input: View, out: View },
+    Linear { parts: Vec<Projection>, input: View, out: View },
     /// Rotates each of `heads` parts of the row by the row's position, in place.
     Rope { rope: usize, heads: usize, x: View },
     /// Stores keys and values at the row's position of its sequence, in one layer's cache.
@@ -174,7 +174,7 @@ pub enum Op {
         value: View,
     },
     /// out = activation(gate(input)) · up(input).
-    GatedLinear { activation: Activation, gate: Part, up: Part, input: View, out: View },
+    GatedLinear { activation: Activation, gate: Projection, up: Projection, input: View, out: View },
 }
 
 /// One step of a program.

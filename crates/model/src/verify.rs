@@ -1,7 +1,7 @@
 //! Whether a program is sound: everything that running its ops relies on, checked once for all executors, and
 //! whether what they read is there.
 
-use crate::program::{KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId};
+use crate::program::{KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId};
 
 /// A node that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,7 +182,7 @@ fn norm_of(program: &Program, norm: &Norm, width: usize) -> Result<(), String> {
 }
 
 /// The outputs of a part.
-fn part_of(program: &Program, part: &Part, input: View) -> Result<usize, String> {
+fn part_of(program: &Program, part: &Projection, input: View) -> Result<usize, String> {
     let weight = weight_of(program, part.weight)?;
     ensure(weight.columns == input.width, || {
         format!("{} has {} columns for {} inputs", weight.name, weight.columns, input.width)

@@ -5,7 +5,7 @@ use clap::Args;
 use gleed_cpu::Isa;
 use gleed_gguf::{Array, Gguf, Value};
 #[cfg(feature = "gpu")]
-use gleed_gpu::{Choice, Gpu};
+use gleed_gpu::{Gpu, Selection};
 use gleed_model::fuse::{Rules, fuse};
 #[cfg(feature = "gpu")]
 use gleed_model::{Halves, split};
@@ -102,8 +102,8 @@ fn kernels_of_cpu(program: &Program, options: &Options) -> Vec<(String, String)>
 fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(String, String)>>> {
     let choice = match &options.device {
         Device::Auto | Device::Cpu => return Ok(None),
-        Device::Gpu => Choice::Best,
-        Device::Named(name) => Choice::Named(name),
+        Device::Gpu => Selection::Best,
+        Device::Named(name) => Selection::Named(name),
     };
     let gpu = Gpu::open(choice)?;
     let settings = gleed_gpu::Options {

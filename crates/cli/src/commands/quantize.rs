@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_gguf::{Choice, Facts, Format, Gguf, Mix, TensorInfo, TensorSpec, Value, Writer};
+use gleed_gguf::{Facts, Format, Gguf, Mix, TensorFormat, TensorInfo, TensorSpec, Value, Writer};
 use serde_json::json;
 
 use crate::load;
@@ -108,7 +108,7 @@ fn is_same_file(a: &std::path::Path, b: &std::path::Path) -> bool {
 }
 
 /// What becomes of each tensor.
-fn choose(file: &Gguf, mix: Mix) -> Result<Vec<Choice>> {
+fn choose(file: &Gguf, mix: Mix) -> Result<Vec<TensorFormat>> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
     let size = |key: &str| metadata.size(&format!("{architecture}.{key}"));

@@ -68,7 +68,7 @@ pub fn cpu(path: &Path, arithmetic: Arithmetic, kv: KvType, positions: usize) ->
 pub fn gpu(path: &Path, kv: KvType, positions: usize) -> gleed_gpu::GpuExecutor {
     let file = Gguf::open(path).unwrap();
     let model = Model::load(&file).unwrap();
-    let gpu = gleed_gpu::Gpu::open(gleed_gpu::Choice::BestOrSoftware).unwrap();
+    let gpu = gleed_gpu::Gpu::open(gleed_gpu::Selection::BestOrSoftware).unwrap();
     let options =
         gleed_gpu::Options { kv, max_rows: positions, pages: positions.div_ceil(PAGE), ..Default::default() };
     gleed_gpu::GpuExecutor::new(gpu, &file, fuse(&model.program, Rules::ALL), options).unwrap()

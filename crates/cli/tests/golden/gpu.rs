@@ -9,7 +9,7 @@ use gleed_engine::{
     Engine, Event, FinishReason, GenerationSettings, SamplerSettings, Sequence, TokenizerText,
 };
 use gleed_gguf::Gguf;
-use gleed_gpu::{Choice, Gpu, GpuExecutor};
+use gleed_gpu::{Gpu, GpuExecutor, Selection};
 use gleed_model::chain::Chain;
 use gleed_model::executor::Observer;
 use gleed_model::fuse::{Rules, fuse};
@@ -177,7 +177,7 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
     let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
-    let gpu = Gpu::open(Choice::BestOrSoftware).unwrap();
+    let gpu = Gpu::open(Selection::BestOrSoftware).unwrap();
     let options = gleed_gpu::Options { max_rows: 64, pages: 4, ..Default::default() };
     let (gpu, asked) = (GpuExecutor::new(gpu, &file, program, options).unwrap(), Arc::default());
     let mut engine = Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) }));

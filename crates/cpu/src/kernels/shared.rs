@@ -17,13 +17,13 @@ use crate::memory::Large;
 #[derive(Debug)]
 pub struct Activations {
     values: Large<f32>,
-    places: Vec<Place>,
+    matrices: Vec<Matrix>,
     max_rows: usize,
 }
 
 /// Where a buffer lies.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Matrix {
     start: usize,
     width: usize,
 }
@@ -32,12 +32,12 @@ impl Activations {
     /// Buffers of these widths, for this many rows, all zero; `None` when memory does not suffice.
     pub fn new(widths: impl Iterator<Item = usize>, max_rows: usize) -> Option<Activations> {
         let mut start = 0usize;
-        let mut places = Vec::new();
+        let mut matrices = Vec::new();
         for width in widths {
-            places.push(Place { start, width });
+            matrices.push(Matrix { start, width });
             start = start.checked_add(width.checked_mul(max_rows)?)?;
         }
-        Some(Activations { values: Large::zeros(start)?, places, max_rows })
+        Some(Activations { values: Large::zeros(start)?, matrices, max_rows })
     }
 
     /// Bytes of all buffers.
@@ -57,7 +57,7 @@ impl Activations {
     }
 
     fn at(&self, view: View, row: usize) -> Range<usize> {
-        let Place { start, width } = self.places[view.buffer];
+        let Matrix { start, width } = self.matrices[view.buffer];
         assert!(view.offset + view.width <= width && row < self.max_rows);
         let start = start + row * width + view.offset;
         start..start + view.width
@@ -108,7 +108,7 @@ pub fn is_apart(a: View, b: View) -> bool {
 #[derive(Debug, Clone, Copy)]
 struct Pointer<'a> {
     values: *mut f32,
-    places: &'a [Place],
+    matrices: &'a [Matrix],
     max_rows: usize,
     borrow: PhantomData<&'a mut [f32]>,
 }
@@ -122,12 +122,12 @@ unsafe impl Sync for Pointer<'_> {}
 impl<'a> Pointer<'a> {
     fn new(all: &'a mut Activations) -> Pointer<'a> {
         let values = all.values.as_mut_ptr();
-        Pointer { values, places: &all.places, max_rows: all.max_rows, borrow: PhantomData }
+        Pointer { values, matrices: &all.matrices, max_rows: all.max_rows, borrow: PhantomData }
     }
 
     /// The start of a row of a view, checked to lie inside its buffer.
     fn at(self, view: View, row: usize) -> *mut f32 {
-        let Place { start, width } = self.places[view.buffer];
+        let Matrix { start, width } = self.matrices[view.buffer];
         assert!(view.offset + view.width <= width && row < self.max_rows);
         // SAFETY: buffers have `max_rows` rows of `width` values from `start` on, so this is inside.
         unsafe { self.values.add(start + row * width + view.offset) }
@@ -334,7 +334,7 @@ impl<'a> Source<'a> {
         let Some(last) = self.rows.checked_sub(1) else {
             return Rows { values: &[], stride: 0, count: 0 };
         };
-        let stride = self.all.places[self.view.buffer].width;
+        let stride = self.all.matrices[self.view.buffer].width;
         let (first, _) = (self.all.at(self.view, 0), self.all.at(self.view, last));
         // SAFETY: from the first row's start to the last row's end, both checked by `at`, and nothing of
         // this buffer is written while this borrow of the activations lasts.

@@ -11,7 +11,7 @@ use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax};
 use gleed_model::program::View;
 
 use super::Fixed;
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::kernels::Kernels;
 use crate::kernels::attention::{Accumulate, QUERIES, Scores, interleave};
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
@@ -33,7 +33,7 @@ pub(super) fn attention(
     fixed: Fixed,
     plan: &Plan,
     machine: &mut Machine,
-    layer: &Layer,
+    layer: &LayerCache,
     heads: usize,
     scale: f32,
     query: View,
@@ -89,7 +89,7 @@ pub(super) fn attention(
 struct Attention<'a> {
     kernels: Kernels,
     fixed: Fixed<'a>,
-    layer: &'a Layer,
+    layer: &'a LayerCache,
     rows: &'a [LiveRow],
     queries: Source<'a>,
     /// Query heads per key head.
@@ -164,7 +164,7 @@ impl Attention<'_> {
                 counts.fill((row.position + 1).saturating_sub(start).min(PAGE));
             }
             let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
-            let Layer { keys: key_side, values: value_side } = self.layer;
+            let LayerCache { keys: key_side, values: value_side } = self.layer;
             let decode = count > DECODED;
             let mut keys = key_side.page(kernels, page, head, most, scales);
             if decode {

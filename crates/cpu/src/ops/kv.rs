@@ -7,7 +7,7 @@ use gleed_model::program::{Norm, View};
 
 use super::Fixed;
 use super::rows::norm_in_place;
-use crate::cache::{Layer, Slots};
+use crate::cache::{LayerCache, Slots};
 use crate::kernels::Kernels;
 use crate::kernels::shared::BlockQueue;
 use crate::machine::{LiveRow, Machine, fork, lock};
@@ -49,7 +49,7 @@ impl Target<'_> {
 }
 
 /// Stores keys and values at the rows' positions.
-pub(super) fn write(fixed: Fixed, machine: &mut Machine, layer: &mut Layer, key: View, value: View) {
+pub(super) fn write(fixed: Fixed, machine: &mut Machine, layer: &mut LayerCache, key: View, value: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
     let target = Target { kernels: *kernels, rows, batch: fixed.batch };
     let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
@@ -72,7 +72,7 @@ pub(super) fn rope_write(
     fixed: Fixed,
     plan: &crate::plan::Plan,
     machine: &mut Machine,
-    layer: &mut Layer,
+    layer: &mut LayerCache,
     rotation: Rotation,
     [query, key, value]: [View; 3],
 ) {

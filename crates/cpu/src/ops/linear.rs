@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use bytemuck::Pod;
 use gleed_gguf::{Format, Groups};
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
-use gleed_model::program::{Activation, Part, View};
+use gleed_model::program::{Activation, Projection, View};
 
 use super::Fixed;
 use crate::kernels::Kernels;
@@ -44,13 +44,13 @@ pub(super) fn linear(
     fixed: Fixed,
     plan: &Plan,
     machine: &mut Machine,
-    parts: &[Part],
+    parts: &[Projection],
     activation: Option<Activation>,
     input: View,
     out: View,
 ) {
     let weights = fixed.weights;
-    let blocks = |part: &Part| weights.get(part.weight).groups.map(|groups| groups.block);
+    let blocks = |part: &Projection| weights.get(part.weight).groups.map(|groups| groups.block);
     machine.super_quantized.uneven.clear();
     for block in [BLOCK, SUPER_BLOCK] {
         if parts.iter().any(|part| blocks(part) == Some(block)) {
@@ -282,7 +282,7 @@ impl Inputs<'_> {
     /// A tile of a weight that was not repacked, from the file.
     fn unpack<'a>(
         &self,
-        part: Part,
+        part: Projection,
         groups: Groups,
         range: Range<usize>,
         rows: &mut UnpackedRows,
@@ -356,7 +356,7 @@ impl Inputs<'_> {
     /// In `f32` arithmetic: a few rows of weights at a time, as they lie in the file where it pays, or decoded.
     fn few_floats(
         &self,
-        part: Part,
+        part: Projection,
         range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],

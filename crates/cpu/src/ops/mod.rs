@@ -8,7 +8,7 @@ mod rows;
 use gleed_model::Batch;
 use gleed_model::program::{Op, Program};
 
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::weights::Weights;
@@ -22,7 +22,7 @@ pub(crate) struct Fixed<'a> {
 }
 
 /// Runs one op over the live rows, of which there must be one at least.
-pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, caches: &mut [Layer]) {
+pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, caches: &mut [LayerCache]) {
     match *op {
         Op::Input { ref views } => rows::input(fixed, machine, views),
         Op::Embed { table, out } => rows::embed(fixed, machine, table, out),

@@ -10,7 +10,7 @@ use crate::common::{
 use gleed_cpu::{Cpu, Error, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::{Activation, Buffer, Node, Op, Part, Program, View, Weight};
+use gleed_model::program::{Activation, Buffer, Node, Op, Program, Projection, View, Weight};
 use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const OPTIONS: Options = Options {
@@ -83,7 +83,7 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
         tensors.push((name.to_string(), shape, format, data));
         weights.push(Weight { name: name.to_string(), rows, columns, format });
     }
-    let part = |weight, bias| Part { weight, bias };
+    let part = |weight, bias| Projection { weight, bias };
     let (input, both, gated, out) = (view(0, width), view(1, 53), view(2, 19), view(3, 23));
     let ops = [
         Op::Embed { table: 0, out: input },

@@ -3,7 +3,7 @@
 use gleed_model::KvType;
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::cache::{Layer, unit};
+use crate::cache::{LayerCache, unit};
 use crate::linear::Quantized;
 use crate::linear::template::{Values, expand};
 use crate::step::{Items, SPAN, header};
@@ -23,7 +23,7 @@ const MERGE_VALUES: usize = 64;
 
 /// How the work for several rows is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tiling {
+pub(crate) struct QueryTiling {
     /// Query heads of a workgroup.
     head_part: usize,
     /// Workgroups for all heads that share a key head.
@@ -35,9 +35,9 @@ pub(crate) struct Tiling {
     pub rows: usize,
 }
 
-impl Tiling {
+impl QueryTiling {
     /// The tiling for so many query heads per key head.
-    pub fn new(gpu: &Gpu, group: usize) -> Tiling {
+    pub fn new(gpu: &Gpu, group: usize) -> QueryTiling {
         let memory = gpu.device.limits().max_compute_workgroup_storage_size as usize;
         // What is staged, the weights, and some numbers for each query.
         let bytes = |chunk: usize| chunk * 32 * 16 + SPAN * TILE_QUERIES * 4 + TILE_QUERIES * 32;
@@ -45,14 +45,14 @@ impl Tiling {
         let parts = group.div_ceil(TILE_QUERIES);
         let head_part = group.div_ceil(parts);
         let rows = if fits.is_some() { TILE_QUERIES / head_part } else { 1 };
-        Tiling { head_part, parts, chunk: fits.unwrap_or(16), rows }
+        QueryTiling { head_part, parts, chunk: fits.unwrap_or(16), rows }
     }
 }
 
 /// One attention op.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attention<'a> {
-    pub cache: &'a Layer,
+    pub cache: &'a LayerCache,
     pub heads: usize,
     pub scale: f32,
     pub query: Place<'a>,
@@ -153,7 +153,7 @@ impl Attention<'_> {
 
     /// What all kernels need.
     fn source<'s>(&self, name: &'static str, text: &str, step: &'s wgpu::Buffer, list: List) -> Source<'s> {
-        let Layer { shape, kind, .. } = self.cache;
+        let LayerCache { shape, kind, .. } = self.cache;
         let (key_words, key_scales) = self.cache.key_words();
         let (value_words, value_scales) = self.cache.value_words();
         Source::new(name, text)
@@ -330,7 +330,7 @@ fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) 
 
 /// Attention of several neighbouring rows.
 fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
-    let Tiling { head_part, parts, chunk, .. } = Tiling::new(&kernels.gpu, op.group());
+    let QueryTiling { head_part, parts, chunk, .. } = QueryTiling::new(&kernels.gpu, op.group());
     let shape = op.cache.shape;
     let turns = shape.value_dim.min(VALUE_BLOCK).div_ceil(64);
     // Vectors that each of 128 threads stages.

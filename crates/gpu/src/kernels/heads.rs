@@ -7,7 +7,7 @@ use gleed_model::rope::Pairing;
 use super::norm::Norm;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
-use crate::cache::Layer;
+use crate::cache::LayerCache;
 use crate::linear::template::{Values, expand};
 
 /// The rotation of a model's heads.
@@ -30,7 +30,7 @@ pub(crate) struct Queries<'a> {
 /// The heads of keys and values, and where they are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeysValues<'a> {
-    pub cache: &'a Layer,
+    pub cache: &'a LayerCache,
     pub key: Place<'a>,
     pub value: Place<'a>,
     pub norm: Option<Norm<'a>>,

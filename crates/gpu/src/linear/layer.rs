@@ -1,4 +1,4 @@
-//! A linear layer: its operands bound once, and the recording of its dispatches.
+//! A linear layer: its operands bound once, and the recording of its launches.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ use crate::{Error, Gpu, Result};
 /// A linear layer with everything bound.
 #[derive(Debug, Clone)]
 pub struct Linear {
-    dispatches: Vec<Dispatch>,
+    launches: Vec<Launch>,
 }
 
 /// The part of a layer whose rows are in one piece of each matrix.
 #[derive(Debug, Clone)]
-struct Dispatch {
+struct Launch {
     /// Outputs that each matrix has workgroups for.
     outputs: [u32; 2],
     spec: LinearSpec,
@@ -32,7 +32,7 @@ struct Dispatch {
     multiprocessors: u32,
 }
 
-impl Dispatch {
+impl Launch {
     /// The pipeline for so many rows.
     fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
         let cost = |tiling: Tiling| {
@@ -70,7 +70,7 @@ pub(super) struct Shape {
     pub(super) written_squares: u32,
 }
 
-/// What is common to the dispatches of a layer.
+/// What is common to the launches of a layer.
 #[derive(Clone, Copy)]
 struct Builder<'a> {
     gpu: &'a Gpu,
@@ -91,7 +91,7 @@ impl Linear {
     ) -> Result<Linear> {
         let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check([matrix; 2], false)?;
-        Ok(Linear { dispatches: builder.plain(matrix)? })
+        Ok(Linear { launches: builder.plain(matrix)? })
     }
 
     /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers, for steps
@@ -116,9 +116,9 @@ impl Linear {
         if !matches!(operands.input, Input::Integers(_)) || !kernels.can_requantize() {
             return Ok(None);
         }
-        let dispatches = builder.plain(matrix)?;
-        let all = dispatches.iter().all(|dispatch| dispatch.spec.requantizes);
-        Ok(all.then_some(Linear { dispatches }))
+        let launches = builder.plain(matrix)?;
+        let all = launches.iter().all(|dispatch| dispatch.spec.requantizes);
+        Ok(all.then_some(Linear { launches }))
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
@@ -134,13 +134,13 @@ impl Linear {
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
-        let dispatches = common.map(|(rows, pieces)| {
+        let launches = common.map(|(rows, pieces)| {
             let output = [operands.output.offset + rows.start as u32; 2];
             let shape = Shape { output, ..builder.shape(matrices, gate.weight.packing().rows()) };
             let combination = Some(Combination::Gated(activation));
             builder.dispatch(matrices, pieces, [rows.clone(), rows], combination, shape)
         });
-        Ok(Linear { dispatches: dispatches.collect::<Result<_>>()? })
+        Ok(Linear { launches: launches.collect::<Result<_>>()? })
     }
 
     /// out = the outputs of the first matrix, then those of the second, in one dispatch where both are in
@@ -162,18 +162,18 @@ impl Linear {
             let shape = Shape { output, ..builder.shape(matrices, rows + more) };
             let parts = [a.rows.clone(), b.rows.clone()];
             let dispatch = builder.dispatch(matrices, [a, b], parts, Some(Combination::Joined), shape)?;
-            return Ok(Linear { dispatches: vec![dispatch] });
+            return Ok(Linear { launches: vec![dispatch] });
         }
-        let mut dispatches = builder.plain(first)?;
+        let mut launches = builder.plain(first)?;
         let output = RowsView { offset: middle, ..operands.output };
         let rest = Builder { operands: Operands { output, ..operands }, ..builder };
-        dispatches.extend(rest.plain(second)?);
-        Ok(Linear { dispatches })
+        launches.extend(rest.plain(second)?);
+        Ok(Linear { launches })
     }
 
     /// Whether the results of so many rows are written as integers too.
     pub fn requantizes(&self, rows: u32) -> bool {
-        self.dispatches.iter().all(|dispatch| {
+        self.launches.iter().all(|dispatch| {
             let fits = |tiling: Tiling| dispatch.spec.requantizes_in(tiling) && tiling.rows() >= rows;
             fits(dispatch.fitting(rows).0)
         })
@@ -181,7 +181,7 @@ impl Linear {
 
     /// Whether so many rows are multiplied on matrix units, as bytes.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        self.dispatches.iter().all(|dispatch| dispatch.fitting(rows).0.on_units())
+        self.launches.iter().all(|dispatch| dispatch.fitting(rows).0.on_units())
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
@@ -191,8 +191,8 @@ impl Linear {
 
     /// What is recorded for so many rows.
     pub(crate) fn runs(&self, rows: u32) -> impl Iterator<Item = Run<'_>> {
-        let dispatches = self.dispatches.iter().filter(move |_| rows > 0);
-        dispatches.map(move |dispatch| {
+        let launches = self.launches.iter().filter(move |_| rows > 0);
+        launches.map(move |dispatch| {
             let (tiling, pipeline) = dispatch.fitting(rows);
             let blocks = dispatch.blocks(*tiling);
             let groups = [blocks[0] + blocks[1], rows.div_ceil(tiling.rows())];
@@ -202,7 +202,7 @@ impl Linear {
 
     /// All pipelines that it may need, and for how many rows.
     pub(crate) fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        let tiled = self.dispatches.iter().flat_map(|dispatch| dispatch.pipelines.iter());
+        let tiled = self.launches.iter().flat_map(|dispatch| dispatch.pipelines.iter());
         tiled.map(|(tiling, pipeline)| (tiling.rows(), pipeline))
     }
 }
@@ -240,7 +240,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What the shapes of all dispatches of these matrices have in common; `width` is their number of outputs.
+    /// What the shapes of all launches of these matrices have in common; `width` is their number of outputs.
     fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
         let Operands { input, output, .. } = self.operands;
         let integers = self.integers();
@@ -279,14 +279,14 @@ impl Builder<'_> {
     }
 
     /// A dispatch for every piece of a matrix.
-    fn plain(&self, matrix: Matrix) -> Result<Vec<Dispatch>> {
-        let dispatches = matrix.weight.pieces().iter().map(|piece| {
+    fn plain(&self, matrix: Matrix) -> Result<Vec<Launch>> {
+        let launches = matrix.weight.pieces().iter().map(|piece| {
             let output = [self.operands.output.offset + piece.rows.start as u32; 2];
             let shape = Shape { output, ..self.shape([matrix; 2], matrix.weight.packing().rows()) };
             let parts = [piece.rows.clone(), piece.rows.clone()];
             self.dispatch([matrix; 2], [piece; 2], parts, None, shape)
         });
-        dispatches.collect()
+        launches.collect()
     }
 
     /// Binds a dispatch that computes the outputs of some rows of each matrix, which lie in these pieces.
@@ -297,7 +297,7 @@ impl Builder<'_> {
         rows: [Range<usize>; 2],
         combination: Option<Combination>,
         shape: Shape,
-    ) -> Result<Dispatch> {
+    ) -> Result<Launch> {
         let Operands { input, output, batch, .. } = self.operands;
         let [first, second] =
             matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
@@ -343,7 +343,7 @@ impl Builder<'_> {
             batch,
         )?;
         let multiprocessors = self.gpu.info.multiprocessors.unwrap_or(MEASURED).max(1);
-        Ok(Dispatch { outputs, spec, bind_group, pipelines, multiprocessors })
+        Ok(Launch { outputs, spec, bind_group, pipelines, multiprocessors })
     }
 }
 

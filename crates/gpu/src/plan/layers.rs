@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use gleed_model::program::{Norm, Op, Part, Program, View, Weight, WeightId};
+use gleed_model::program::{Norm, Op, Program, Projection, View, Weight, WeightId};
 
 use super::norms::{leaves_factors, next_norm, norm_of};
 use super::{Command, Planner, Recorded, Resources};
@@ -110,7 +110,7 @@ impl<'a> Planner<'a> {
             // Two at a time, which are one dispatch, where both have integers or both have floats.
             let pairs = std::iter::from_fn(|| {
                 let first = matrices.pop_front()?;
-                let kind = |(part, _): &(&Part, usize)| has_integers(self.program, part.weight);
+                let kind = |(part, _): &(&Projection, usize)| has_integers(self.program, part.weight);
                 Some((first, matrices.pop_front_if(|second| kind(second) == kind(&first))))
             });
             let mut offset = 0;
@@ -136,7 +136,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The matrices of a linear op: of one part each, or of a stack of them, by its first part, and their outputs.
-    fn matrices<'p>(&self, mut parts: &'p [Part]) -> VecDeque<(&'p Part, usize)> {
+    fn matrices<'p>(&self, mut parts: &'p [Projection]) -> VecDeque<(&'p Projection, usize)> {
         let mut matrices = VecDeque::new();
         while let Some(first) = parts.first() {
             let (stack, rest) = parts.split_at(self.resources.weights.stacked(parts));
@@ -270,7 +270,7 @@ impl<'a> Planner<'a> {
         self.writes_factors(writer).then_some(norm.epsilon)
     }
 
-    fn with_bias(&self, weight: &'a PackedWeight, part: &Part) -> Matrix<'a> {
+    fn with_bias(&self, weight: &'a PackedWeight, part: &Projection) -> Matrix<'a> {
         Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
     }
 }

@@ -1,7 +1,7 @@
 //! Opening adapters, and errors that do not end the process.
 
 use gleed_gpu::linear::exact_units;
-use gleed_gpu::{Choice, Error, Gpu, Limits, adapters};
+use gleed_gpu::{Error, Gpu, Limits, Selection, adapters};
 
 #[test]
 fn adapters_describe_themselves() {
@@ -13,13 +13,13 @@ fn adapters_describe_themselves() {
     assert_eq!(exact_units(listed), exact_units(&gpu.info), "{places}");
     let same = all.iter().find(|a| **a == gpu.info).expect("the open adapter is listed");
     assert!(!same.name.is_empty() && same.largest_binding <= same.largest_buffer, "{same:?}");
-    assert_eq!(Gpu::open(Choice::Named(&same.index.to_string())).unwrap().info, gpu.info);
+    assert_eq!(Gpu::open(Selection::Named(&same.index.to_string())).unwrap().info, gpu.info);
 }
 
 #[test]
 fn an_unknown_name_is_refused_with_what_there_is() {
     let gpu = crate::common::gpu();
-    let error = Gpu::open(Choice::Named("no such adapter")).unwrap_err();
+    let error = Gpu::open(Selection::Named("no such adapter")).unwrap_err();
     assert!(matches!(&error, Error::UnknownAdapter { available, .. } if available.contains(&gpu.info.name)));
 }
 

@@ -8,7 +8,7 @@ use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Gpu, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::executor::{Buffers, Observer};
-use gleed_model::program::{Activation, Norm, Op, Part, Program};
+use gleed_model::program::{Activation, Norm, Op, Program, Projection};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const TOKENS: usize = 300;
@@ -42,11 +42,11 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn part(&mut self, rows: usize, columns: usize) -> Part {
+    fn part(&mut self, rows: usize, columns: usize) -> Projection {
         let format = self.shape.formats[self.matrices % self.shape.formats.len()];
         self.matrices += 1;
         let weight = self.case.weight(rows, columns, format);
-        Part { weight, bias: self.shape.biases.then(|| self.case.floats(1, rows)) }
+        Projection { weight, bias: self.shape.biases.then(|| self.case.floats(1, rows)) }
     }
 
     fn norm(&mut self) -> Norm {
@@ -84,7 +84,7 @@ fn model(seed: u64, shape: Shape) -> (Arc<Gguf>, Program) {
     }
     let logits = b.case.buffer("logits", TOKENS);
     let weight = b.case.floats(TOKENS, joined + 37);
-    b.case.push(Op::Linear { parts: vec![Part { weight, bias: None }], input: wide, out: logits });
+    b.case.push(Op::Linear { parts: vec![Projection { weight, bias: None }], input: wide, out: logits });
     builder.case.with_logits(logits)
 }
 

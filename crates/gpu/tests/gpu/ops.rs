@@ -8,7 +8,7 @@ use crate::common::{Case, Random, batch, bits, executor, gpu};
 use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;
-use gleed_model::program::{Activation, KvLayer, Norm, Op, Part, Program, View};
+use gleed_model::program::{Activation, KvLayer, Norm, Op, Program, Projection, View};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
@@ -52,7 +52,7 @@ impl Case {
         let input = View { buffer: 0, offset: 0, width };
         let out = self.buffer("logits", TOKENS);
         let weight = self.floats(TOKENS, width);
-        self.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
+        self.push(Op::Linear { parts: vec![Projection { weight, bias: None }], input, out });
         self.with_logits(out)
     }
 }
@@ -139,7 +139,7 @@ fn linear_layers() {
         let (out, gated) = (case.buffer("out", 70), case.buffer("gated", 65));
         let part = |case: &mut Case, rows, bias: bool| {
             let weight = case.floats(rows, columns);
-            Part { weight, bias: bias.then(|| case.floats(1, rows)) }
+            Projection { weight, bias: bias.then(|| case.floats(1, rows)) }
         };
         let parts = vec![part(&mut case, 1, false), part(&mut case, 64, true), part(&mut case, 3, true)];
         let (gate, up) = (part(&mut case, 65, true), part(&mut case, 65, false));
@@ -234,7 +234,7 @@ fn attention_model(seed: u64, heads: Heads, context: usize) -> (Arc<Gguf>, Progr
     let input = case.program.nodes.last().unwrap().op.outputs()[0];
     let out = case.buffer("seen", 3);
     let weight = case.floats(3, input.width);
-    case.push(Op::Linear { parts: vec![Part { weight, bias: None }], input, out });
+    case.push(Op::Linear { parts: vec![Projection { weight, bias: None }], input, out });
     case.push(Op::Add { x: View { buffer: 0, offset: 0, width: 3 }, y: out });
     case.finish()
 }

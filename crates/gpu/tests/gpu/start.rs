@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use gleed_gguf::Format;
-use gleed_gpu::{Choice, Gpu, Options};
+use gleed_gpu::{Gpu, Options, Selection};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Arithmetic, Batch, KvType};
 
@@ -62,7 +62,7 @@ fn kernels_are_compiled_when_they_are_needed_and_once() {
 /// compiled and how many of them the file had.
 fn run_with(folder: &Path) -> (Vec<Vec<u32>>, usize, usize) {
     let index = gpu().info.index.to_string();
-    let gpu = Gpu::open_with(Choice::Named(&index), Some(folder)).unwrap();
+    let gpu = Gpu::open_with(Selection::Named(&index), Some(folder)).unwrap();
     let (file, plain) = tiny("llama", &[Format::Q8_0], 1);
     let mut found = executor(&gpu, &file, &fuse(&plain, Rules::ALL), OPTIONS);
     let logits = logits(&mut found, &prompt(2));

@@ -7,7 +7,7 @@ use gleed_gguf::{Groups, Unpacked};
 use super::{Normed, Order, Reference};
 use crate::arithmetic::{self as plain, IntegerRow, SUPER_BLOCK, dot, dot_q8};
 use crate::kernels::with_fused_multiply_add;
-use crate::program::{Part, View, Weight};
+use crate::program::{Projection, View, Weight};
 
 /// The rows that a matrix is multiplied with.
 enum Activations {
@@ -18,7 +18,7 @@ enum Activations {
 }
 
 impl Reference {
-    pub(super) fn linear(&mut self, order: Order, part: Part, input: View, out: View) {
+    pub(super) fn linear(&mut self, order: Order, part: Projection, input: View, out: View) {
         let weight = &self.program.weights[part.weight];
         let bias = part.bias.map(|b| self.vector(b));
         let (inputs, factors) = self.activations(order, weight, input, out);

@@ -11,7 +11,7 @@ use crate::support::{FAMILIES, Random, batch, comparable, file, tiny};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{
-    Activation, Buffer, KvLayer, Node, Norm, Op, Part, Program, View, Weight, WeightId,
+    Activation, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
 };
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::verify::{verify, verify_flow};
@@ -131,10 +131,10 @@ impl Maker {
         Norm { weight, bias, epsilon: 1e-5 }
     }
 
-    fn part(&mut self, columns: usize, rows: usize) -> Part {
+    fn part(&mut self, columns: usize, rows: usize) -> Projection {
         let weight = self.weight(rows, columns);
         let bias = self.one_in(3).then(|| self.weight(1, rows));
-        Part { weight, bias }
+        Projection { weight, bias }
     }
 
     fn linear(&mut self, input: View, out: View) -> bool {

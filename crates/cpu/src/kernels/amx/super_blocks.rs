@@ -19,7 +19,7 @@ use crate::kernels::tile::Line;
 
 /// Which super-block of columns, block of rows and panel a product is for.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Cursor {
     columns: usize,
     rows: usize,
     panel: usize,
@@ -42,12 +42,12 @@ struct Steps {
     super_blocks: usize,
     row_blocks: usize,
     panels: usize,
-    place: Place,
+    place: Cursor,
 }
 
 impl Steps {
     fn new(super_blocks: usize, row_blocks: usize, panels: usize) -> Steps {
-        Steps { super_blocks, row_blocks, panels, place: Place::default() }
+        Steps { super_blocks, row_blocks, panels, place: Cursor::default() }
     }
 
     /// How many there are.
@@ -58,7 +58,7 @@ impl Steps {
 
     /// The next step.
     #[inline(always)]
-    fn next(&mut self) -> (Place, Second) {
+    fn next(&mut self) -> (Cursor, Second) {
         let place = self.place;
         let is_last_of_pair = place.panel % 2 == 1 || place.panel + 1 == self.panels;
         let second = match (place.rows + 1 < self.row_blocks, is_last_of_pair) {
@@ -68,31 +68,31 @@ impl Steps {
         };
         let pair = place.panel - place.panel % 2;
         self.place = if !is_last_of_pair && second != Second::Panel {
-            Place { panel: place.panel + 1, ..place }
+            Cursor { panel: place.panel + 1, ..place }
         } else if place.rows + 2 < self.row_blocks {
-            Place { rows: place.rows + 2, panel: pair, ..place }
+            Cursor { rows: place.rows + 2, panel: pair, ..place }
         } else {
-            self.after(Place { rows: 0, panel: pair, ..place })
+            self.after(Cursor { rows: 0, panel: pair, ..place })
         };
         (place, second)
     }
 
     /// The next super-block in the place of one.
     #[inline(always)]
-    fn after(&self, place: Place) -> Place {
+    fn after(&self, place: Cursor) -> Cursor {
         if place.columns + 1 < self.super_blocks {
-            Place { columns: place.columns + 1, ..place }
+            Cursor { columns: place.columns + 1, ..place }
         } else {
-            Place { columns: 0, panel: place.panel + 2, ..place }
+            Cursor { columns: 0, panel: place.panel + 2, ..place }
         }
     }
 }
 
 /// The second product's place, or the first's again.
-fn second_place(place: Place, second: Second) -> Place {
+fn second_place(place: Cursor, second: Second) -> Cursor {
     match second {
-        Second::Rows => Place { rows: place.rows + 1, ..place },
-        Second::Panel => Place { panel: place.panel + 1, ..place },
+        Second::Rows => Cursor { rows: place.rows + 1, ..place },
+        Second::Panel => Cursor { panel: place.panel + 1, ..place },
         Second::None => place,
     }
 }
@@ -117,17 +117,17 @@ pub(super) fn super_blocks<const QUADS: usize>(
     // A super-block of a panel is split, pass by pass, while the one before it is multiplied for the first
     // time: what was just written cannot be loaded as a tile before it has reached the cache. If that is also
     // the last time, it takes its place.
-    let parts_of = |place: Place| {
+    let parts_of = |place: Cursor| {
         let index = place.panel / 2 * super_blocks + place.columns;
         if x.row_blocks <= 2 { place.panel % 2 } else { index % 2 * 2 + place.panel % 2 }
     };
-    let split_at = |parts: &mut [Parts; 4], place: Place, pass: usize| {
+    let split_at = |parts: &mut [Parts; 4], place: Cursor, pass: usize| {
         if let Some(panel) = panels.get(place.panel) {
             split(unit, panel, place.columns * PASSES + pass, &mut parts[parts_of(place)][pass]);
         }
     };
     for panel in 0..2 {
-        (0..PASSES).for_each(|pass| split_at(parts, Place { panel, ..Place::default() }, pass));
+        (0..PASSES).for_each(|pass| split_at(parts, Cursor { panel, ..Cursor::default() }, pass));
     }
     for step in 0..steps + 2 {
         let (stored, products) = if step.is_multiple_of(2) {
@@ -136,7 +136,7 @@ pub(super) fn super_blocks<const QUADS: usize>(
             (&mut *odd_products, &*even_products)
         };
         // In the first two steps there is nothing to scale yet.
-        let (first, then) = if step >= 2 { scaled.next() } else { (Place::default(), Second::None) };
+        let (first, then) = if step >= 2 { scaled.next() } else { (Cursor::default(), Second::None) };
         let second = second_place(first, then);
         let scales_first = Scales::<QUADS>::new(&panels[first.panel], first.columns);
         let scales_second = Scales::<QUADS>::new(&panels[second.panel], second.columns);

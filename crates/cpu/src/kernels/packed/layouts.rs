@@ -6,7 +6,7 @@ use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 use crate::kernels::simd::Simd;
 use crate::kernels::tile::{Line, TILE};
 
-/// A packed format. Its scales lie the same way for all formats: see [`super::Sizes`].
+/// A packed format. Its scales lie the same way for all formats: see [`super::UnitSizes`].
 pub(super) trait Layout {
     /// Lines of integers per cell of 32 columns.
     const LINES: usize;

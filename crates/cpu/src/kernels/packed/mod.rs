@@ -36,7 +36,7 @@ pub struct Packing {
 /// The scales of a block are sixteen half-precision numbers; with mins, sixteen more; for blocks of 256,
 /// per group sixteen factors; and with mins, per two groups sixteen pairs of min factors.
 #[derive(Debug, Clone, Copy)]
-struct Sizes {
+struct UnitSizes {
     /// Lines of integers per cell.
     lines: usize,
     /// Columns per scale.
@@ -51,12 +51,12 @@ struct Sizes {
     unit_blocks: usize,
 }
 
-impl Sizes {
-    const fn of<L: Layout>() -> Sizes {
+impl UnitSizes {
+    const fn of<L: Layout>() -> UnitSizes {
         let factors = if L::BLOCK == BLOCK { 0 } else { L::BLOCK / L::GROUP * TILE };
         let bytes = if L::MINS { 2 } else { 1 } * (2 * TILE + factors);
         let unit_blocks = if bytes < LINE { LINE / bytes } else { 1 };
-        Sizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes, unit_blocks }
+        UnitSizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes, unit_blocks }
     }
 
     const fn has_factors(self) -> bool {
@@ -141,13 +141,13 @@ impl Packing {
             .then_some(Packing { format, columns })
     }
 
-    fn sizes(self) -> Sizes {
-        with_layout!(self.format, L => Sizes::of::<L>())
+    fn sizes(self) -> UnitSizes {
+        with_layout!(self.format, L => UnitSizes::of::<L>())
     }
 
     /// How the columns split into blocks and groups.
     pub fn groups(self) -> Groups {
-        let Sizes { block, group, mins, .. } = self.sizes();
+        let UnitSizes { block, group, mins, .. } = self.sizes();
         Groups { block, len: group, mins }
     }
 
@@ -211,7 +211,7 @@ impl<'a> Tiles<'a> {
 
 #[inline(always)]
 fn each_word<S: Simd, L: Layout>(s: S, tile: &[Line], cells: Range<usize>, mut f: impl FnMut(usize, S::I32)) {
-    let sizes = const { Sizes::of::<L>() };
+    let sizes = const { UnitSizes::of::<L>() };
     for (c, cell) in cells.enumerate() {
         L::words(
             s,
@@ -230,7 +230,7 @@ impl<'a> BlockScales<'a> {
     /// Those of block `b`.
     #[inline(always)]
     fn of<L: Layout>(tile: &'a [Line], b: usize) -> BlockScales<'a> {
-        let sizes = const { Sizes::of::<L>() };
+        let sizes = const { UnitSizes::of::<L>() };
         BlockScales(&bytemuck::cast_slice(tile)[sizes.scales_at(b)..][..sizes.bytes])
     }
 
@@ -246,18 +246,18 @@ impl<'a> BlockScales<'a> {
 
     #[inline(always)]
     fn min<S: Simd, L: Layout>(self, s: S) -> S::F32 {
-        self.halves(s, const { Sizes::of::<L>().mins_at() })
+        self.halves(s, const { UnitSizes::of::<L>().mins_at() })
     }
 
     #[inline(always)]
     fn factor<S: Simd, L: Layout>(self, s: S, group: usize) -> S::I32 {
-        let at = const { Sizes::of::<L>().factors_at() } + group * TILE;
+        let at = const { UnitSizes::of::<L>().factors_at() } + group * TILE;
         s.load_bytes(bytemuck::from_bytes(&self.0[at..at + TILE]))
     }
 
     #[inline(always)]
     fn min_factors<S: Simd, L: Layout>(self, s: S, pair: usize) -> S::I32 {
-        let at = const { Sizes::of::<L>().min_factors_at() } + pair * 2 * TILE;
+        let at = const { UnitSizes::of::<L>().min_factors_at() } + pair * 2 * TILE;
         s.load_byte_pairs(bytemuck::from_bytes(&self.0[at..at + 2 * TILE]))
     }
 }
@@ -316,7 +316,7 @@ impl<'a> UnpackTile<'a> {
     #[inline(always)]
     fn unpack<S: Simd, L: Layout>(self, s: S) -> PanelRoom<'a> {
         let UnpackTile { packing, tile, room } = self;
-        let sizes = const { Sizes::of::<L>() };
+        let sizes = const { UnitSizes::of::<L>() };
         let room = room.cut(packing.columns, packing.groups());
         let tile = &tile[..packing.lines()];
         if L::BLOCK == BLOCK {

@@ -6,7 +6,7 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
 use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::{BlockScales, Sizes, Tiles, with_layout};
+use super::{BlockScales, Tiles, UnitSizes, with_layout};
 use crate::kernels::quantize::{Quantized, QuantizedRow};
 use crate::kernels::simd::{Kernel, Simd};
 use crate::kernels::tile::{Line, TILE};
@@ -119,7 +119,10 @@ impl<L: Layout, const R: usize, const T: usize> Kernel for Block<'_, L, R, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Block { tiles, next, x, out, stride, row, tile, .. } = self;
+        let Block { tiles, next, out, stride, row, tile, .. } = self;
+        // The block as a constant, as it is anyway: all lengths below then follow from the columns, and the
+        // registers that checks of each would take are left to the addresses of rows.
+        let x = Quantized { block: L::BLOCK, ..self.x };
         let mut rows = [QuantizedRow { q: &[], scales: &[], sums: &[], scaled_sums: &[], pairs: &[] }; R];
         for (r, x_row) in rows.iter_mut().enumerate() {
             *x_row = x.row(row + r, L::GROUP);
@@ -169,7 +172,7 @@ impl<'a> Stream<'a> {
     /// and its share of the scales have.
     #[inline(always)]
     fn fetch<S: Simd, L: Layout>(&self, s: S, cell: usize) {
-        let (lines, cells) = const { (Sizes::of::<L>().unit_lines(), Sizes::of::<L>().unit_cells()) };
+        let (lines, cells) = const { (UnitSizes::of::<L>().unit_lines(), UnitSizes::of::<L>().unit_cells()) };
         let first = cell * lines / cells + AHEAD;
         for at in first..first + lines.div_ceil(cells) {
             let line = match at.checked_sub(self.tile.len()) {
@@ -208,7 +211,7 @@ impl<'a> Stream<'a> {
         }
         L::words(
             s,
-            &self.tile[const { Sizes::of::<L>() }.integers_at(cell)..][..L::LINES],
+            &self.tile[const { UnitSizes::of::<L>() }.integers_at(cell)..][..L::LINES],
             #[inline(always)]
             |k, word| {
                 for r in 0..R {

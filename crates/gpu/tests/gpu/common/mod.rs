@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use gleed_gguf::Gguf;
-use gleed_gpu::{Choice, Gpu, GpuExecutor, Options};
+use gleed_gpu::{Gpu, GpuExecutor, Options, Selection};
 use gleed_model::program::Program;
 
 #[path = "../../../../model/tests/support/mod.rs"]
@@ -23,7 +23,7 @@ pub fn gpu() -> Gpu {
 /// A device that a test may break: the adapter that `GLEED_TEST_ADAPTER` names, else the best one, be it software.
 pub fn own_gpu() -> Gpu {
     let named = std::env::var("GLEED_TEST_ADAPTER").ok();
-    let choice = named.as_deref().map_or(Choice::BestOrSoftware, Choice::Named);
+    let choice = named.as_deref().map_or(Selection::BestOrSoftware, Selection::Named);
     Gpu::open(choice).unwrap_or_else(|error| {
         panic!(
             "{error}\nThese tests need a Vulkan, Metal or DX12 adapter. Without a GPU, install a software \
