@@ -34,6 +34,7 @@ def stories15m(target: Path, llama2c: Path) -> None:
 
 
 folder = Path(sys.argv[1]).resolve()
-tiny_models.write_all(folder / "tiny", next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf")))
+tokenizer_from = next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf"))
+tiny_models.write_all(folder / "tiny", ROOT / "tests/golden/tiny", tokenizer_from)
 stories15m(folder / "stories15M-f32.gguf", Path(sys.argv[2]).resolve())
 subprocess.check_call([sys.executable, ROOT / "crates/tokenizer/tests/fetch_vocabs.py", folder / "vocabs"])

@@ -1,183 +1,140 @@
-"""Tiny random models, one per family: the ones that the golden data of tests/golden/tiny was taken on.
+"""Tiny random models, one per family or variant: the ones that the golden data of tests/golden/tiny was taken on.
 
-Weights depend on the seed and the tensor's name alone. The tokenizer is that of SmolLM2, cut to a
-vocabulary of 2048: a byte-level BPE whose ids follow merge order stays valid when it is cut.
+Weights depend on the seed and the tensor's name alone. The tokenizer is that of SmolLM2 with its vocabulary cut: a
+byte-level BPE whose ids follow merge order stays valid when it is cut.
 """
-import math
+from __future__ import annotations
+
 import zlib
 from pathlib import Path
 
 import gguf
 import numpy as np
+from gguf import GGUFValueType as VT
+
+from tiny_architectures import BUILDERS, Spec
+from tiny_presets import PRESETS
 
 SEED = 1234
-VOCABULARY = 2048
 
 
-def normal(std):
-    return lambda g, shape: g.standard_normal(shape, dtype=np.float32) * np.float32(std)
+def load_tokenizer(path: Path) -> dict[str, tuple]:
+    """All tokenizer.* fields of a GGUF as {key: (value, type, sub_type)}."""
+    out = {}
+    for f in gguf.GGUFReader(path).fields.values():
+        if f.name.startswith("tokenizer."):
+            out[f.name] = (f.contents(), f.types[0], f.types[1] if len(f.types) > 1 else None)
+    return out
 
 
-def around_one(g, shape):
-    return np.float32(1.0) + np.float32(0.1) * g.standard_normal(shape, dtype=np.float32)
-
-
-def matrix(name, inputs, outputs):
-    return f"{name}.weight", (inputs, outputs), normal(1 / math.sqrt(inputs))
-
-
-def norm(name, width):
-    return f"{name}.weight", (width,), around_one
-
-
-def bias(name, width):
-    return f"{name}.bias", (width,), normal(0.1)
-
-
-def llama3_factors(dimensions, base, factor=32.0, low=1.0, high=4.0, original=8192):
-    frequency = 1.0 / base ** (np.arange(0, dimensions, 2, dtype=np.float64) / dimensions)
-    smooth = np.clip((original / (2 * math.pi / frequency) - low) / (high - low), 0, 1)
-    values = (1.0 / ((1 - smooth) / factor + smooth)).astype(np.float32)
-    return "rope_freqs.weight", (dimensions // 2,), lambda g, shape: values.reshape(shape)
-
-
-def decoder(keys, untied=False, qkv_bias=False, head_norms=False, llama3=False):
-    """llama, qwen2 (qkv_bias), qwen3 (head_norms)."""
-    width, inner = keys["embedding_length"], keys["feed_forward_length"]
-    heads, kv_heads = keys["attention.head_count"], keys["attention.head_count_kv"]
-    head = keys.get("attention.key_length", width // heads)
-    yield "token_embd.weight", (width, VOCABULARY), normal(1.0 / math.sqrt(width))
-    if untied:
-        yield "output.weight", (width, VOCABULARY), normal(3.0 / math.sqrt(width))
-    yield norm("output_norm", width)
-    if llama3:
-        yield llama3_factors(keys["rope.dimension_count"], keys["rope.freq_base"])
-    for layer in range(keys["block_count"]):
-        p = f"blk.{layer}"
-        yield norm(f"{p}.attn_norm", width)
-        for x, outputs in (("q", heads * head), ("k", kv_heads * head), ("v", kv_heads * head)):
-            yield matrix(f"{p}.attn_{x}", width, outputs)
-            if qkv_bias:
-                yield bias(f"{p}.attn_{x}", outputs)
-        yield matrix(f"{p}.attn_output", heads * head, width)
-        if head_norms:
-            yield norm(f"{p}.attn_q_norm", head)
-            yield norm(f"{p}.attn_k_norm", head)
-        yield norm(f"{p}.ffn_norm", width)
-        yield matrix(f"{p}.ffn_gate", width, inner)
-        yield matrix(f"{p}.ffn_up", width, inner)
-        yield matrix(f"{p}.ffn_down", inner, width)
-
-
-def gpt2(keys):
-    width, inner = keys["embedding_length"], keys["feed_forward_length"]
-    yield "token_embd.weight", (width, VOCABULARY), normal(1.0 / math.sqrt(width))
-    yield "position_embd.weight", (width, keys["context_length"]), normal(0.5 / math.sqrt(width))
-    yield norm("output_norm", width)
-    yield bias("output_norm", width)
-    for layer in range(keys["block_count"]):
-        p = f"blk.{layer}"
-        for x in ("attn_norm", "ffn_norm"):
-            yield norm(f"{p}.{x}", width)
-            yield bias(f"{p}.{x}", width)
-        yield matrix(f"{p}.attn_qkv", width, 3 * width)
-        yield bias(f"{p}.attn_qkv", 3 * width)
-        yield matrix(f"{p}.attn_output", width, width)
-        yield bias(f"{p}.attn_output", width)
-        yield matrix(f"{p}.ffn_up", width, inner)
-        yield bias(f"{p}.ffn_up", inner)
-        yield matrix(f"{p}.ffn_down", inner, width)
-        yield bias(f"{p}.ffn_down", width)
-
-
-def dense(heads, kv_heads, base, epsilon, head=None):
-    keys = {"context_length": 512, "embedding_length": 256, "block_count": 3, "feed_forward_length": 512,
-            "attention.head_count": heads, "attention.head_count_kv": kv_heads,
-            "attention.layer_norm_rms_epsilon": epsilon}
-    if head:
-        keys |= {"attention.key_length": head, "attention.value_length": head}
-    return keys | {"rope.freq_base": float(base), "rope.dimension_count": head or 256 // heads}
-
-
-GPT2 = {"context_length": 512, "embedding_length": 256, "block_count": 3, "feed_forward_length": 1024,
-        "attention.head_count": 4, "attention.layer_norm_epsilon": 1e-5}
-
-# name: architecture, hyper-parameters, tensors
-MODELS = {
-    "tiny-llama": ("llama", dense(8, 2, 1e4, 1e-5), lambda k: decoder(k, untied=True)),
-    "tiny-llama3": ("llama", dense(4, 2, 5e5, 1e-5, head=64), lambda k: decoder(k, llama3=True)),
-    "tiny-qwen2": ("qwen2", dense(4, 2, 1e6, 1e-6), lambda k: decoder(k, qkv_bias=True)),
-    "tiny-qwen3": ("qwen3", dense(4, 2, 1e6, 1e-6, head=128), lambda k: decoder(k, head_norms=True)),
-    "tiny-gpt2": ("gpt2", GPT2, gpt2),
-}
-
-
-def byte_level_alphabet():
-    """The 256 printable stand-ins of byte-level BPE."""
+def byte_level_alphabet() -> list[str]:
+    """The 256 printable stand-ins of byte-level BPE (the GPT-2 byte-to-unicode map)."""
     keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
     spare = iter(range(256, 512))
     return [chr(b) if b in keep else chr(next(spare)) for b in range(256)]
 
 
-def cut_tokenizer(path):
-    """The tokenizer.* fields of a file as {key: (value, type, sub type)}, cut to VOCABULARY entries."""
-    fields = {f.name: (f.contents(), f.types[0], f.types[1] if len(f.types) > 1 else None)
-              for f in gguf.GGUFReader(path).fields.values() if f.name.startswith("tokenizer.")}
-    names, kinds = fields["tokenizer.ggml.tokens"][0], fields["tokenizer.ggml.token_type"][0]
-    special = [t for t, k in zip(names, kinds) if k in (3, 4)]
-    kept = special + [c for c in byte_level_alphabet() if c in set(names)]
-    chosen, live = set(kept), []
-    for merge in fields["tokenizer.ggml.merges"][0]:
-        if len(kept) == VOCABULARY:
-            break
-        a, b = merge.split(" ", 1)
-        if a in chosen and b in chosen:
-            live.append(merge)
-            if a + b not in chosen:
-                chosen.add(a + b)
-                kept.append(a + b)
-    old, new = {t: i for i, t in enumerate(names)}, {t: i for i, t in enumerate(kept)}
-    for key, (value, *types) in list(fields.items()):
-        if key.endswith("_token_id"):
-            if names[int(value)] in new:
-                fields[key] = (new[names[int(value)]], *types)
-            else:
-                del fields[key]
-    for key, value in (("tokens", kept), ("token_type", [kinds[old[t]] for t in kept]), ("merges", live)):
-        key = f"tokenizer.ggml.{key}"
-        fields[key] = (value, *fields[key][1:])
-    return fields
+def fit_tokenizer(tok: dict[str, tuple], n: int) -> dict[str, tuple]:
+    """Cut or pad the vocabulary to exactly n entries."""
+    tok = dict(tok)
+    names, vt, st = tok["tokenizer.ggml.tokens"]
+    kinds = tok["tokenizer.ggml.token_type"][0]
+    merges = tok.get("tokenizer.ggml.merges", ([],))[0]
+    if n < len(names):
+        special = [t for t, k in zip(names, kinds) if k in (3, 4)]
+        known = set(names)
+        base = special + [c for c in byte_level_alphabet() if c in known]
+        kept, chosen, live = list(base), set(base), []
+        for m in merges:                      # in rank order, while both parts exist
+            a, b = m.split(" ", 1)
+            if len(kept) == n:
+                break
+            if a in chosen and b in chosen:
+                live.append(m)
+                if a + b not in chosen:
+                    chosen.add(a + b)
+                    kept.append(a + b)
+        if len(kept) != n:
+            raise SystemExit(f"cannot cut this vocabulary to {n} (stopped at {len(kept)})")
+        old = {t: i for i, t in enumerate(names)}
+        new = {t: i for i, t in enumerate(kept)}
+        for key, (val, a, b) in list(tok.items()):
+            if key.endswith("_token_id"):
+                if names[int(val)] in new:
+                    tok[key] = (new[names[int(val)]], a, b)
+                else:
+                    del tok[key]
+        kinds, names, merges = [kinds[old[t]] for t in kept], kept, live
+    tok["tokenizer.ggml.tokens"] = (names, vt, st)
+    tok["tokenizer.ggml.token_type"] = (kinds, *tok["tokenizer.ggml.token_type"][1:])
+    if merges:
+        tok["tokenizer.ggml.merges"] = (merges, *tok["tokenizer.ggml.merges"][1:])
+    if "tokenizer.ggml.scores" in tok:
+        sc, a, b = tok["tokenizer.ggml.scores"]
+        tok["tokenizer.ggml.scores"] = ((list(sc) + [0.0] * n)[:n], a, b)
+    return tok
 
 
-def put(writer, key, value):
-    if isinstance(value, float):
-        writer.add_float32(key, value)
-    else:
+def wordpiece_tokenizer(tok: dict[str, tuple], n: int) -> dict[str, tuple]:
+    """A lower-case WordPiece vocabulary of n entries from the words of a byte-level BPE; a leading U+2581 marks a word's start."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    chars = [chr(c) for c in range(33, 127) if not chr(c).isupper()]
+    pieces = dict.fromkeys(special + ["\u2581" + c for c in chars] + [c for c in chars if c.isalnum()])
+    for word in tok["tokenizer.ggml.tokens"][0]:
+        body = word.lstrip("\u0120")
+        if body.isascii() and body.isalpha() and body.islower():
+            pieces["\u2581" * (body != word) + body] = None
+    names = list(pieces)[:n]
+    number, text = (VT.UINT32, None), (VT.STRING, None)
+    ids = {f"tokenizer.ggml.{k}_token_id": (i, *number)
+           for k, i in (("padding", 0), ("unknown", 1), ("cls", 2), ("bos", 2), ("seperator", 3), ("eos", 3), ("mask", 4))}
+    return ids | {"tokenizer.ggml.model": ("bert", *text), "tokenizer.ggml.tokens": (names, VT.ARRAY, VT.STRING),
+                  "tokenizer.ggml.token_type": ([3] * 5 + [1] * (n - 5), VT.ARRAY, VT.INT32)}
+
+
+def put(writer: gguf.GGUFWriter, key: str, value) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
         writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
 
 
-def write_all(folder: Path, tokenizer_from: Path) -> None:
-    """Writes every model that is not there yet."""
+def write_model(spec: Spec, target: Path, tokenizer: dict[str, tuple]) -> None:
+    partial = target.with_suffix(".partial")
+    writer = gguf.GGUFWriter(str(partial), spec.arch)
+    # Not the preset's name: llama.cpp has exceptions for some names.
+    writer.add_name(f"random weights, {spec.kv['block_count']} layers")
+    for key, value in spec.kv.items():
+        put(writer, key if key.startswith("xielu.") else f"{spec.arch}.{key}", value)
+    writer.add_uint32(f"{spec.arch}.vocab_size", spec.vocab)
+    fit = wordpiece_tokenizer if spec.opts.get("tokenizer") == "wordpiece" else fit_tokenizer
+    for key, (value, kind, sub) in fit(tokenizer, spec.vocab).items():
+        writer.add_key_value(key, value, kind, sub_type=sub)
+    if "bert" in spec.arch:
+        writer.add_uint32("tokenizer.ggml.token_type_count", 2 if spec.arch != "jina-bert-v3" else 1)
+    for tensor in BUILDERS[spec.arch](spec):
+        g = np.random.Generator(np.random.SFC64([SEED, zlib.crc32(tensor.name.encode())]))
+        values = tensor.init(g, tuple(reversed(tensor.shape)))
+        writer.add_tensor(tensor.name, np.ascontiguousarray(values, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    partial.rename(target)
+    print("made", target)
+
+
+def write_all(folder: Path, golden: Path, tokenizer_from: Path) -> None:
+    """Writes every model that golden data is there for and that is not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in MODELS if not (folder / f"{name}.F32.gguf").exists()]
-    tokenizer = cut_tokenizer(tokenizer_from) if missing else {}
-    for name in missing:
-        architecture, keys, tensors = MODELS[name]
-        target = folder / f"{name}.F32.gguf"
-        partial = target.with_suffix(".partial")
-        writer = gguf.GGUFWriter(str(partial), architecture)
-        writer.add_name(f"random weights, {keys['block_count']} layers")
-        for key, value in keys.items():
-            put(writer, f"{architecture}.{key}", value)
-        writer.add_uint32(f"{architecture}.vocab_size", VOCABULARY)
-        for key, (value, kind, sub) in tokenizer.items():
-            writer.add_key_value(key, value, kind, sub_type=sub)
-        for tensor, shape, init in tensors(keys):
-            g = np.random.Generator(np.random.SFC64([SEED, zlib.crc32(tensor.encode())]))
-            writer.add_tensor(tensor, np.ascontiguousarray(init(g, tuple(reversed(shape))), dtype=np.float32))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        partial.rename(target)
-        print("made", target)
+    named = {file.name.split(".")[0]: folder / f"{file.name.split('.')[0]}.F32.gguf" for file in golden.glob("*.jsonl")}
+    missing = {name: target for name, target in sorted(named.items()) if not target.exists()}
+    tokenizer = load_tokenizer(tokenizer_from) if missing else {}
+    for name, target in missing.items():
+        write_model(PRESETS[name], target, tokenizer)

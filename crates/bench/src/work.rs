@@ -79,16 +79,16 @@ struct Rows {
     held: usize,
 }
 
-/// The rows of a test before and after those that want logits are gathered.
-fn rows_of(test: &Test, max_rows: usize) -> (Rows, Rows) {
+/// The rows of a test before and after those that want logits are gathered, where each sees a window at most.
+fn rows_of(test: &Test, max_rows: usize, window: usize) -> (Rows, Rows) {
     let mut all = Rows::default();
     let chunk = test.chunk(max_rows);
     for from in (test.depth..test.positions()).step_by(chunk) {
         let to = test.positions().min(from + chunk);
         all.steps += 1;
         all.rows += test.sequences * (to - from);
-        all.seen += test.sequences * (from + 1..=to).sum::<usize>();
-        all.held += test.sequences * to;
+        all.seen += test.sequences * (from + 1..=to).map(|end| end.min(window)).sum::<usize>();
+        all.held += test.sequences * to.min((to - from - 1).saturating_add(window));
     }
     let wanted = if test.is_prompt() { Rows { steps: 1, rows: 1, ..all } } else { all };
     (all, wanted)
@@ -115,12 +115,15 @@ impl<'a> Counter<'a> {
 
     /// The work of each node over a whole test.
     pub fn nodes(&self, test: &Test) -> Vec<Work> {
-        let (mut rows, wanted) = rows_of(test, self.max_rows);
+        let mut gathered = false;
         let work = |node: &Node| {
-            if matches!(node.op, Op::Gather { .. }) {
-                rows = wanted;
-            }
-            self.op(&node.op, rows)
+            gathered |= matches!(node.op, Op::Gather { .. });
+            let window = match &node.op {
+                Op::Attention { attention, .. } => attention.window,
+                _ => None,
+            };
+            let (all, wanted) = rows_of(test, self.max_rows, window.unwrap_or(usize::MAX));
+            self.op(&node.op, if gathered { wanted } else { all })
         };
         self.program.nodes.iter().map(work).collect()
     }
@@ -141,8 +144,8 @@ impl<'a> Counter<'a> {
             let operations = 2.0 * weight.size() as f64 * rows.rows as f64;
             *if is_integer { &mut work.integer } else { &mut work.float } += operations;
         }
-        if let Op::Attention { cache, heads, .. } = op {
-            let layer = &self.program.caches[*cache];
+        if let Op::Attention { attention, .. } = op {
+            let (layer, heads) = (&self.program.caches[attention.cache], attention.heads);
             let per_position = layer.heads * (self.kv.bytes(layer.key_dim) + self.kv.bytes(layer.value_dim));
             work.kv += (per_position * rows.held) as f64;
             work.float += 2.0 * (heads * (layer.key_dim + layer.value_dim)) as f64 * rows.seen as f64;
@@ -159,7 +162,7 @@ impl<'a> Counter<'a> {
 mod tests {
     use super::*;
     use gleed_gguf::Format;
-    use gleed_model::program::{KvLayer, Projection, View, Weight};
+    use gleed_model::program::{Attention, KvLayer, Projection, View, Weight};
 
     const VIEW: View = View { buffer: 0, offset: 0, width: 64 };
 
@@ -168,7 +171,7 @@ mod tests {
         let node = |op| Node { op, labels: vec![], layer: None };
         let matrix =
             |weight| Op::Linear { parts: vec![Projection { weight, bias: None }], input: VIEW, out: VIEW };
-        let attention = Op::Attention { cache: 0, heads: 4, scale: 1.0, query: VIEW, out: VIEW };
+        let attention = Op::Attention { attention: Attention::over_all(0, 4, 1.0), query: VIEW, out: VIEW };
         let weight = |rows, format| Weight { name: String::new(), rows, columns: 64, format };
         Program {
             buffers: vec![],

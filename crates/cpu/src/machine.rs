@@ -9,7 +9,7 @@ use gleed_model::program::{Op, Program};
 
 use crate::Error;
 use crate::kernels::Kernels;
-use crate::kernels::attention::QUERIES;
+use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
@@ -266,7 +266,7 @@ impl Largest {
         let ids = 0..program.weights.len();
         let caches = || program.caches.iter();
         let groups = program.nodes.iter().filter_map(|node| match node.op {
-            Op::Attention { cache, heads, .. } => Some(heads / program.caches[cache].heads),
+            Op::Attention { attention, .. } => Some(attention.heads / program.caches[attention.cache].heads),
             _ => None,
         });
         let matrices = program.nodes.iter().flat_map(|node| node.op.matrices()).map(|id| weights.get(id));
@@ -389,7 +389,7 @@ pub(crate) struct PageScratch {
     /// `[q][PAGE]`.
     pub scores: Box<[Line]>,
     /// `[q]`.
-    pub counts: Box<[usize]>,
+    pub seen: Box<[Seen]>,
     /// `[q]`.
     pub corrections: Box<[f32]>,
 }
@@ -446,7 +446,7 @@ impl Scratch {
                     decoded: zeros(PAGE * value_vectors.max(sizes.key_dim.div_ceil(LANES)))?,
                     scales: zeros(PAGE * sizes.key_dim.max(sizes.value_dim).div_ceil(BLOCK))?,
                     scores: zeros(queries * PAGE / LANES)?,
-                    counts: zeros(queries)?,
+                    seen: vec![Seen::default(); queries].into(),
                     corrections: zeros(queries)?,
                 },
                 total: accumulators()?,
@@ -466,7 +466,7 @@ impl Scratch {
             + size_of_val(&attention.page.decoded[..])
             + size_of_val(&attention.page.scales[..])
             + size_of_val(&attention.page.scores[..])
-            + size_of_val(&attention.page.counts[..])
+            + size_of_val(&attention.page.seen[..])
             + size_of_val(&attention.page.corrections[..])
             + 2 * size_of_val(&attention.total.states[..])
             + 2 * size_of_val(&attention.total.acc[..])

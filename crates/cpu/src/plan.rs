@@ -88,8 +88,8 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Linear { parts, .. } => cut(parts),
         Op::GatedLinear { gate, .. } => cut(&[*gate]),
         Op::RopeKvWrite { query, .. } => Boundaries::equal(query.width, query.width),
-        Op::Attention { cache, out, .. } => {
-            Boundaries::equal(out.width, out.width / program.caches[*cache].heads)
+        Op::Attention { attention, out, .. } => {
+            Boundaries::equal(out.width, out.width / program.caches[attention.cache].heads)
         }
         // Shared out by rows or by heads.
         Op::Input { .. }
@@ -100,6 +100,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::KvWrite { .. }
         | Op::Activate { .. }
         | Op::Add { .. }
+        | Op::Map { .. }
         | Op::Gather { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Writer};
 use gleed_gpu::{Gpu, GpuExecutor, Options, Selection};
-use gleed_model::program::{Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight};
+use gleed_model::program::{Attention, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Batch, KvType, Row};
 
@@ -139,7 +139,11 @@ fn program(arguments: &Arguments) -> Program {
     }));
     let query = projected.part(0, queries);
     let scale = 1.0 / (key_dim as f32).sqrt();
-    ops.extend((0..*layers).map(|cache| Op::Attention { cache, heads: *heads, scale, query, out: view(1) }));
+    ops.extend((0..*layers).map(|cache| Op::Attention {
+        attention: Attention::over_all(cache, *heads, scale),
+        query,
+        out: view(1),
+    }));
     ops.extend((0..*layers).map(|_| Op::AddNorm { x: residual, y: view(1), norm: norm(2), out: view(2) }));
     ops.push(Op::Gather { views: vec![view(2)] });
     ops.push(Op::Linear { parts: vec![Projection { weight: 3, bias: None }], input: view(2), out: view(3) });

@@ -306,11 +306,13 @@ impl GpuExecutor {
         nodes.iter().try_for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded))
     }
 
-    /// Records and runs the last node, which writes the logits, and reads them: some rows at a time, each time with the
-    /// inputs of these rows at the beginning of their buffer. While some are read, the device computes the next.
-    fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder) -> Result<()> {
-        let last = self.nodes.last().expect("checked when the executor was made");
-        let (list, stride) = (last.list, self.logits_stride);
+    /// Records and runs the node that writes the logits and those after it, up to one of them, and reads the logits:
+    /// some rows at a time, each time with the inputs of these rows at the beginning of their buffer. While some are
+    /// read, the device computes the next.
+    fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder, last: usize) -> Result<()> {
+        let head = plan::head(&self.program);
+        let (list, stride) = (self.nodes[head].list, self.logits_stride);
+        self.logits.clear();
         let rows = self.counts(list).rows;
         let logits = self.activations.place(self.program.logits, list);
         if rows == 0 {
@@ -323,7 +325,7 @@ impl GpuExecutor {
         for (first, readable) in (0..rows).step_by(self.logits_rows).zip(self.readable.iter().cycle()) {
             let count = self.logits_rows.min(rows - first);
             if first > 0 {
-                for view in self.program.nodes.iter().rev().take(1).flat_map(|node| node.op.inputs()) {
+                for view in self.program.nodes[head].op.inputs() {
                     let place = self.activations.place(view, list);
                     let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
                     encoder.copy_buffer_to_buffer(place.buffer, bytes(first), &self.inputs, 0, bytes(count));
@@ -333,7 +335,9 @@ impl GpuExecutor {
             write_count(&self.gpu, &self.row_counts.logits, count);
             let counts = Counts { rows: count, ..Counts::default() };
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            record_node(&mut pass, last, counts, Recorded::Together)?;
+            for node in &self.nodes[head..=last] {
+                record_node(&mut pass, node, counts, Recorded::Together)?;
+            }
             drop(pass);
             let bytes = 4 * (count * stride) as u64;
             encoder.copy_buffer_to_buffer(logits.buffer, 0, readable, 0, bytes);
@@ -363,18 +367,18 @@ impl GpuExecutor {
     fn run(&mut self) -> Result<()> {
         self.prepare(Recorded::Together)?;
         let mut encoder = self.encoder();
-        self.record(&mut encoder, &self.nodes[..self.nodes.len() - 1], Recorded::Together)?;
-        self.run_logits(encoder)
+        self.record(&mut encoder, &self.nodes[..plan::head(&self.program)], Recorded::Together)?;
+        self.run_logits(encoder, self.nodes.len() - 1)
     }
 
     /// One submission per node, with somebody looking at the buffers after each.
     fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
         self.prepare(Recorded::Apart)?;
-        let last = self.nodes.len() - 1;
-        for index in 0..=last {
+        let head = plan::head(&self.program);
+        for index in 0..self.nodes.len() {
             let mut encoder = self.encoder();
-            if index == last {
-                self.run_logits(encoder)?;
+            if index >= head {
+                self.run_logits(encoder, index)?;
             } else {
                 self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart)?;
                 self.gpu.queue.submit([encoder.finish()]);

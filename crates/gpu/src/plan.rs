@@ -14,7 +14,7 @@ use crate::kernels::attention::{self, Attention, QueryTiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
-use crate::kernels::rows::{add, gather};
+use crate::kernels::rows::{add, gather, map};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
 use crate::step::Counts;
@@ -131,21 +131,33 @@ pub(crate) fn check(program: &Program) -> Result<()> {
         return refuse(second, "rows are gathered a second time");
     }
     // Logits are computed and read back some rows at a time, so nothing else may touch them.
-    let last = program.nodes.len().saturating_sub(1);
+    let head = head(program);
     let writes_logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == program.logits);
-    if !program.nodes.last().is_some_and(|node| writes_logits(&node.op)) {
-        return refuse(last, "the last node must be the linear op that writes the logits");
+    let maps_logits = |op: &Op| matches!(op, Op::Map { x, .. } if *x == program.logits);
+    if !program.nodes.get(head).is_some_and(|node| writes_logits(&node.op))
+        || !program.nodes[head + 1..].iter().all(|node| maps_logits(&node.op))
+    {
+        return refuse(
+            head,
+            "the last node must be the linear op that writes the logits, but for what maps them",
+        );
     }
     if program.buffers[program.logits.buffer].width != program.logits.width {
         return refuse(program.nodes.len(), "the logits must have a buffer of their own");
     }
     let touches = |views: Vec<View>| views.iter().any(|view| view.buffer == program.logits.buffer);
-    for (index, node) in program.nodes.iter().enumerate() {
-        if touches(node.op.inputs()) || index < last && touches(node.op.outputs()) {
-            return refuse(index, "only the last node may use the buffer of the logits");
+    for (index, node) in program.nodes[..=head].iter().enumerate() {
+        if touches(node.op.inputs()) || index < head && touches(node.op.outputs()) {
+            return refuse(index, "only the last nodes may use the buffer of the logits");
         }
     }
     Ok(())
+}
+
+/// The node that writes the logits; those after it change them value by value.
+pub(crate) fn head(program: &Program) -> usize {
+    let writes = |node: &program::Node| node.op.outputs().contains(&program.logits);
+    program.nodes.iter().position(writes).unwrap_or(program.nodes.len())
 }
 
 /// The views that the program gathers.
@@ -161,7 +173,7 @@ pub(crate) fn gathered(program: &Program) -> &[View] {
 /// values of one row's partial result.
 pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
     let ops = program.nodes.iter().filter_map(|node| match node.op {
-        Op::Attention { cache, heads, .. } => Some((program.caches[cache], heads)),
+        Op::Attention { attention, .. } => Some((program.caches[attention.cache], attention.heads)),
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
@@ -178,14 +190,14 @@ pub(crate) fn plan(
     attention_rows: usize,
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
-    let last = program.nodes.len() - 1;
+    let head = head(program);
     let (mut producer, mut within) = (None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if matches!(node.op, Op::Gather { .. }) {
             list = List::Wanted;
         }
         let counts = resources.row_counts;
-        let row_count = if index == last { &counts.logits } else { &counts.lists[list as usize] };
+        let row_count = if index >= head { &counts.logits } else { &counts.lists[list as usize] };
         let before = producer.take();
         let planner =
             Planner { program, index, resources, list, row_count, attention_rows, producer: before };
@@ -204,7 +216,9 @@ pub(crate) fn plan(
             {
                 Some((*out, Producer::Norm))
             }
-            (Op::Attention { cache, out, .. }, _) if planner.attention_integers(*cache, *out).is_some() => {
+            (Op::Attention { attention, out, .. }, _)
+                if planner.attention_integers(attention, *out).is_some() =>
+            {
                 Some((*out, Producer::Attention))
             }
             _ => None,
@@ -306,11 +320,12 @@ impl<'a> Planner<'a> {
                 let rotation = Some(self.rotation(*rope));
                 heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
             }
-            Op::Attention { cache, heads, scale, query, out } => {
-                let integers = self.attention_integers(*cache, *out);
-                let (cache, query, out) = (&caches[*cache], place(query), place(out));
-                let (heads, scale, rows) = (*heads, *scale, self.attention_rows);
-                let op = Attention { cache, heads, scale, query, out, partials, rows, integers };
+            Op::Attention { attention: op, query, out } => {
+                let integers = self.attention_integers(op, *out);
+                let (cache, query, out) = (&caches[op.cache], place(query), place(out));
+                let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
+                let (op, rows) = (*op, self.attention_rows);
+                let op = Attention { cache, op, sinks, query, out, partials, rows, integers };
                 attention::attention(kernels, step, list, op)
             }
             Op::Activate { activation, gate, up, out } => {
@@ -318,6 +333,7 @@ impl<'a> Planner<'a> {
                 activate::activate(kernels, *activation, place(gate), up, place(out)).map(one)
             }
             Op::Add { x, y } => add(kernels, place(x), place(y)).map(one),
+            Op::Map { map: function, x } => map(kernels, *function, place(x)).map(one),
             Op::Gather { views } => {
                 let moves = views.iter().map(|view| {
                     let from = activations.place(*view, List::All);

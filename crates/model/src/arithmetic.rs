@@ -130,6 +130,17 @@ pub fn gelu(x: f32) -> f32 {
     x / (1.0 + exp(-2.0 * u))
 }
 
+/// max(x, 0)².
+pub fn squared_relu(x: f32) -> f32 {
+    let positive = if x < 0.0 { 0.0 } else { x };
+    positive * positive
+}
+
+/// cap · tanh(x / cap), with tanh(u) as 2 · sigmoid(2u) - 1.
+pub fn soft_cap(x: f32, cap: f32) -> f32 {
+    cap * (2.0 / (1.0 + exp(x * (-2.0 / cap))) - 1.0)
+}
+
 /// √(2/π).
 pub const GELU_SCALE: f32 = 0.797_884_6;
 /// The cubic term of GELU's tanh approximation.
@@ -276,6 +287,11 @@ impl Default for Softmax {
 }
 
 impl Softmax {
+    /// One that begins with a score that has no value.
+    pub fn of_sink(score: f32) -> Softmax {
+        Softmax { max: score, sum: 1.0 }
+    }
+
     /// Takes in one tile: turns `scores` into weights e^(score - max) in place, and returns the factor by
     /// which everything accumulated before must be multiplied.
     pub fn tile(&mut self, scores: &mut [f32]) -> f32 {

@@ -6,8 +6,9 @@
 use gleed_gguf::{Format, Gguf};
 
 use crate::config::Config;
+use crate::keys::Keys;
 use crate::program::{
-    Activation, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
+    Activation, Attention, Buffer, KvLayer, Map, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
 };
 use crate::rope::{Pairing, Rope};
 use crate::{Error, Result};
@@ -40,10 +41,28 @@ impl Tensors for Gguf {
 pub(crate) struct AttentionStyle {
     /// Q, K and V are one tensor, `attn_qkv`.
     pub fused_qkv: bool,
-    /// Queries and keys are normed per head.
-    pub head_norms: bool,
+    /// How queries and keys are normed.
+    pub norms: QueryNorms,
     /// The rotary embedding, if there is one.
     pub rope: Option<usize>,
+    /// The factor of scores; 1/√(values of a head) where there is none.
+    pub scale: Option<f32>,
+    /// How many positions a row sees, if not all.
+    pub window: Option<usize>,
+    /// What bounds scores.
+    pub soft_cap: Option<f32>,
+}
+
+/// How queries and keys are normed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum QueryNorms {
+    /// Not at all.
+    #[default]
+    None,
+    /// Each head by itself, with the same factors.
+    Heads,
+    /// All heads of a row together.
+    Rows,
 }
 
 /// Whether a linear layer has a bias.
@@ -58,16 +77,21 @@ pub(crate) enum Bias {
 /// Emits a program.
 pub(crate) struct Builder<'a> {
     pub config: &'a Config,
+    /// For what is of one family alone.
+    pub keys: &'a Keys<'a>,
     tensors: &'a dyn Tensors,
     program: Program,
     layer: Option<usize>,
+    /// Tensors whose values are in the program already.
+    read: Vec<String>,
 }
 
 impl<'a> Builder<'a> {
-    pub(crate) fn new(config: &'a Config, tensors: &'a dyn Tensors) -> Self {
+    pub(crate) fn new(config: &'a Config, keys: &'a Keys<'a>, tensors: &'a dyn Tensors) -> Self {
         let nothing = View { buffer: 0, offset: 0, width: 0 };
         Builder {
             config,
+            keys,
             tensors,
             program: Program {
                 buffers: vec![],
@@ -80,11 +104,13 @@ impl<'a> Builder<'a> {
                 context: config.context,
             },
             layer: None,
+            read: vec![],
         }
     }
 
-    pub(crate) fn finish(self) -> Program {
-        self.program
+    /// The program, and the names of the tensors that it has no need of any more.
+    pub(crate) fn finish(self) -> (Program, Vec<String>) {
+        (self.program, self.read)
     }
 
     /// Everything emitted from here on belongs to this layer.
@@ -183,17 +209,29 @@ impl<'a> Builder<'a> {
 
     /// The rotary embedding of the configuration, with the file's own factors where it has them.
     pub(crate) fn rope(&mut self, pairing: Pairing) -> Result<usize> {
-        let config = self.config;
-        let divisors = self.tensors.values("rope_freqs.weight");
-        let rope = Rope::new(
-            pairing,
-            config.rope_dimensions,
-            config.rope_base,
-            &config.rope_scaling,
-            divisors.as_deref(),
-        )?;
+        let (c, divisors) = (self.config, self.values("rope_freqs.weight"));
+        let rope = Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, divisors.as_deref())?;
+        Ok(self.add_rope(rope))
+    }
+
+    /// Another rotary embedding than the configuration's.
+    pub(crate) fn add_rope(&mut self, rope: Rope) -> usize {
         self.program.ropes.push(rope);
-        Ok(self.program.ropes.len() - 1)
+        self.program.ropes.len() - 1
+    }
+
+    /// The values of a small tensor that is needed while building and not afterwards.
+    pub(crate) fn values(&mut self, name: &str) -> Option<Vec<f32>> {
+        let values = self.tensors.values(name)?;
+        self.read.push(name.to_string());
+        Some(values)
+    }
+
+    /// x = map(x), unless it leaves everything as it is.
+    pub(crate) fn map(&mut self, label: &str, map: Map, x: View) {
+        if map != Map::Scale(1.0) {
+            self.emit(label, Op::Map { map, x });
+        }
     }
 
     fn norm_weights(&mut self, name: &str, width: usize, layer_norm: bool) -> Result<Norm> {
@@ -205,6 +243,13 @@ impl<'a> Builder<'a> {
     /// RMS norm of a row into the buffer `h`.
     pub(crate) fn rms_norm(&mut self, name: &str, input: View) -> Result<View> {
         self.norm(name, input, false)
+    }
+
+    /// RMS norm of a row in its own place.
+    pub(crate) fn rms_norm_in_place(&mut self, name: &str, x: View) -> Result<()> {
+        let norm = self.norm_weights(name, x.width, false)?;
+        self.emit(name, Op::Norm { norm, heads: 1, input: x, out: x });
+        Ok(())
     }
 
     /// Layer norm of a row into the buffer `h`.
@@ -246,10 +291,14 @@ impl<'a> Builder<'a> {
             self.linear("attn_k", input, key, bias)?;
             self.linear("attn_v", input, value, bias)?;
         }
-        if style.head_norms {
-            for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", c.kv_heads, key)] {
-                let norm = self.norm_weights(name, c.key_dim, false)?;
-                self.emit(name, Op::Norm { norm, heads, input: x, out: x });
+        for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", c.kv_heads, key)] {
+            match style.norms {
+                QueryNorms::None => {}
+                QueryNorms::Heads => {
+                    let norm = self.norm_weights(name, c.key_dim, false)?;
+                    self.emit(name, Op::Norm { norm, heads, input: x, out: x });
+                }
+                QueryNorms::Rows => self.rms_norm_in_place(name, x)?,
             }
         }
         if let Some(rope) = style.rope {
@@ -260,8 +309,16 @@ impl<'a> Builder<'a> {
         self.program.caches.push(KvLayer { heads: c.kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
         self.emit("kv_write", Op::KvWrite { cache, key, value });
         let mixed = self.buffer("attention", c.heads * c.value_dim);
-        let scale = 1.0 / (c.key_dim as f32).sqrt();
-        self.emit("attention", Op::Attention { cache, heads: c.heads, scale, query, out: mixed });
+        let attention = Attention {
+            cache,
+            heads: c.heads,
+            scale: style.scale.unwrap_or(1.0 / (c.key_dim as f32).sqrt()),
+            // A window as long as the context hides nothing.
+            window: style.window.filter(|window| *window < c.context),
+            soft_cap: style.soft_cap,
+            sinks: None,
+        };
+        self.emit("attention", Op::Attention { attention, query, out: mixed });
         let out = self.buffer("y", c.width);
         self.linear("attn_output", mixed, out, Bias::Optional)?;
         Ok(out)
@@ -277,10 +334,18 @@ impl<'a> Builder<'a> {
         self.down(activation, gate, Some(up))
     }
 
+    /// The same with gate and up in one tensor, `ffn_up`.
+    pub(crate) fn fused_feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
+        let width = self.config.feed_forward;
+        let both = self.buffer("gate_up", 2 * width);
+        self.linear("ffn_up", input, both, Bias::Optional)?;
+        self.down(activation, both.part(0, width), Some(both.part(width, width)))
+    }
+
     /// A feed-forward layer without a gate: down(activation(up(input))).
-    pub(crate) fn feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
+    pub(crate) fn feed_forward(&mut self, activation: Activation, input: View, bias: Bias) -> Result<View> {
         let up = self.buffer("up", self.config.feed_forward);
-        self.linear("ffn_up", input, up, Bias::Required)?;
+        self.linear("ffn_up", input, up, bias)?;
         self.down(activation, up, None)
     }
 
@@ -292,8 +357,8 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
-    /// Only wanted rows, through the output matrix (or the embeddings, when the model ties them).
-    pub(crate) fn head(&mut self, input: View) -> Result<()> {
+    /// Only wanted rows, through the output matrix (or the embeddings, when the model ties them): the logits.
+    pub(crate) fn head(&mut self, input: View) -> Result<View> {
         self.emit("gather", Op::Gather { views: vec![input] });
         let shape = [self.config.width, self.program.vocabulary];
         let weight = match self.optional("output.weight", &shape)? {
@@ -304,6 +369,6 @@ impl<'a> Builder<'a> {
         let out = self.buffer("logits", self.program.vocabulary);
         self.emit("output", Op::Linear { parts: vec![Projection { weight, bias }], input, out });
         self.program.logits = out;
-        Ok(())
+        Ok(out)
     }
 }

@@ -65,6 +65,11 @@ impl<'a> Keys<'a> {
         Ok(self.metadata.str(&self.full(key))?)
     }
 
+    /// Says of a key that it means nothing for what is computed.
+    pub(crate) fn ignore(&self, key: &str) {
+        self.full(key);
+    }
+
     /// A float that must be there.
     pub(crate) fn required_f32(&self, key: &str) -> Result<f32> {
         self.f32(key)?.ok_or_else(|| gleed_gguf::Error::MissingKey { key: self.full(key) }.into())

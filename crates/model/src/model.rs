@@ -25,10 +25,9 @@ pub struct Model {
 impl Model {
     /// Reads a file's metadata and tensor table.
     pub fn load(file: &Gguf) -> Result<Model> {
-        let (config, program, unread) = build(file.metadata(), file)?;
+        let Built { config, program, read, unread } = build(file.metadata(), file)?;
         let used = |name: &str| {
-            // The rotary factors are read while building: they are in the frequencies already.
-            name == "rope_freqs.weight" || program.weights.iter().any(|w| w.name == name)
+            read.iter().any(|read| read == name) || program.weights.iter().any(|w| w.name == name)
         };
         let unused = file.tensors().iter().filter(|t| !used(&t.name)).map(|t| t.name.clone()).collect();
         Ok(Model { config, program, unused, unread })
@@ -38,13 +37,22 @@ impl Model {
     /// optional ones those that `optional` accepts. Their formats are F32.
     pub fn plan(metadata: &Metadata, vocabulary: usize, optional: impl Fn(&str) -> bool) -> Result<Model> {
         let plan = Planned { vocabulary, optional: &optional };
-        let (config, program, unread) = build(metadata, &plan)?;
+        let Built { config, program, unread, .. } = build(metadata, &plan)?;
         Ok(Model { config, program, unused: vec![], unread })
     }
 }
 
-/// The configuration and program of a model, and the hyper-parameters that nothing read.
-fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program, Vec<String>)> {
+/// What a model's metadata and tensors come to.
+struct Built {
+    config: Config,
+    program: Program,
+    /// Tensors whose values are in the program, such as rotary factors.
+    read: Vec<String>,
+    /// Hyper-parameters that nothing read.
+    unread: Vec<String>,
+}
+
+fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<Built> {
     let keys = Keys::new(metadata)?;
     if !archs::is_known(keys.architecture()) {
         return Err(archs::unknown(keys.architecture()));
@@ -58,11 +66,11 @@ fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<(Config, Program,
             config.architecture
         )));
     }
-    let mut builder = Builder::new(&config, tensors);
+    let mut builder = Builder::new(&config, &keys, tensors);
     archs::build(&mut builder)?;
-    let program = builder.finish();
+    let (program, read) = builder.finish();
     let unread = keys.judge_unread(&config)?;
-    Ok((config, program, unread))
+    Ok(Built { config, program, read, unread })
 }
 
 /// Has every tensor that is asked for, in the shape that is expected of it.

@@ -4,7 +4,7 @@
 //! here what it touches. Whatever passes over a program (fusion, splitting, checks, printing, planning) asks this
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
-use crate::program::{Norm, Op, Projection, View, WeightId};
+use crate::program::{Attention, Norm, Op, Projection, View, WeightId};
 
 /// What an op does with a view or with a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum Role {
     Factors,
     /// Added.
     Bias,
+    /// Scores without values.
+    Sinks,
 }
 
 /// One thing that an op touches. `I` is a number or a place for one, `V` the same of a view.
@@ -121,7 +123,11 @@ macro_rules! list {
                 each(Operand::View(value, Read));
                 each(Operand::Cache(cache, Write));
             }
-            Op::Attention { cache, heads: _, scale: _, query, out } => {
+            Op::Attention { attention, query, out } => {
+                let Attention { cache, heads: _, scale: _, window: _, soft_cap: _, sinks } = attention;
+                if let Some(sinks) = sinks {
+                    each(Operand::Weight(sinks, Role::Sinks));
+                }
                 each(Operand::View(query, Read));
                 each(Operand::Cache(cache, Read));
                 each(Operand::View(out, Write));
@@ -137,6 +143,7 @@ macro_rules! list {
                 each(Operand::View(x, Update));
                 each(Operand::View(y, Read));
             }
+            Op::Map { map: _, x } => each(Operand::View(x, Update)),
             Op::Gather { views } => {
                 for view in views {
                     each(Operand::View(view, Update));
@@ -231,7 +238,7 @@ impl Op {
 
     /// The weights that the op uses as vectors.
     pub fn vectors(&self) -> Vec<WeightId> {
-        self.weights_that(|role| matches!(role, Role::Factors | Role::Bias))
+        self.weights_that(|role| matches!(role, Role::Factors | Role::Bias | Role::Sinks))
     }
 
     /// Whether the op changes what outlives the step, so that every row must go through it.

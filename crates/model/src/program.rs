@@ -5,6 +5,7 @@
 //! or by three linear ops without copying.
 
 use std::fmt;
+use std::ops::Range;
 
 use gleed_gguf::Format;
 
@@ -131,6 +132,47 @@ pub enum Activation {
     Silu,
     /// GELU in its tanh form.
     Gelu,
+    /// max(x, 0)².
+    SquaredRelu,
+}
+
+/// What is done to each value by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Map {
+    /// x · factor.
+    Scale(f32),
+    /// cap · tanh(x / cap), which stays between -cap and cap.
+    SoftCap(f32),
+}
+
+/// How the query heads of a row attend to the positions of its sequence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// Whose keys and values.
+    pub cache: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// The factor of scores.
+    pub scale: f32,
+    /// How many positions a row sees, its own among them; all up to its own where there is none.
+    pub window: Option<usize>,
+    /// What bounds scores, as [`Map::SoftCap`].
+    pub soft_cap: Option<f32>,
+    /// One score for each head that takes its share of the softmax and has no value.
+    pub sinks: Option<WeightId>,
+}
+
+impl Attention {
+    /// Over all positions up to the row's own.
+    pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
+        Attention { cache, heads, scale, window: None, soft_cap: None, sinks: None }
+    }
+
+    /// The positions that a row sees.
+    pub fn visible(&self, position: usize) -> Range<usize> {
+        let end = position + 1;
+        self.window.map_or(0, |window| end.saturating_sub(window))..end
+    }
 }
 
 /// One operation. The first group is plain; the second is what [`crate::fuse`] makes of it.
@@ -151,12 +193,14 @@ pub enum Op {
     Rope { rope: usize, heads: usize, x: View },
     /// Stores keys and values at the row's position of its sequence, in one layer's cache.
     KvWrite { cache: usize, key: View, value: View },
-    /// out = for each query head, the softmax-weighted values of all positions up to the row's own.
-    Attention { cache: usize, heads: usize, scale: f32, query: View, out: View },
+    /// out = for each query head, the softmax-weighted values of the positions that the row sees.
+    Attention { attention: Attention, query: View, out: View },
     /// out = activation(gate) · up, or activation(gate) without `up`.
     Activate { activation: Activation, gate: View, up: Option<View>, out: View },
     /// x += y.
     Add { x: View, y: View },
+    /// x = map(x), value by value.
+    Map { map: Map, x: View },
     /// Keeps only the rows that want logits, in these views; all later ops see only those.
     Gather { views: Vec<View> },
 
@@ -250,6 +294,7 @@ impl Op {
             Op::Attention { .. } => "attention",
             Op::Activate { .. } => "activate",
             Op::Add { .. } => "add",
+            Op::Map { .. } => "map",
             Op::Gather { .. } => "gather",
             Op::AddNorm { .. } => "add-norm",
             Op::RopeKvWrite { .. } => "rope-kv-write",

@@ -28,6 +28,10 @@ pub struct Shape {
     tied: bool,
     /// The extension that Llama 3's table of rotary factors brings; 0 without such a table.
     llama3_factor: f32,
+    /// Positions that most layers see; 0 where all see all.
+    window: u32,
+    /// Rotated values of a head; 0 for all.
+    rotated: u32,
 }
 
 const LLAMA: Shape = Shape {
@@ -45,6 +49,8 @@ const LLAMA: Shape = Shape {
     epsilon: 1e-5,
     tied: false,
     llama3_factor: 0.0,
+    window: 0,
+    rotated: 0,
 };
 const LLAMA3: Shape =
     Shape { context: 131_072, vocabulary: 128_256, rope_base: 500_000.0, llama3_factor: 32.0, ..LLAMA };
@@ -59,6 +65,20 @@ const QWEN2: Shape = Shape {
     ..LLAMA
 };
 const QWEN3: Shape = Shape { architecture: "qwen3", kv_heads: 8, head_dim: 128, context: 40_960, ..QWEN2 };
+const GEMMA3: Shape = Shape {
+    architecture: "gemma3",
+    head_dim: 256,
+    context: 32_768,
+    vocabulary: 262_144,
+    rope_base: 1_000_000.0,
+    epsilon: 1e-6,
+    tied: true,
+    window: 512,
+    ..LLAMA
+};
+const GEMMA3_LARGE: Shape = Shape { context: 131_072, vocabulary: 262_208, window: 1024, ..GEMMA3 };
+const PHI4_MINI: Shape =
+    Shape { architecture: "phi3", context: 131_072, vocabulary: 200_064, tied: true, rotated: 96, ..LLAMA };
 const GPT2: Shape =
     Shape { architecture: "gpt2", head_dim: 64, context: 1024, vocabulary: 50_257, tied: true, ..LLAMA };
 
@@ -74,12 +94,17 @@ const fn tied(shape: Shape) -> Shape {
 
 /// All shapes.
 pub const SHAPES: &[Shape] = &[
+    sized("gemma3-270m", GEMMA3, [18, 640, 2048, 4, 1, 256]),
+    sized("gemma3-1b", GEMMA3, [26, 1152, 6912, 4, 1, 256]),
+    sized("gemma3-4b", GEMMA3_LARGE, [34, 2560, 10240, 8, 4, 256]),
+    sized("gemma3-12b", GEMMA3_LARGE, [48, 3840, 15360, 16, 8, 256]),
     sized("gpt2-124m", GPT2, [12, 768, 3072, 12, 12, 64]),
     sized("gpt2-1.5b", GPT2, [48, 1600, 6400, 25, 25, 64]),
     sized("llama3.1-8b", Shape { llama3_factor: 8.0, ..LLAMA3 }, [32, 4096, 14336, 32, 8, 128]),
     tied(sized("llama3.2-1b", LLAMA3, [16, 2048, 8192, 32, 8, 64])),
     tied(sized("llama3.2-3b", LLAMA3, [28, 3072, 8192, 24, 8, 128])),
     sized("mistral-7b", Shape { context: 32_768, ..LLAMA }, [32, 4096, 14336, 32, 8, 128]),
+    sized("phi4-mini", PHI4_MINI, [32, 3072, 8192, 24, 8, 128]),
     tied(sized("qwen2.5-0.5b", QWEN2, [24, 896, 4864, 14, 2, 64])),
     tied(sized("qwen2.5-1.5b", QWEN2, [28, 1536, 8960, 12, 2, 128])),
     sized("qwen2.5-7b", Shape { vocabulary: 152_064, ..QWEN2 }, [28, 3584, 18944, 28, 4, 128]),
@@ -121,8 +146,16 @@ impl Shape {
             set("attention.layer_norm_epsilon", Value::F32(self.epsilon));
             return metadata;
         }
-        for key in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
-            set(key, Value::U32(self.head_dim));
+        let rotated = if self.rotated == 0 { self.head_dim } else { self.rotated };
+        for (key, size) in [
+            ("attention.key_length", self.head_dim),
+            ("attention.value_length", self.head_dim),
+            ("rope.dimension_count", rotated),
+        ] {
+            set(key, Value::U32(size));
+        }
+        if self.window > 0 {
+            set("attention.sliding_window", Value::U32(self.window));
         }
         set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
         set("rope.freq_base", Value::F32(self.rope_base));
@@ -172,12 +205,17 @@ mod tests {
     #[test]
     fn shapes_have_the_published_sizes() {
         let published = [
+            ("gemma3-270m", 268.1),
+            ("gemma3-1b", 999.9),
+            ("gemma3-4b", 3880.1),
+            ("gemma3-12b", 11765.8),
             ("gpt2-124m", 124.4),
             ("gpt2-1.5b", 1557.6),
             ("llama3.1-8b", 8030.3),
             ("llama3.2-1b", 1235.8),
             ("llama3.2-3b", 3212.7),
             ("mistral-7b", 7241.7),
+            ("phi4-mini", 3836.0),
             ("qwen2.5-0.5b", 494.0),
             ("qwen2.5-1.5b", 1543.7),
             ("qwen2.5-7b", 7615.6),

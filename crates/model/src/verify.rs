@@ -1,7 +1,7 @@
 //! Whether a program is sound: everything that running its ops relies on, checked once for all executors, and
 //! whether what they read is there.
 
-use crate::program::{KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId};
+use crate::program::{Attention, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId};
 
 /// A node that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,13 +107,16 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         }
         Op::Rope { rope, heads, x } => rope_of(program, *rope, head_width(*x, *heads)?),
         Op::KvWrite { cache, key, value } => cache_of(program, *cache, *key, *value).map(|_| ()),
-        Op::Attention { cache, heads, query, out, .. } => {
-            let layer = layer_of(program, *cache)?;
-            let fits = *heads > 0
+        Op::Attention { attention, query, out } => {
+            let Attention { cache, heads, window, sinks, .. } = *attention;
+            let layer = layer_of(program, cache)?;
+            let fits = heads > 0
                 && heads.is_multiple_of(layer.heads)
                 && query.width == heads * layer.key_dim
                 && out.width == heads * layer.value_dim;
             ensure(fits, || "heads do not match the cache".to_string())?;
+            ensure(window != Some(0), || "a window without a position".to_string())?;
+            sinks.map_or(Ok(()), |sinks| vector_of(program, sinks, heads))?;
             ensure(is_apart(*query, *out), || "query and output overlap".to_string())
         }
         Op::Activate { gate, up, out, .. } => {
@@ -123,6 +126,8 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             })
         }
         Op::Add { x, y } => added(*x, *y),
+        // A view inside its buffer is all that it needs.
+        Op::Map { .. } => Ok(()),
         Op::AddNorm { x, y, norm, out } => {
             added(*x, *y)?;
             let fits = out.width == x.width && is_apart(*x, *out) && is_apart(*y, *out);

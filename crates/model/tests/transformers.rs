@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::Op;
+use gleed_model::program::{Attention, Op};
 use gleed_model::reference::Options;
 use gleed_model::rope::Pairing;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
@@ -206,7 +206,7 @@ fn llama_with_its_own_head_size() {
     assert_eq!(case.program.caches[0].key_dim, 24);
     case.notices("scale", |p| {
         each(p, |op| {
-            if let Op::Attention { scale, .. } = op {
+            if let Op::Attention { attention: Attention { scale, .. }, .. } = op {
                 *scale = 0.25;
             }
         })

@@ -27,6 +27,7 @@ fn pulled(file: &str) -> PathBuf {
 
 const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const QWEN: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
+const GEMMA: &str = "gemma-3-270m-q4_k_m.gguf";
 const TINYLLAMA: &str = "tinyllama-1.1b-chat-v1.0.iq2_xxs.gguf";
 
 /// How far log-probabilities may be from llama.cpp's, in nats.
@@ -109,6 +110,11 @@ fn qwen2_5_coder() {
 }
 
 #[test]
+fn gemma3() {
+    check("gemma3-270m", &pulled(GEMMA), Arithmetic::Q8, Limit { mean: 0.05, most: 0.5 });
+}
+
+#[test]
 fn tinyllama_iq2_xxs() {
     check("tinyllama-1.1b-iq2_xxs", &pulled(TINYLLAMA), Arithmetic::Q8, Limit { mean: 0.06, most: 0.6 });
 }
@@ -165,6 +171,11 @@ fn check_perplexity(name: &str, file: &str) {
 #[test]
 fn smollm2_perplexity() {
     check_perplexity("smollm2-135m", SMOLLM2);
+}
+
+#[test]
+fn gemma3_perplexity() {
+    check_perplexity("gemma3-270m", GEMMA);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! positions of one dimension, a vector of values sixteen columns of one position, so no lane ever meets
 //! another.
 
+use std::ops::Range;
+
 use gleed_model::arithmetic::{BLOCK, LANES, PAGE};
 
 use super::chain::{Ahead, Factors, Steps, Stored, chain, widest};
@@ -34,6 +36,35 @@ pub enum Page<'a> {
     },
 }
 
+/// The positions of a page that a query sees; none where it ends at its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The first.
+    pub start: usize,
+    /// Behind the last.
+    pub end: usize,
+}
+
+impl Seen {
+    /// What of a page's positions, from `page` on, is among these.
+    pub fn of(visible: &Range<usize>, page: usize) -> Seen {
+        let (start, end) = (visible.start.max(page), visible.end.min(page + PAGE));
+        if start < end { Seen { start: start - page, end: end - page } } else { Seen::default() }
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// As a range.
+    #[inline(always)]
+    pub fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
 /// Lays queries of `dim` values out for [`Scores`]: in blocks of those that run side by side (the last may
 /// have fewer), `[block][dim][query of the block]`.
 pub fn interleave(queries: &[f32], dim: usize, out: &mut [f32]) {
@@ -56,8 +87,8 @@ pub struct Scores<'a> {
     pub queries: &'a [f32],
     /// The page.
     pub keys: Page<'a>,
-    /// The positions that each query sees; the rest of its scores is undefined.
-    pub counts: &'a [usize],
+    /// What each query sees; the rest of its scores is undefined.
+    pub seen: &'a [Seen],
     /// The factor.
     pub scale: f32,
     /// Memory that will be needed next, and is asked for meanwhile.
@@ -71,17 +102,17 @@ impl Kernel for Scores<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Scores { queries, keys, counts, scale, mut ahead, scores } = self;
-        assert!(counts.len() == scores.len() && queries.len().is_multiple_of(counts.len()));
-        let dim = queries.len() / counts.len();
-        let size = block_size(counts.len());
-        let blocks = counts.chunks(size).zip(scores.chunks_mut(size));
-        for ((counts, scores), queries) in blocks.zip(queries.chunks(size * dim)) {
-            let most = counts.iter().fold(0, |most, count| most.max(*count));
-            let vectors = most.div_ceil(LANES);
-            let block = ScoreBlock { queries, keys, dim, scale, vectors, ahead, scores };
+        let Scores { queries, keys, seen, scale, mut ahead, scores } = self;
+        assert!(seen.len() == scores.len() && queries.len().is_multiple_of(seen.len()));
+        let dim = queries.len() / seen.len();
+        let size = block_size(seen.len());
+        let blocks = seen.chunks(size).zip(scores.chunks_mut(size));
+        for ((seen, scores), queries) in blocks.zip(queries.chunks(size * dim)) {
+            let (start, end) = hull(seen);
+            let (first, vectors) = (start / LANES, end.div_ceil(LANES));
+            let block = ScoreBlock { queries, keys, dim, scale, first, vectors, ahead, scores };
             ahead = &[];
-            match counts.len() {
+            match seen.len() {
                 1 => block.run::<S, 1>(s),
                 2 => block.run::<S, 2>(s),
                 3 => block.run::<S, 3>(s),
@@ -93,12 +124,24 @@ impl Kernel for Scores<'_> {
     }
 }
 
-/// The scores of a few queries with the first `vectors` times sixteen positions.
+/// From the first position that one of some queries sees to behind the last.
+#[inline(always)]
+fn hull(seen: &[Seen]) -> (usize, usize) {
+    let (mut start, mut end) = (PAGE, 0);
+    for seen in seen.iter().filter(|seen| !seen.is_empty()) {
+        (start, end) = (start.min(seen.start), end.max(seen.end));
+    }
+    (start.min(end), end)
+}
+
+/// The scores of a few queries with the positions of some vectors of sixteen.
 struct ScoreBlock<'a> {
     queries: &'a [f32],
     keys: Page<'a>,
     dim: usize,
     scale: f32,
+    first: usize,
+    /// Behind the last.
     vectors: usize,
     ahead: &'a [u8],
     scores: &'a mut [[f32; PAGE]],
@@ -107,7 +150,7 @@ struct ScoreBlock<'a> {
 impl ScoreBlock<'_> {
     #[inline(always)]
     fn run<S: Simd, const Q: usize>(mut self, s: S) {
-        let mut first = 0;
+        let mut first = self.first;
         while first < self.vectors {
             first += match (self.vectors - first).min(widest::<S>(Q)) {
                 4.. => self.vectors::<S, Q, 4>(s, first),
@@ -223,8 +266,8 @@ pub struct Accumulate<'a> {
     pub acc: &'a mut [[f32; LANES]],
     /// One for each query: what the softmax's tile returned.
     pub corrections: &'a [f32],
-    /// The positions that each query sees.
-    pub counts: &'a [usize],
+    /// What each query sees.
+    pub seen: &'a [Seen],
     /// One row for each query.
     pub weights: &'a [[f32; PAGE]],
     /// The page.
@@ -238,21 +281,40 @@ impl Kernel for Accumulate<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Accumulate { acc, corrections, counts, weights, values, mut ahead } = self;
-        assert!(counts.len() == weights.len() && counts.len() == corrections.len());
-        assert!(acc.len().is_multiple_of(counts.len()));
-        let vectors = acc.len() / counts.len();
-        let size = block_size(counts.len());
+        let Accumulate { acc, corrections, seen, weights, values, mut ahead } = self;
+        assert!(seen.len() == weights.len() && seen.len() == corrections.len());
+        assert!(acc.len().is_multiple_of(seen.len()));
+        let vectors = acc.len() / seen.len();
+        let size = block_size(seen.len());
         let blocks = acc.chunks_mut(size * vectors).zip(weights.chunks(size));
-        let blocks = blocks.zip(counts.chunks(size)).zip(corrections.chunks(size));
-        for (((acc, weights), counts), corrections) in blocks {
-            // What all queries see together, then the rest one by one.
-            let common = counts.iter().fold(PAGE, |least, count| least.min(*count));
-            if common > 0 {
-                let mut block =
-                    ValueBlock { acc, vectors, corrections, weights, start: 0, end: common, values, ahead };
+        let blocks = blocks.zip(seen.chunks(size)).zip(corrections.chunks(size));
+        for (((acc, weights), seen), corrections) in blocks {
+            // What all queries see together, and before and after it one by one.
+            let (mut start, mut end) = (0, PAGE);
+            for seen in seen {
+                (start, end) = (start.max(seen.start), end.min(seen.end));
+            }
+            if start >= end {
+                (start, end) = (PAGE, PAGE);
+            }
+            // A query is corrected where it begins.
+            let mut begun = [1.0; QUERIES];
+            begun[..seen.len()].copy_from_slice(corrections);
+            for (q, acc) in acc.chunks_mut(vectors).enumerate() {
+                let Seen { start: first, end: last } = seen[q];
+                if first < last.min(start) {
+                    let (corrections, weights) = (&corrections[q..=q], &weights[q..=q]);
+                    let (start, end) = (first, last.min(start));
+                    ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
+                        .run::<S, 1>(s);
+                    begun[q] = 1.0;
+                }
+            }
+            if start < end {
+                let corrections = &begun[..seen.len()];
+                let mut block = ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead };
                 ahead = &[];
-                match counts.len() {
+                match seen.len() {
                     1 => block.run::<S, 1>(s),
                     2 => block.run::<S, 2>(s),
                     3 => block.run::<S, 3>(s),
@@ -261,12 +323,13 @@ impl Kernel for Accumulate<'_> {
                     _ => block.run::<S, QUERIES>(s),
                 }
             }
-            for (q, acc) in acc.chunks_mut(vectors).enumerate().filter(|(q, _)| counts[*q] > common) {
-                let corrections = if common > 0 { &[1.0] } else { &corrections[q..=q] };
-                let weights = &weights[q..=q];
-                let (start, end) = (common, counts[q]);
-                ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
-                    .run::<S, 1>(s);
+            for (q, acc) in acc.chunks_mut(vectors).enumerate() {
+                let (start, end) = (end, seen[q].end);
+                if start < end {
+                    let (corrections, weights) = (&[1.0], &weights[q..=q]);
+                    ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
+                        .run::<S, 1>(s);
+                }
             }
         }
     }

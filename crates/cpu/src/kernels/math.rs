@@ -26,6 +26,21 @@ pub fn silu<S: Simd>(s: S, x: S::F32) -> S::F32 {
     s.div(x, s.add(s.splat(1.0), e))
 }
 
+/// `arithmetic::squared_relu`. NaN passes through `max` as its second operand.
+#[inline(always)]
+pub fn squared_relu<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let positive = s.max(s.splat(0.0), x);
+    s.mul(positive, positive)
+}
+
+/// `arithmetic::soft_cap`.
+#[inline(always)]
+pub fn soft_cap<S: Simd>(s: S, x: S::F32, cap: f32) -> S::F32 {
+    let e = exp(s, s.mul(x, s.splat(-2.0 / cap)));
+    let tanh = s.sub(s.div(s.splat(2.0), s.add(s.splat(1.0), e)), s.splat(1.0));
+    s.mul(s.splat(cap), tanh)
+}
+
 /// `arithmetic::gelu`.
 #[inline(always)]
 pub fn gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {

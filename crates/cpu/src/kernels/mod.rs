@@ -20,6 +20,7 @@ pub mod dot;
 pub mod integer;
 mod isa;
 pub mod limits;
+pub mod map;
 mod math;
 pub mod norm;
 pub mod packed;
@@ -185,6 +186,7 @@ compiled! {
     convert::ToHalf<'_>,
     integer::Multiply<'_>,
     integer::Pack<'_>,
+    map::MapValues<'_>,
     norm::Norm<'_>,
     packed::MultiplyPacked<'_>,
     packed::UnpackTile<'_>,

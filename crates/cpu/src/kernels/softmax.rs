@@ -2,6 +2,7 @@
 
 use gleed_model::arithmetic::{LANES, PAGE, Softmax};
 
+use super::attention::Seen;
 use super::math::exp;
 use super::simd::{Kernel, Simd};
 
@@ -10,8 +11,8 @@ use super::simd::{Kernel, Simd};
 pub struct SoftmaxTiles<'a> {
     /// The softmax of each query so far; of one that sees nothing it stays as it is.
     pub states: &'a mut [Softmax],
-    /// The positions that each query sees.
-    pub counts: &'a [usize],
+    /// What each query sees.
+    pub seen: &'a [Seen],
     /// The scores of each query, then its weights.
     pub scores: &'a mut [[f32; PAGE]],
     /// The correction of what came before, for each query that sees something.
@@ -23,22 +24,23 @@ impl Kernel for SoftmaxTiles<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let SoftmaxTiles { states, counts, scores, corrections } = self;
+        let SoftmaxTiles { states, seen, scores, corrections } = self;
         let states = states.chunks_mut(LANES).zip(corrections.chunks_mut(LANES));
-        for ((states, corrections), (counts, scores)) in
-            states.zip(counts.chunks(LANES).zip(scores.chunks_mut(LANES)))
+        for ((states, corrections), (seen, scores)) in
+            states.zip(seen.chunks(LANES).zip(scores.chunks_mut(LANES)))
         {
             // The corrections of sixteen queries are computed in one go.
             let (mut old, mut new) = ([0.0; LANES], [0.0; LANES]);
-            for (q, (count, scores)) in counts.iter().zip(scores.iter()).enumerate() {
+            for (q, (seen, scores)) in seen.iter().zip(scores.iter()).enumerate() {
                 old[q] = states[q].max;
-                new[q] = largest(s, old[q], &scores[..*count]);
+                new[q] = largest(s, old[q], &scores[seen.range()]);
             }
             let mut factors = [0.0; LANES];
             s.store(exp(s, s.sub(s.load(&old), s.load(&new))), &mut factors);
-            for (q, (count, scores)) in counts.iter().zip(scores).enumerate().filter(|(_, (c, _))| **c > 0) {
+            let seeing = seen.iter().zip(scores).enumerate().filter(|(_, (seen, _))| !seen.is_empty());
+            for (q, (seen, scores)) in seeing {
                 corrections[q] = if old[q] == f32::NEG_INFINITY { 0.0 } else { factors[q] };
-                let sum = weights(s, new[q], &mut scores[..*count]);
+                let sum = weights(s, new[q], &mut scores[seen.range()]);
                 states[q] = Softmax { max: new[q], sum: states[q].sum.mul_add(corrections[q], sum) };
             }
         }

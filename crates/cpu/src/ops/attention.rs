@@ -8,12 +8,13 @@
 use std::ops::Range;
 
 use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax};
-use gleed_model::program::View;
+use gleed_model::program::{self, Map, View};
 
 use super::Fixed;
 use crate::cache::LayerCache;
 use crate::kernels::Kernels;
-use crate::kernels::attention::{Accumulate, QUERIES, Scores, interleave};
+use crate::kernels::attention::{Accumulate, QUERIES, Scores, Seen, interleave};
+use crate::kernels::map::MapValues;
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
 use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use crate::machine::{
@@ -27,23 +28,21 @@ const TASKS: usize = 8;
 /// A page is decoded for more queries than this; fewer read it as it is stored.
 const DECODED: usize = 2 * QUERIES;
 
-/// out = for each query head, the softmax-weighted values of all positions up to the row's own.
-#[allow(clippy::too_many_arguments, reason = "the operands of the op")]
+/// out = for each query head, the softmax-weighted values of the positions that the row sees.
 pub(super) fn attention(
     fixed: Fixed,
     plan: &Plan,
     machine: &mut Machine,
     layer: &LayerCache,
-    heads: usize,
-    scale: f32,
+    op: program::Attention,
     query: View,
     out: View,
 ) {
     let Machine { kernels, pool, activations, rows, scratch, runs, partials, attention_splits, .. } = machine;
     let (key_heads, value_dim) = (plan.columns.len(), layer.values.dim());
-    let visible: usize = rows.iter().map(|row| row.position + 1).sum();
+    let visible: usize = rows.iter().map(|row| op.visible(row.position).len()).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
-    let work = visible * heads * (layer.keys.dim() + value_dim) / 4;
+    let work = visible * op.heads * (layer.keys.dim() + value_dim) / 4;
     let ([queries], tasks) = activations.split_view([query], out, runs, &plan.columns);
     // One head after the other, so that its keys and values stay in a core's cache.
     let tasks = tasks.column_by_column();
@@ -53,9 +52,10 @@ pub(super) fn attention(
         layer,
         rows,
         queries,
-        group: heads / key_heads,
+        group: op.heads / key_heads,
         vectors: value_dim.div_ceil(LANES),
-        scale,
+        op,
+        sinks: op.sinks.map(|sinks| fixed.weights.vector(sinks)),
     };
     let split = Split::new(&all, runs, key_heads);
     let threads = pool.threads();
@@ -96,7 +96,9 @@ struct Attention<'a> {
     group: usize,
     /// Vectors of a query's accumulators.
     vectors: usize,
-    scale: f32,
+    op: program::Attention,
+    /// One score for each query head.
+    sinks: Option<&'a [f32]>,
 }
 
 impl Attention<'_> {
@@ -105,8 +107,8 @@ impl Attention<'_> {
         let (head, run) = (task.column_part, task.rows());
         let AttentionScratch { page, span, total } = scratch;
         self.take_queries(head, run.clone(), page);
-        total.clear(self.queries(&run), self.vectors);
-        for index in 0..self.spans(run.clone()) {
+        self.begin(head, &run, total);
+        for index in self.spans(run.clone()) {
             let acc = &mut bytemuck::cast_slice_mut(&mut span.acc)[..self.queries(&run) * self.vectors];
             self.span(head, run.clone(), index, page, &mut span.states, acc);
             for (q, acc) in acc.chunks_exact(self.vectors).enumerate() {
@@ -116,14 +118,34 @@ impl Attention<'_> {
         self.finish(&mut task, total);
     }
 
+    /// Starts the queries of a run from nothing, or from their sinks.
+    fn begin(&self, head: usize, run: &Range<usize>, total: &mut Accumulators) {
+        let queries = self.queries(run);
+        total.clear(queries, self.vectors);
+        if let Some(sinks) = self.sinks {
+            let sinks = &sinks[head * self.group..][..self.group];
+            for states in total.states[..queries].chunks_exact_mut(self.group) {
+                states.iter_mut().zip(sinks).for_each(|(state, sink)| *state = Softmax::of_sink(*sink));
+            }
+        }
+    }
+
     /// How many queries a run has.
     fn queries(&self, run: &Range<usize>) -> usize {
         run.len() * self.group
     }
 
-    /// How many spans the rows of a run see.
-    fn spans(&self, run: Range<usize>) -> usize {
-        self.rows[run].iter().map(|row| row.position / SPAN + 1).max().unwrap_or(0)
+    /// The positions that some row of a run sees.
+    fn visible(&self, run: Range<usize>) -> Range<usize> {
+        let each = || self.rows[run.clone()].iter().map(|row| self.op.visible(row.position));
+        let start = each().map(|visible| visible.start).min().unwrap_or(0);
+        start..each().map(|visible| visible.end).max().unwrap_or(0)
+    }
+
+    /// The spans that some row of a run sees.
+    fn spans(&self, run: Range<usize>) -> Range<usize> {
+        let visible = self.visible(run);
+        visible.start / SPAN..visible.end.div_ceil(SPAN)
     }
 
     /// Takes the queries of a key head, `[row][query head of the group]`, as the kernel wants them.
@@ -147,21 +169,21 @@ impl Attention<'_> {
         acc: &mut [[f32; LANES]],
     ) {
         let (kernels, count) = (self.kernels, self.queries(&run));
-        let PageScratch { queries, decoded, scales, scores, counts, corrections, .. } = scratch;
-        let (states, counts, corrections) =
-            (&mut states[..count], &mut counts[..count], &mut corrections[..count]);
+        let PageScratch { queries, decoded, scales, scores, seen, corrections, .. } = scratch;
+        let (states, seen, corrections) =
+            (&mut states[..count], &mut seen[..count], &mut corrections[..count]);
         let queries = &queries[..count * self.layer.keys.dim()];
         let scores = &mut bytemuck::cast_slice_mut::<_, [f32; PAGE]>(scores)[..count];
         let decoded = bytemuck::cast_slice_mut(decoded);
         states.fill(Softmax::default());
         acc.fill([0.0; LANES]);
+        let all = self.visible(run.clone());
+        let (first, visible) = ((span * SPAN).max(all.start / PAGE * PAGE), all.end.min((span + 1) * SPAN));
         let rows = &self.rows[run];
-        let visible = rows.iter().map(|row| row.position + 1).max().unwrap_or(0).min((span + 1) * SPAN);
         let pages = self.fixed.batch.pages(rows[0].table);
-        for start in (span * SPAN..visible).step_by(PAGE) {
-            // How many positions of the page each query sees.
-            for (counts, row) in counts.chunks_exact_mut(self.group).zip(rows) {
-                counts.fill((row.position + 1).saturating_sub(start).min(PAGE));
+        for start in (first..visible).step_by(PAGE) {
+            for (seen, row) in seen.chunks_exact_mut(self.group).zip(rows) {
+                seen.fill(Seen::of(&self.op.visible(row.position), start));
             }
             let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
             let LayerCache { keys: key_side, values: value_side } = self.layer;
@@ -171,8 +193,13 @@ impl Attention<'_> {
                 keys = key_side.decode(kernels, keys, most, decoded);
             }
             let ahead = value_side.stored(page, head, most);
-            kernels.run(Scores { queries, keys, counts, scale: self.scale, ahead, scores });
-            kernels.run(SoftmaxTiles { states, counts, scores, corrections });
+            kernels.run(Scores { queries, keys, seen, scale: self.op.scale, ahead, scores });
+            if let Some(cap) = self.op.soft_cap {
+                for (scores, seen) in scores.iter_mut().zip(&*seen) {
+                    kernels.run(MapValues { map: Map::SoftCap(cap), x: &mut scores[seen.range()] });
+                }
+            }
+            kernels.run(SoftmaxTiles { states, seen, scores, corrections });
             let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
                 values = value_side.decode(kernels, values, most, decoded);
@@ -182,7 +209,7 @@ impl Attention<'_> {
                 0 => &[],
                 next => key_side.stored(pages[start / PAGE + 1] as usize, head, next),
             };
-            kernels.run(Accumulate { acc, corrections, counts, weights: scores, values, ahead });
+            kernels.run(Accumulate { acc, corrections, seen, weights: scores, values, ahead });
         }
     }
 
@@ -196,7 +223,8 @@ impl Attention<'_> {
         acc: &[[f32; LANES]],
         total: &mut Accumulators,
     ) {
-        if self.rows[run.start + q / self.group].position >= span * SPAN {
+        let visible = self.op.visible(self.rows[run.start + q / self.group].position);
+        if visible.end > span * SPAN && visible.start < (span + 1) * SPAN {
             let total_acc = &mut bytemuck::cast_slice_mut(&mut total.acc)[q * self.vectors..][..self.vectors];
             let state = Merge { state: &mut total.states[q], acc: total_acc, span: state, span_acc: acc };
             self.kernels.run(state);
@@ -221,7 +249,7 @@ struct Split<'a> {
     all: &'a Attention<'a>,
     runs: &'a Boundaries,
     key_heads: usize,
-    /// Of the row that sees most.
+    /// Up to the last that a row sees.
     spans: usize,
     /// Vectors that a task leaves, if its run is the longest one.
     part: usize,
@@ -232,7 +260,7 @@ impl<'a> Split<'a> {
         let each = (0..runs.len()).map(|index| runs.part(index));
         let longest = each.map(|run| all.queries(&run)).max().unwrap_or(0);
         let part = partial_vectors(longest, all.layer.values.dim());
-        Split { all, runs, key_heads, spans: all.spans(0..all.rows.len()), part }
+        Split { all, runs, key_heads, spans: all.spans(0..all.rows.len()).end, part }
     }
 
     /// How many tasks there are: `[run][head][span]`.
@@ -249,7 +277,7 @@ impl<'a> Split<'a> {
     fn run(&self, index: usize, out: &mut [[f32; LANES]], scratch: &mut AttentionScratch) {
         let (task, span) = (index / self.spans, index % self.spans);
         let (run, head) = (self.runs.part(task / self.key_heads), task % self.key_heads);
-        if span < self.all.spans(run.clone()) {
+        if self.all.spans(run.clone()).contains(&span) {
             let (acc, states) = out.split_at_mut(self.all.queries(&run) * self.all.vectors);
             self.all.take_queries(head, run.clone(), &mut scratch.page);
             self.all.span(head, run, span, &mut scratch.page, &mut scratch.span.states, acc);
@@ -264,8 +292,8 @@ impl<'a> Split<'a> {
         let (head, run) = (task.column_part, task.rows());
         let first = (task.row_part * self.key_heads + head) * self.spans;
         let total = &mut scratch.total;
-        total.clear(self.all.queries(&run), self.all.vectors);
-        for span in 0..self.all.spans(run.clone()) {
+        self.all.begin(head, &run, total);
+        for span in self.all.spans(run.clone()) {
             let part = &parts[(first + span) * self.part..][..self.part];
             let (acc, states) = part.split_at(self.all.queries(&run) * self.all.vectors);
             for (q, (acc, state)) in acc.chunks_exact(self.all.vectors).zip(states).enumerate() {

@@ -38,11 +38,12 @@ pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, cac
             let rotation = kv::Rotation { rope, query_norm, key_norm };
             kv::rope_write(fixed, plan, machine, &mut caches[cache], rotation, [query, key, value]);
         }
-        Op::Attention { cache, heads, scale, query, out } => {
-            attention::attention(fixed, plan, machine, &caches[cache], heads, scale, query, out);
+        Op::Attention { attention, query, out } => {
+            attention::attention(fixed, plan, machine, &caches[attention.cache], attention, query, out);
         }
         Op::Activate { activation, gate, up, out } => rows::activate(machine, activation, gate, up, out),
         Op::Add { x, y } => rows::add(machine, x, y),
+        Op::Map { map, x } => rows::map(machine, map, x),
         Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
         Op::Gather { ref views } => rows::gather(fixed, machine, views),
     }

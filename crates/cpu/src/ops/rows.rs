@@ -1,11 +1,12 @@
 //! Ops that treat every row by itself: a thread takes a row and computes all of it.
 
-use gleed_model::program::{Activation, Norm, View, WeightId};
+use gleed_model::program::{Activation, Map, Norm, View, WeightId};
 
 use super::Fixed;
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
+use crate::kernels::map::MapValues;
 use crate::kernels::norm::Norm as NormKernel;
 use crate::kernels::pool::Pool;
 use crate::kernels::shared::{Activations, WholeRow};
@@ -119,6 +120,14 @@ pub(super) fn add(machine: &mut Machine, x: View, y: View) {
     for_each_row(pool, activations, rows.len(), x.width, |_, row| {
         let ([y, _], x) = row.read_write([y; 2], x);
         kernels.run(Add { x, y });
+    });
+}
+
+/// x = map(x), value by value.
+pub(super) fn map(machine: &mut Machine, map: Map, x: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
+        kernels.run(MapValues { map, x: row.write(x) });
     });
 }
 

@@ -7,23 +7,41 @@ use crate::common::{Random, batch, bits, cpu, file};
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::arithmetic::{PAGE, SPAN};
-use gleed_model::program::{Buffer, KvLayer, Node, Op, Program, View, Weight};
+use gleed_model::program::{Attention, Buffer, KvLayer, Node, Op, Program, View, Weight};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const CONTEXT: usize = 2 * SPAN + 150;
 const PAGES: usize = 2 * CONTEXT.div_ceil(PAGE);
 const MAX_ROWS: usize = CONTEXT;
 
-/// Query heads, key heads, key and value size: shared key heads and not, sizes that are no multiple of
-/// the lanes, more query heads than run side by side.
-const SHAPES: [(usize, usize, usize, usize); 4] =
-    [(4, 2, 12, 20), (3, 3, 40, 16), (6, 2, 32, 80), (7, 1, 24, 8)];
+/// Query heads, key heads, key and value size.
+#[derive(Debug, Clone, Copy)]
+struct Shape(usize, usize, usize, usize);
+
+/// Shared key heads and not, sizes that are no multiple of the lanes, more query heads than run side by side.
+const SHAPES: [Shape; 4] =
+    [Shape(4, 2, 12, 20), Shape(3, 3, 40, 16), Shape(6, 2, 32, 80), Shape(7, 1, 24, 8)];
+
+/// What attention may have beside all positions: a window, a soft cap, sinks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extras {
+    window: Option<usize>,
+    soft_cap: Option<f32>,
+    sinks: bool,
+}
+
+/// Windows inside a page, over page borders and over spans, with and without the rest.
+const EXTRAS: [(Shape, Extras); 4] = [
+    (SHAPES[0], Extras { window: Some(100), soft_cap: Some(1.5), sinks: true }),
+    (SHAPES[1], Extras { window: Some(1), soft_cap: None, sinks: true }),
+    (SHAPES[2], Extras { window: Some(SPAN + 33), soft_cap: None, sinks: false }),
+    (SHAPES[3], Extras { window: Some(40), soft_cap: Some(0.5), sinks: false }),
+];
 
 /// Embeds tokens as queries, keys and values, and attends.
-fn program(
-    random: &mut Random,
-    (heads, key_heads, key_dim, value_dim): (usize, usize, usize, usize),
-) -> (Arc<Gguf>, Program) {
+fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Program) {
+    let Shape(heads, key_heads, key_dim, value_dim) = shape;
+    let Extras { window, soft_cap, sinks } = extras;
     let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
     let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
     let data = random.units(tokens * width).iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
@@ -35,16 +53,22 @@ fn program(
             key: view(0, widths[0], widths[1]),
             value: view(0, widths[0] + widths[1], widths[2]),
         },
-        Op::Attention { cache: 0, heads, scale: 0.4, query: view(0, 0, widths[0]), out: view(1, 0, out) },
+        Op::Attention {
+            attention: Attention { cache: 0, heads, scale: 0.4, window, soft_cap, sinks: sinks.then_some(1) },
+            query: view(0, 0, widths[0]),
+            out: view(1, 0, out),
+        },
     ];
     let program = Program {
         buffers: [("x", width), ("out", out)].map(|(name, width)| Buffer { name, width }).to_vec(),
-        weights: vec![Weight {
-            name: "table".to_string(),
-            rows: tokens,
-            columns: width,
-            format: Format::F32,
-        }],
+        weights: [("table", tokens, width), ("sinks", 1, heads)]
+            .map(|(name, rows, columns)| Weight {
+                name: name.to_string(),
+                rows,
+                columns,
+                format: Format::F32,
+            })
+            .to_vec(),
         nodes: ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec(),
         caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
         ropes: vec![],
@@ -52,7 +76,11 @@ fn program(
         vocabulary: tokens,
         context: CONTEXT,
     };
-    let tensors = [("table".to_string(), vec![width, tokens], Format::F32, data)];
+    let sinks = random.units(heads).iter().flat_map(|x| (3.0 * x).to_le_bytes()).collect();
+    let tensors = [
+        ("table".to_string(), vec![width, tokens], Format::F32, data),
+        ("sinks".to_string(), vec![heads], Format::F32, sinks),
+    ];
     (file(&Metadata::default(), &tensors), program)
 }
 
@@ -94,8 +122,9 @@ fn check(cpu: &mut Cpu, truth: &[Vec<Vec<u32>>; 2], lengths: &[usize], what: &st
 #[test]
 fn contexts_of_several_spans() {
     let mut random = Random::new(3);
-    for shape in SHAPES {
-        let (file, program) = program(&mut random, shape);
+    let plain = SHAPES.map(|shape| (shape, Extras::default()));
+    for (shape, extras) in plain.into_iter().chain(EXTRAS) {
+        let (file, program) = program(&mut random, shape, extras);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let made_for = reference::Options {
                 arithmetic: Arithmetic::Q8,
@@ -118,7 +147,7 @@ fn contexts_of_several_spans() {
                         continue;
                     }
                     let mut cpu = cpu(&file, &program, options(kv, threads, isa));
-                    let what = format!("{shape:?} {kv} {isa} {threads} threads {lengths:?}");
+                    let what = format!("{shape:?} {extras:?} {kv} {isa} {threads} threads {lengths:?}");
                     check(&mut cpu, &truth, lengths, &what);
                 }
             }
@@ -128,7 +157,7 @@ fn contexts_of_several_spans() {
 
 #[test]
 fn few_rows_of_great_depth_are_split_over_spans() {
-    let (file, program) = program(&mut Random::new(4), SHAPES[0]);
+    let (file, program) = program(&mut Random::new(4), SHAPES[0], Extras::default());
     for (threads, expected) in [(1, 0), (2, 1), (8, 1)] {
         let mut cpu = cpu(&file, &program, options(KvType::F16, threads, Isa::detect()));
         let steps = |cpu: &mut Cpu, rows: std::ops::Range<usize>| {

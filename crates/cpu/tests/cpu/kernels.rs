@@ -6,10 +6,11 @@ use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
 use gleed_cpu::kernels::add::Add;
-use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, interleave};
+use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, Seen, interleave};
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
+use gleed_cpu::kernels::map::MapValues;
 use gleed_cpu::kernels::norm::Norm;
 use gleed_cpu::kernels::products::{Products, WAITING};
 use gleed_cpu::kernels::rope::Rotate;
@@ -17,7 +18,7 @@ use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_cpu::kernels::tile::TILE;
 use gleed_model::KvType;
 use gleed_model::arithmetic::{self, BLOCK, LANES, PAGE, Softmax};
-use gleed_model::program::Activation;
+use gleed_model::program::{Activation, Map};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use half::{bf16, f16};
 
@@ -104,6 +105,7 @@ fn activations() {
             for (activation, plain) in [
                 (Activation::Silu, arithmetic::silu as fn(f32) -> f32),
                 (Activation::Gelu, arithmetic::gelu as fn(f32) -> f32),
+                (Activation::SquaredRelu, arithmetic::squared_relu as fn(f32) -> f32),
             ] {
                 let mut out = gate.clone();
                 kernels.run(Activate { activation, x: &mut out, up: None });
@@ -114,6 +116,27 @@ fn activations() {
                 kernels.run(Activate { activation, x: &mut out, up: Some(&up) });
                 let truth: Vec<f32> = truth.iter().zip(&up).map(|(x, up)| x * up).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {activation:?}", kernels.isa());
+            }
+        }
+    });
+}
+
+#[test]
+fn maps() {
+    each_isa(|kernels, random| {
+        for len in LENGTHS {
+            let mut x = random.floats(len);
+            let extremes = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 0.0, -0.0, 1e-40];
+            x.iter_mut().zip(extremes).for_each(|(x, extreme)| *x = extreme);
+            for map in [Map::Scale(-0.3), Map::SoftCap(30.0), Map::SoftCap(0.01)] {
+                let mut out = x.clone();
+                kernels.run(MapValues { map, x: &mut out });
+                let plain = |x: &f32| match map {
+                    Map::Scale(factor) => x * factor,
+                    Map::SoftCap(cap) => arithmetic::soft_cap(*x, cap),
+                };
+                let truth: Vec<f32> = x.iter().map(plain).collect();
+                assert_eq!(comparable(&out), comparable(&truth), "{:?} {map:?}", kernels.isa());
             }
         }
     });
@@ -354,16 +377,20 @@ impl StoredPage {
 const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
 /// Queries and how many positions of a page they see: all, some, none, fewer and fewer.
-fn counts(random: &mut Random, queries: usize) -> Vec<usize> {
-    let (case, first) = (random.below(5), random.below(PAGE + 1));
-    let count = |q: usize, random: &mut Random| match case {
-        0 => PAGE,
-        1 => random.below(PAGE + 1),
-        2 => first,
-        3 => (first + q / 3).min(PAGE),
-        _ => (q + 1).min(PAGE),
+fn seen(random: &mut Random, queries: usize) -> Vec<Seen> {
+    let (case, first) = (random.below(7), random.below(PAGE + 1));
+    let of = |q: usize, random: &mut Random| match case {
+        0 => (0, PAGE),
+        1 => (0, random.below(PAGE + 1)),
+        2 => (0, first),
+        3 => (0, (first + q / 3).min(PAGE)),
+        4 => (0, (q + 1).min(PAGE)),
+        // The ends of windows, and windows inside the page.
+        5 => ((first + q / 3).min(PAGE), PAGE),
+        _ => (random.below(PAGE + 1), random.below(PAGE + 1)),
     };
-    (0..queries).map(|q| count(q, random)).collect()
+    let seen = (0..queries).map(|q| of(q, random));
+    seen.map(|(start, end)| if start < end { Seen { start, end } } else { Seen::default() }).collect()
 }
 
 #[test]
@@ -401,8 +428,8 @@ fn attention_page(
     let mut scores = vec![[f32::NAN; PAGE]; queries];
     let mut corrections = vec![f32::NAN; queries];
     for _ in 0..3 {
-        let counts = counts(random, queries);
-        let what = format!("{isa} {kind} {queries} queries of {dim}, {counts:?}");
+        let seen = seen(random, queries);
+        let what = format!("{isa} {kind} {queries} queries of {dim}, {seen:?}");
         let keys = StoredPage::keys(random, kind, dim, no_numbers);
         let values = StoredPage::values(random, kind, value_dim, no_numbers);
         let page = keys.page();
@@ -411,20 +438,20 @@ fn attention_page(
         kernels.run(Scores {
             queries: &interleaved,
             keys: page,
-            counts: &counts,
+            seen: &seen,
             scale,
             ahead,
             scores: &mut scores,
         });
         let mut weights: Vec<Vec<f32>> = Vec::new();
         for (q, query) in query.chunks(dim).enumerate() {
-            let keys = keys.plain.chunks(dim).take(counts[q]);
+            let keys = keys.plain.chunks(dim).take(seen[q].end).skip(seen[q].start);
             weights.push(keys.map(|key| arithmetic::score(query, key, scale)).collect());
-            assert_eq!(comparable(&scores[q][..counts[q]]), comparable(&weights[q]), "{what}");
+            assert_eq!(comparable(&scores[q][seen[q].range()]), comparable(&weights[q]), "{what}");
         }
         kernels.run(SoftmaxTiles {
             states: &mut states,
-            counts: &counts,
+            seen: &seen,
             scores: &mut scores,
             corrections: &mut corrections,
         });
@@ -432,18 +459,19 @@ fn attention_page(
         kernels.run(Accumulate {
             acc: &mut acc,
             corrections: &corrections,
-            counts: &counts,
+            seen: &seen,
             weights: weight_rows,
             values: page,
             ahead,
         });
         for (q, (softmax, sums)) in truth.iter_mut().enumerate() {
-            if counts[q] > 0 {
+            if !seen[q].is_empty() {
                 let correction = softmax.tile(&mut weights[q]);
                 assert_eq!(comparable(&corrections[q..=q]), comparable(&[correction]), "{what}");
-                assert_eq!(comparable(&scores[q][..counts[q]]), comparable(&weights[q]), "{what}");
+                assert_eq!(comparable(&scores[q][seen[q].range()]), comparable(&weights[q]), "{what}");
                 sums.iter_mut().for_each(|sum| *sum *= correction);
-                for (weight, value) in weights[q].iter().zip(values.plain.chunks(value_dim)) {
+                let values = values.plain.chunks(value_dim).skip(seen[q].start);
+                for (weight, value) in weights[q].iter().zip(values) {
                     arithmetic::accumulate(sums, *weight, value);
                 }
             }

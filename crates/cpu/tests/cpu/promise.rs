@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{FAMILIES, Schedule, Sequences, bits, cpu, tiny};
+use crate::common::{Schedule, Sequences, bits, cpu, test_families, tiny};
 use gleed_cpu::{Isa, Options};
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};
@@ -60,22 +60,4 @@ fn check_family(family: &str) {
     }
 }
 
-#[test]
-fn llama() {
-    check_family(FAMILIES[0]);
-}
-
-#[test]
-fn qwen2() {
-    check_family(FAMILIES[1]);
-}
-
-#[test]
-fn qwen3() {
-    check_family(FAMILIES[2]);
-}
-
-#[test]
-fn gpt2() {
-    check_family(FAMILIES[3]);
-}
+test_families!(check_family: llama, qwen2, qwen3, gpt2, gemma2, olmo2);

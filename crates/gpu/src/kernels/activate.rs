@@ -10,6 +10,7 @@ pub(crate) fn snippet(activation: Activation) -> String {
     let function = match activation {
         Activation::Silu => include_str!("activation_silu.wgsl"),
         Activation::Gelu => include_str!("activation_gelu.wgsl"),
+        Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
     };
     [include_str!("exp.wgsl"), function].concat()
 }

@@ -1,6 +1,6 @@
 //! Attention over pages: how rows and heads are cut into workgroups, and the merge of spans.
 
-use gleed_model::KvType;
+use gleed_model::{KvType, program};
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
@@ -53,8 +53,9 @@ impl QueryTiling {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attention<'a> {
     pub cache: &'a LayerCache,
-    pub heads: usize,
-    pub scale: f32,
+    pub op: program::Attention,
+    /// One score for each query head, where there are any.
+    pub sinks: Option<&'a wgpu::Buffer>,
     pub query: Place<'a>,
     pub out: Place<'a>,
     /// Results of single spans: `[span of a row][head][value, rounded up to quads, then maximum and sum]`.
@@ -78,6 +79,9 @@ pub(crate) fn attention(
     list: List,
     op: Attention,
 ) -> Result<Vec<Dispatch>> {
+    if !is_plain(&op.op) {
+        return Ok(vec![with_options(kernels, step, list, op)?]);
+    }
     let mut all = Vec::new();
     for kind in [Items::Near, Items::Whole] {
         all.push(row(kernels, step, list, op, kind)?);
@@ -92,9 +96,50 @@ pub(crate) fn attention(
     Ok(all)
 }
 
+/// Whether attention has neither a window nor a soft cap nor sinks.
+pub(crate) fn is_plain(op: &program::Attention) -> bool {
+    op.window.is_none() && op.soft_cap.is_none() && op.sinks.is_none()
+}
+
+/// How quads of values are read: the text, and what the buffer is then made of.
+fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
+    match kind {
+        KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
+        KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
+        KvType::Q8_0 => (include_str!("quad_value_q8_0.wgsl"), "u32"),
+    }
+}
+
+/// Attention with a window, a soft cap or sinks, of one row and head for each workgroup.
+fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
+    let program::Attention { heads, window, soft_cap, .. } = op.op;
+    let unrolled = op
+        .unrolled()
+        .list("FOUR", ["x", "y", "z", "w"])
+        .switch("CAPPED", soft_cap.is_some())
+        .switch("SINKS", op.sinks.is_some());
+    let text = [include_str!("key_unit.wgsl"), include_str!("attention_options.wgsl")].concat();
+    let (quads, element) = quads_of_values(op.cache.kind);
+    let source = op
+        .source("attention with options", &expand(&text, &unrolled), step, list)
+        .snippet(quads)
+        .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
+        .size("WINDOW", window.unwrap_or(u32::MAX as usize))
+        .float("CAP", soft_cap.unwrap_or(0.0))
+        .read_place("query", "QUERY_", op.query)
+        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("values", element, &op.cache.values)
+        .write_place("out", "OUT_", op.out);
+    let source = match op.sinks {
+        Some(sinks) => source.read("sinks", "f32", sinks),
+        None => source,
+    };
+    kernels.dispatch(source, Grid::Rows(heads as u32))
+}
+
 impl Attention<'_> {
     fn group(&self) -> usize {
-        self.heads / self.cache.shape.heads
+        self.op.heads / self.cache.shape.heads
     }
 
     fn value_blocks(&self) -> usize {
@@ -139,7 +184,10 @@ impl Attention<'_> {
             .list(first[0], 0..cut.values)
             .list(first[1], 0..0)
             .list("FOUR", ["x", "y", "z", "w"]);
-        let text = expand(&(include_str!("attention_chunks.wgsl").to_string() + kernel), &unrolled);
+        let text = expand(
+            &[include_str!("key_unit.wgsl"), include_str!("attention_chunks.wgsl"), kernel].concat(),
+            &unrolled,
+        );
         self.source("attention of single rows", &text, step, list)
             .size("ITEMS", cut.items)
             .size("TEAMS", cut.teams)
@@ -167,7 +215,7 @@ impl Attention<'_> {
             })
             .size("VALUE_BLOCKS", self.value_blocks())
             .size("GROUP", self.group())
-            .size("HEADS", self.heads)
+            .size("HEADS", self.op.heads)
             .size("KV_HEADS", shape.heads)
             .size("KEY_DIM", shape.key_dim)
             .size("UNITS", self.units())
@@ -177,7 +225,7 @@ impl Attention<'_> {
             .size("VALUE_WORDS", value_words)
             .size("VALUE_SCALES", value_scales)
             .size("PARTIAL", partial_room(shape.value_dim))
-            .float("SCALE", self.scale)
+            .float("SCALE", self.op.scale)
     }
 }
 
@@ -285,11 +333,7 @@ fn span(
         .list("QUERYTURNS", 0..(queries * dimensions).div_ceil(SPAN_TEAM))
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
         .list("HALF", 0..8);
-    let (quads, element) = match op.cache.kind {
-        KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
-        KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
-        KvType::Q8_0 => (include_str!("quad_value_q8_0.wgsl"), "u32"),
-    };
+    let (quads, element) = quads_of_values(op.cache.kind);
     let items = header::ITEMS + 2 * kind as usize + list as usize;
     let cut = Cut { items, teams, queries, parts, positions: 2, chunk, values, early };
     let source = op
@@ -316,7 +360,7 @@ fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) 
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::MERGES)
         .size("THREADS", MERGE_VALUES)
-        .size("HEADS", op.heads)
+        .size("HEADS", op.op.heads)
         .size("VALUE_DIM", value_dim)
         .size("VALUE_BLOCKS", blocks)
         .size("PARTIAL", partial_room(value_dim))
@@ -325,7 +369,7 @@ fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) 
     if let Some(integers) = op.integers {
         source = source.put_integers(integers, MERGE_VALUES / 4);
     }
-    kernels.dispatch(source, Grid::Merges((op.heads * blocks) as u32))
+    kernels.dispatch(source, Grid::Merges((op.op.heads * blocks) as u32))
 }
 
 /// Attention of several neighbouring rows.

@@ -1,4 +1,6 @@
-//! Ops on whole rows: the residual sum and the gathering of wanted rows.
+//! Ops on whole rows: the residual sum, functions of single values, and the gathering of wanted rows.
+
+use gleed_model::program::Map;
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
@@ -8,6 +10,21 @@ pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Result<Dispatch>
     let source = Source::new("add", include_str!("add.wgsl"))
         .size("WIDTH", x.width)
         .read_place("y", "Y_", y)
+        .write_place("x", "X_", x);
+    kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
+}
+
+/// x = map(x), value by value.
+pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch> {
+    let (function, factor) = match map {
+        Map::Scale(factor) => (include_str!("map_scale.wgsl"), factor),
+        Map::SoftCap(cap) => (include_str!("map_soft_cap.wgsl"), cap),
+    };
+    let source = Source::new("map", include_str!("map.wgsl"))
+        .snippet(include_str!("exp.wgsl"))
+        .snippet(function)
+        .size("WIDTH", x.width)
+        .float("FACTOR", factor)
         .write_place("x", "X_", x);
     kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{FAMILIES, Sequences, batch, bits, contract, executor, gpu, tiny};
+use crate::common::{Sequences, batch, bits, contract, executor, gpu, test_families, tiny};
 use gleed_cpu::Cpu;
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, Gpu, GpuExecutor, Options};
@@ -83,20 +83,12 @@ fn check_family(family: &str) {
 
 // A cut knows nothing of a family: one with rotary positions and head norms is enough, and one without.
 
-#[test]
-fn qwen3() {
-    check_family(FAMILIES[2]);
-}
-
-#[test]
-fn gpt2() {
-    check_family(FAMILIES[3]);
-}
+test_families!(check_family: qwen3, gpt2);
 
 #[test]
 fn the_company_of_a_row_does_not_matter_in_q8() {
     let gpu = gpu();
-    for family in FAMILIES {
+    for family in ["qwen3", "gpt2", "gemma2"] {
         let (file, plain) = tiny(family, &[Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_1], 5);
         let program = fuse(&plain, Rules::ALL);
         let run = |schedule, every| {
@@ -119,7 +111,7 @@ fn every_op_writes_what_the_reference_writes_each_half_with_its_blocks() {
     let gpu = gpu();
     let rows: Vec<_> = (0..6).map(|i| (i / 4, i % 4, 7 * i as u32, i % 3 > 0)).collect();
     let batch = batch(&rows, 2, OPTIONS.pages);
-    for family in FAMILIES {
+    for family in ["qwen3", "gpt2", "gemma2"] {
         let formats = [Format::Q5_K, Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::Q4_K];
         let (file, plain) = tiny(family, &formats, 3);
         let program = fuse(&plain, Rules::ALL);

@@ -8,7 +8,7 @@ use crate::common::{Case, Random, batch, bits, executor, gpu};
 use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;
-use gleed_model::program::{Activation, KvLayer, Norm, Op, Program, Projection, View};
+use gleed_model::program::{Activation, Attention, KvLayer, Map, Node, Norm, Op, Program, Projection, View};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
@@ -112,7 +112,7 @@ fn norms() {
 fn sums_activations_and_gathered_rows() {
     let gpu = gpu();
     for (index, width) in [1, 3, 64, 255, 256, 517].into_iter().enumerate() {
-        for activation in [Activation::Silu, Activation::Gelu] {
+        for activation in [Activation::Silu, Activation::Gelu, Activation::SquaredRelu] {
             let mut case = Case::new(20 + index as u64, 2 * width + 3);
             let x = View { buffer: 0, offset: 3, width: 2 * width };
             let (y, z) = (case.buffer("y", width + 4), case.buffer("z", width));
@@ -122,6 +122,8 @@ fn sums_activations_and_gathered_rows() {
             case.push(Op::Activate { activation, gate: x.part(0, width), up: Some(half), out: y });
             case.push(Op::Activate { activation, gate: half, up: None, out: z });
             case.push(Op::Add { x: half, y });
+            case.push(Op::Map { map: Map::Scale(-1.7), x: y });
+            case.push(Op::Map { map: Map::SoftCap(0.8), x: half });
             case.push(Op::AddNorm { x: half, y: z, norm, out: y });
             case.push(Op::Gather { views: vec![View { buffer: 0, offset: 0, width: 2 * width + 3 }, y] });
             case.push(Op::Add { x: half, y });
@@ -192,7 +194,7 @@ fn attention_case(seed: u64, heads: Heads) -> Case {
         }
         case.push(Op::KvWrite { cache: 0, key, value });
     }
-    case.push(Op::Attention { cache: 0, heads, scale: 0.3, query, out });
+    case.push(Op::Attention { attention: Attention::over_all(0, heads, 0.3), query, out });
     case
 }
 
@@ -202,11 +204,11 @@ fn rotations_and_attention() {
     let mut random = Random::new(3);
     // Two sequences side by side, then rows one by one, then more of one sequence than a span.
     let mut batches = vec![vec![(1, 0), (0, 0), (0, 1), (0, 2)], vec![(1, 1)], rows(0)];
-    batches.push((3..270).map(|position| (0, position)).collect());
-    batches.push(vec![(1, 2), (0, 270), (0, 271), (1, 3)]);
-    batches.push(vec![(0, 272)]);
-    batches.push((273..560).map(|position| (0, position)).collect());
-    batches.push(vec![(0, 560), (0, 561), (0, 562), (1, 4)]);
+    batches.push((3..140).map(|position| (0, position)).collect());
+    batches.push(vec![(1, 2), (0, 140), (0, 141), (1, 3)]);
+    batches.push(vec![(0, 142)]);
+    batches.push((143..280).map(|position| (0, position)).collect());
+    batches.push(vec![(0, 280), (0, 281), (0, 282), (1, 4)]);
     let fixed = [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7)];
     let odd: Vec<_> = (0..3)
         .map(|_| {
@@ -223,6 +225,65 @@ fn rotations_and_attention() {
             let norms = random.below(2) == 0;
             let heads = Heads { heads, cache, rope, norms, fused: fused && rope.is_some() };
             compare(&gpu, attention_case(60 + index as u64, heads), kv, &batches);
+        }
+    }
+}
+
+#[test]
+fn attention_with_windows_caps_and_sinks() {
+    let gpu = gpu();
+    let mut batches = vec![vec![(1, 0), (0, 0), (0, 1), (0, 2)], rows(0)];
+    batches.push((3..140).map(|position| (0, position)).collect());
+    batches.push(vec![(1, 1), (0, 140), (0, 141)]);
+    let shapes = [(8, 2, 128, 128), (3, 3, 37, 30), (5, 1, 20, 300), (1, 1, 1, 1)];
+    let options = [
+        (Some(1), None, true),
+        (Some(50), Some(0.7), false),
+        (None, Some(2.0), true),
+        (Some(65), None, false),
+    ];
+    for (index, (heads, kv_heads, key_dim, value_dim)) in shapes.into_iter().enumerate() {
+        for (kind, (window, soft_cap, sinks)) in options.into_iter().enumerate() {
+            let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
+            let mut case = attention_case(
+                30 + index as u64,
+                Heads { heads, cache, rope: None, norms: false, fused: false },
+            );
+            let sinks = sinks.then(|| case.floats(1, heads));
+            let Some(Op::Attention { attention, .. }) =
+                case.program.nodes.last_mut().map(|node| &mut node.op)
+            else {
+                panic!("it ends with attention")
+            };
+            *attention = Attention { window, soft_cap, sinks, ..*attention };
+            let kv = [KvType::F16, KvType::Q8_0, KvType::F32][(index + kind) % 3];
+            compare(&gpu, case, kv, &batches);
+        }
+    }
+}
+
+#[test]
+fn logits_are_mapped_in_turns_too() {
+    let gpu = gpu();
+    let (file, mut program) = Case::new(1, 40).finish();
+    let plain = program.clone();
+    for map in [Map::Scale(0.5), Map::SoftCap(1.5)] {
+        let op = Op::Map { map, x: program.logits };
+        program.nodes.push(Node { op, labels: vec!["map".to_string()], layer: None });
+    }
+    let rows: Vec<_> = rows(9).iter().map(|(sequence, position)| (*sequence, *position, 3, true)).collect();
+    let batch = batch(&rows, 2, OPTIONS.pages);
+    for logits_rows in [None, Some(4)] {
+        let options = Options { logits_rows, ..OPTIONS };
+        let mut unmapped = executor(&gpu, &file, &plain, options);
+        let mut mapped = executor(&gpu, &file, &program, options);
+        unmapped.step(&batch, &mut ()).unwrap();
+        mapped.step(&batch, &mut ()).unwrap();
+        for row in 0..rows.len() {
+            for (x, found) in unmapped.logits(row).iter().zip(mapped.logits(row)) {
+                let expected = gleed_model::arithmetic::soft_cap(x * 0.5, 1.5);
+                assert!((found - expected).abs() < 1e-6, "row {row}: {found} for {expected}");
+            }
         }
     }
 }

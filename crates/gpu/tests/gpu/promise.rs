@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{FAMILIES, Sequences, bits, executor, gpu, tiny};
+use crate::common::{Sequences, bits, executor, gpu, test_families, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_gpu::linear::exact_units;
@@ -43,11 +43,12 @@ fn check_family(family: &str) {
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
     let integers = [Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_K, Format::Q4_1, Format::Q5_0];
     let gpu = gpu();
-    for (arithmetic, formats, kv) in [
-        (Arithmetic::F32, &mixed[..], KvType::F32),
-        (Arithmetic::Q8, &integers, KvType::F16),
-        (Arithmetic::Q8, &integers, KvType::Q8_0),
-    ] {
+    // What keys and values are stored as has nothing to do with the family.
+    let stored = [KvType::F16, KvType::Q8_0].into_iter().filter(|kv| *kv == KvType::F16 || family == "llama");
+    let in_integers = stored.map(|kv| (Arithmetic::Q8, &integers[..], kv));
+    for (arithmetic, formats, kv) in
+        [(Arithmetic::F32, &mixed[..], KvType::F32)].into_iter().chain(in_integers)
+    {
         let (file, plain) = tiny(family, formats, 5);
         let fused = fuse(&plain, Rules::ALL);
         let options = Options { arithmetic, kv, ..OPTIONS };
@@ -91,22 +92,4 @@ fn check_family(family: &str) {
     }
 }
 
-#[test]
-fn llama() {
-    check_family(FAMILIES[0]);
-}
-
-#[test]
-fn qwen2() {
-    check_family(FAMILIES[1]);
-}
-
-#[test]
-fn qwen3() {
-    check_family(FAMILIES[2]);
-}
-
-#[test]
-fn gpt2() {
-    check_family(FAMILIES[3]);
-}
+test_families!(check_family: llama, qwen3, gpt2, gemma2);

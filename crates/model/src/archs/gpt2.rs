@@ -14,10 +14,11 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
         let y = b.attention(style, h, Bias::Required)?;
         b.add("attn_residual", x, y);
         let h = b.layer_norm("ffn_norm", x)?;
-        let y = b.feed_forward(Activation::Gelu, h)?;
+        let y = b.feed_forward(Activation::Gelu, h, Bias::Required)?;
         b.add("ffn_residual", x, y);
     }
     b.leave();
     let h = b.layer_norm("output_norm", x)?;
-    b.head(h)
+    b.head(h)?;
+    Ok(())
 }

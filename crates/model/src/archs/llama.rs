@@ -8,16 +8,21 @@ use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
-    decoder(b, AttentionStyle { rope: Some(rope), ..AttentionStyle::default() }, Bias::Optional)
+    let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
+    decoder(b, Bias::Optional, |_| style)
 }
 
-/// The decoder that Llama made common; its relatives differ in the attention alone.
-pub(super) fn decoder(b: &mut Builder, style: AttentionStyle, qkv_bias: Bias) -> Result<()> {
+/// The decoder that Llama made common; its relatives differ in the attention alone, some layer by layer.
+pub(super) fn decoder(
+    b: &mut Builder,
+    qkv_bias: Bias,
+    style: impl Fn(usize) -> AttentionStyle,
+) -> Result<()> {
     let x = b.embed()?;
     for layer in 0..b.config.layers {
         b.enter(layer);
         let h = b.rms_norm("attn_norm", x)?;
-        let y = b.attention(style, h, qkv_bias)?;
+        let y = b.attention(style(layer), h, qkv_bias)?;
         b.add("attn_residual", x, y);
         let h = b.rms_norm("ffn_norm", x)?;
         let y = b.gated_feed_forward(Activation::Silu, h)?;
@@ -25,5 +30,6 @@ pub(super) fn decoder(b: &mut Builder, style: AttentionStyle, qkv_bias: Bias) ->
     }
     b.leave();
     let h = b.rms_norm("output_norm", x)?;
-    b.head(h)
+    b.head(h)?;
+    Ok(())
 }

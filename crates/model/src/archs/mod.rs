@@ -1,9 +1,16 @@
 //! One small file per model family: what it computes, in the builder's vocabulary.
 
+mod gemma;
+mod glm4;
 mod gpt2;
+mod granite;
 mod llama;
+mod nemotron;
+mod olmo2;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod smollm3;
 
 use crate::build::Builder;
 use crate::{Error, Result};
@@ -11,8 +18,23 @@ use crate::{Error, Result};
 /// A family's name in `general.architecture` and the function that emits its program.
 type Family = (&'static str, fn(&mut Builder) -> Result<()>);
 
-const FAMILIES: &[Family] =
-    &[("gpt2", gpt2::build), ("llama", llama::build), ("qwen2", qwen2::build), ("qwen3", qwen3::build)];
+const FAMILIES: &[Family] = &[
+    ("gemma", gemma::gemma),
+    ("gemma2", gemma::gemma2),
+    ("gemma3", gemma::gemma3),
+    ("glm4", glm4::build),
+    ("gpt2", gpt2::build),
+    ("granite", granite::build),
+    ("llama", llama::build),
+    ("nemotron", nemotron::build),
+    ("olmo2", olmo2::build),
+    ("phi3", phi3::build),
+    ("qwen2", qwen2::build),
+    ("qwen2vl", qwen2::vision),
+    ("qwen3", qwen3::build),
+    ("qwen3vl", qwen3::vision),
+    ("smollm3", smollm3::build),
+];
 
 /// The names of all known architectures.
 pub fn known() -> impl Iterator<Item = &'static str> {

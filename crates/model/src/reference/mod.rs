@@ -14,7 +14,7 @@ use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumula
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
 use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;
-use crate::program::{Activation, KvLayer, Norm, Op, Program, View, WeightId};
+use crate::program::{Activation, Attention, KvLayer, Map, Norm, Op, Program, View, WeightId};
 use crate::{Error, Result};
 
 /// What a reference executor is made for.
@@ -212,9 +212,7 @@ impl Reference {
             }
             Op::Rope { rope, heads, x } => self.rope(*rope, *heads, *x),
             Op::KvWrite { cache, key, value } => self.kv_write(*cache, *key, *value),
-            Op::Attention { cache, heads, scale, query, out } => {
-                self.attention(*cache, *heads, *scale, *query, *out);
-            }
+            Op::Attention { attention, query, out } => self.attention(*attention, *query, *out),
             Op::Activate { activation, gate, up, out } => {
                 for r in 0..self.rows.len() {
                     let gate = self.get(*gate, r).to_vec();
@@ -223,6 +221,16 @@ impl Reference {
                 }
             }
             Op::Add { x, y } => self.add(*x, *y),
+            Op::Map { map, x } => {
+                for r in 0..self.rows.len() {
+                    for x in self.set(*x, r) {
+                        *x = match *map {
+                            Map::Scale(factor) => *x * factor,
+                            Map::SoftCap(cap) => plain::soft_cap(*x, cap),
+                        };
+                    }
+                }
+            }
             Op::Gather { views } => self.gather(views),
             Op::AddNorm { x, y, norm, out } => {
                 self.add(*x, *y);
@@ -307,16 +315,17 @@ impl Reference {
         self.tables[self.rows[row].table as usize][position / PAGE] as usize * PAGE + position % PAGE
     }
 
-    fn attention(&mut self, cache: usize, heads: usize, scale: f32, query: View, out: View) {
+    fn attention(&mut self, attention: Attention, query: View, out: View) {
         let positions: usize = self.rows.iter().map(|row| row.position as usize + 1).sum();
         let work = positions * (query.width + out.width);
-        let group = heads / self.program.caches[cache].heads;
+        let sinks = attention.sinks.map(|sinks| self.vector(sinks));
         let results = self.threads.run(self.rows.len(), work, |rows| {
             with_fused_multiply_add(|| {
                 let mut results = Vec::new();
                 for r in rows {
-                    for (head, q) in self.get(query, r).chunks(query.width / heads).enumerate() {
-                        results.extend(self.attend(cache, head / group, scale, r, q));
+                    for (head, q) in self.get(query, r).chunks(query.width / attention.heads).enumerate() {
+                        let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                        results.extend(self.attend(attention, head, sink, r, q));
                     }
                 }
                 results
@@ -325,23 +334,38 @@ impl Reference {
         self.load(out, &results.concat());
     }
 
-    /// What one query head of a row makes of the values of a key-value head.
+    /// What one query head of a row makes of the values of its key-value head.
     #[inline(always)]
-    fn attend(&self, cache: usize, kv_head: usize, scale: f32, r: usize, query: &[f32]) -> Vec<f32> {
+    fn attend(
+        &self,
+        attention: Attention,
+        head: usize,
+        sink: Option<f32>,
+        r: usize,
+        query: &[f32],
+    ) -> Vec<f32> {
+        let Attention { cache, heads, scale, soft_cap, .. } = attention;
         let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
-        let visible = self.rows[r].position as usize + 1;
-        let mut softmax = Softmax::default();
+        let kv_head = head / (heads / kv_heads);
+        let visible = attention.visible(self.rows[r].position as usize);
+        let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
         let mut acc = vec![0.0f32; value_dim];
-        for span in (0..visible).step_by(SPAN) {
+        for span in (visible.start / SPAN * SPAN..visible.end).step_by(SPAN) {
             let mut span_softmax = Softmax::default();
             let mut span_acc = vec![0.0; value_dim];
-            for start in (span..visible.min(span + SPAN)).step_by(PAGE) {
-                let slots: Vec<usize> = (start..visible.min(start + PAGE)).map(|p| self.slot(r, p)).collect();
+            for page in (span..visible.end.min(span + SPAN)).step_by(PAGE) {
+                let seen = visible.start.max(page)..visible.end.min(page + PAGE);
+                // A span may begin with pages that the window has left.
+                if seen.is_empty() {
+                    continue;
+                }
+                let slots: Vec<usize> = seen.map(|p| self.slot(r, p)).collect();
                 let mut scores: Vec<f32> = slots
                     .iter()
                     .map(|slot| {
                         let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
-                        score(query, k, scale)
+                        let score = score(query, k, scale);
+                        soft_cap.map_or(score, |cap| plain::soft_cap(score, cap))
                     })
                     .collect();
                 let correction = span_softmax.tile(&mut scores);
@@ -382,6 +406,7 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
     let f = match activation {
         Activation::Silu => plain::silu,
         Activation::Gelu => plain::gelu,
+        Activation::SquaredRelu => plain::squared_relu,
     };
     for (i, (out, gate)) in out.iter_mut().zip(gate).enumerate() {
         *out = match up {

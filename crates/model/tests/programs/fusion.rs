@@ -11,7 +11,7 @@ use crate::support::{FAMILIES, Random, batch, comparable, file, tiny};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{
-    Activation, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
+    Activation, Attention, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
 };
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::verify::{verify, verify_flow};
@@ -194,7 +194,7 @@ impl Maker {
         let (query, out) = (self.same(query), self.view(4 * heads));
         let written = |op: &Op| matches!(op, Op::KvWrite { cache: other, .. } if *other == cache);
         if self.program.nodes.iter().any(|node| written(&node.op)) {
-            self.push(Op::Attention { cache, heads, scale: 0.5, query, out });
+            self.push(Op::Attention { attention: Attention::over_all(cache, heads, 0.5), query, out });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Shared by the tests of all executors: random numbers, random blocks of every format, tiny models of
 //! every family written as GGUF files, batches and schedules for them, and what every executor must do.
 
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses its own part")]
 
 pub mod contract;
 mod schedules;
@@ -120,7 +120,22 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
     Arc::new(Gguf::from_vec("tiny.gguf", std::fs::read(&path).unwrap()).unwrap())
 }
 
-pub const FAMILIES: [&str; 4] = ["llama", "qwen2", "qwen3", "gpt2"];
+/// Families that have every mechanism between them: gemma2 has windows, soft caps and norms in place, olmo2 norms
+/// over whole rows and two rotary tables.
+pub const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2"];
+
+/// A test for each of some families, which calls a function with its name.
+macro_rules! test_families {
+    ($check:ident: $($family:ident),*) => {
+        $(
+            #[test]
+            fn $family() {
+                $check(stringify!($family));
+            }
+        )*
+    };
+}
+pub(crate) use test_families;
 
 pub const VOCABULARY: usize = 67;
 
@@ -149,6 +164,17 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.key_length", 48), ("attention.value_length", 48)]);
             sizes.extend([("feed_forward_length", 256)]);
             set("rope.freq_base", Value::F32(1e6));
+        }
+        "gemma2" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 21)]);
+            set("attn_logit_softcapping", Value::F32(5.0));
+            set("final_logit_softcapping", Value::F32(3.0));
+        }
+        "olmo2" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 70)]);
         }
         _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
     }

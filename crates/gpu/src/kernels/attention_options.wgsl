@@ -1,0 +1,102 @@
+// Attention with a window, a soft cap or sinks, in the plainest way: a workgroup has one row and one query head, and
+// goes through the pages that the row sees.
+//   score = one chain of fma over the dimensions of query and key, times SCALE, capped; a thread has a position;
+//   weight = e^(score - the largest score so far); a thread has a position;
+//   sum of weights: a chain over the positions of the page, added to what came before, times its correction;
+//   result: one chain of fma over the positions; a thread has some quads of values.
+
+const UNIT_QUADS = $UNITQUADS;
+const QUADS_EACH = (VALUE_QUADS + PAGE - 1u) / PAGE;
+const PLACE_x = 0u;
+const PLACE_y = 1u;
+const PLACE_z = 2u;
+const PLACE_w = 3u;
+
+var<workgroup> scores: array<f32, PAGE>;
+var<workgroup> weights: array<f32, PAGE>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let head = group.x;
+    let record = record_of(group.y);
+    let pages = step[record + ROW_PAGES];
+    let end = step[record + ROW_POSITION] + 1u;
+    let start = end - min(end, WINDOW);
+    let query_at = group.y * QUERY_STRIDE + QUERY_OFFSET + head * KEY_DIM;
+
+    // A sink is a score that was seen before all others.
+    var softmax = Softmax(0.0, 0.0);
+    var begun = false;
+    //@if SINKS
+    softmax = Softmax(sinks[head], 1.0);
+    begun = true;
+    //@end
+    var results: array<vec4<f32>, QUADS_EACH>;
+    for (var page = start / PAGE; page * PAGE < end; page += 1u) {
+        let first = max(start, page * PAGE) - page * PAGE;
+        let last = min(end - page * PAGE, PAGE);
+        let block = step[pages + page] * KV_HEADS + head / GROUP;
+        let key_at = block * (KEY_WORDS + KEY_SCALES) * (PAGE / 4u);
+        let value_at = block * (VALUE_WORDS + VALUE_SCALES) * PAGE;
+        if first <= thread && thread < last {
+            var score = 0.0;
+            for (var unit = 0u; unit < UNITS; unit += 1u) {
+                let stored = key_unit(key_at, unit, thread);
+                let scale = key_scale(key_at, unit, thread);
+                //@for p in PARTS
+                {
+                    let key = unit_quad_$p(stored, scale);
+                    let dimension = (unit * UNIT_QUADS + $p) * 4u;
+                    //@for c in FOUR
+                    if dimension + PLACE_$c < KEY_DIM {
+                        score = fma(query[query_at + dimension + PLACE_$c], key.$c, score);
+                    }
+                    //@end
+                }
+                //@end
+            }
+            score *= SCALE;
+            //@if CAPPED
+            score = CAP * (2.0 / (1.0 + exponential(score * (-2.0 / CAP))) - 1.0);
+            //@end
+            scores[thread] = score;
+        }
+        workgroupBarrier();
+        var largest = select(scores[first], softmax.largest, begun);
+        for (var i = first; i < last; i += 1u) {
+            largest = max(largest, scores[i]);
+        }
+        if first <= thread && thread < last {
+            weights[thread] = exponential(scores[thread] - largest);
+        }
+        workgroupBarrier();
+        let before = select(0.0, exponential(softmax.largest - largest), begun);
+        var sum = softmax.sum * before;
+        for (var i = first; i < last; i += 1u) {
+            sum += weights[i];
+        }
+        for (var turn = 0u; turn < QUADS_EACH; turn += 1u) {
+            let quad = min(thread + turn * PAGE, VALUE_QUADS - 1u);
+            var result = results[turn] * before;
+            for (var i = first; i < last; i += 1u) {
+                result = fma(vec4<f32>(weights[i]), value_part(load_part(value_at, i, quad), quad), result);
+            }
+            results[turn] = result;
+        }
+        softmax = Softmax(largest, sum);
+        begun = true;
+        workgroupBarrier();
+    }
+
+    let inverse = 1.0 / softmax.sum;
+    let out_at = group.y * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM;
+    for (var turn = 0u; turn < QUADS_EACH; turn += 1u) {
+        let column = (thread + turn * PAGE) * 4u;
+        let result = results[turn] * inverse;
+        //@for c in FOUR
+        if column + PLACE_$c < VALUE_DIM {
+            out[out_at + column + PLACE_$c] = result.$c;
+        }
+        //@end
+    }
+}

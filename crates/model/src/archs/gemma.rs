@@ -1,0 +1,83 @@
+//! Gemma 1, 2 and 3: embeddings scaled by the root of their width, a GELU gate, and from Gemma 2 on norms after
+//! attention and feed-forward too, and windows in most layers. Files have the one that Gemma adds to the factors of
+//! norms in them.
+
+use crate::Result;
+use crate::build::{AttentionStyle, Bias, Builder, QueryNorms};
+use crate::program::{Activation, Map, View};
+use crate::rope::{Pairing, Rope, Scaling};
+
+pub(super) fn gemma(b: &mut Builder) -> Result<()> {
+    let rope = b.rope(Pairing::SplitHalf)?;
+    let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
+    decoder(b, false, |_| style)?;
+    Ok(())
+}
+
+/// Scores and logits have a soft cap; every other layer sees a window.
+pub(super) fn gemma2(b: &mut Builder) -> Result<()> {
+    let rope = b.rope(Pairing::SplitHalf)?;
+    let window = b.keys.size("attention.sliding_window")?;
+    let style = AttentionStyle {
+        rope: Some(rope),
+        scale: scale(b, 46),
+        soft_cap: Some(b.keys.f32("attn_logit_softcapping")?.unwrap_or(50.0)),
+        ..AttentionStyle::default()
+    };
+    let logits = decoder(b, true, |layer| AttentionStyle {
+        window: window.filter(|_| layer.is_multiple_of(2)),
+        ..style
+    })?;
+    let cap = b.keys.f32("final_logit_softcapping")?.unwrap_or(30.0);
+    b.map("soft_cap", Map::SoftCap(cap), logits);
+    Ok(())
+}
+
+/// Norms on the heads of Q and K instead of caps; five of six layers see a window, with rotary frequencies of their
+/// own.
+pub(super) fn gemma3(b: &mut Builder) -> Result<()> {
+    let whole = b.rope(Pairing::SplitHalf)?;
+    let base = b.keys.f32("rope.freq_base_swa")?.unwrap_or(10_000.0);
+    let near =
+        b.add_rope(Rope::new(Pairing::SplitHalf, b.config.rope_dimensions, base, &Scaling::None, None)?);
+    let window = b.keys.size("attention.sliding_window")?;
+    let period = b.keys.size("attention.sliding_window_pattern")?.unwrap_or(6).max(1);
+    let style = AttentionStyle { norms: QueryNorms::Heads, scale: scale(b, 62), ..AttentionStyle::default() };
+    let logits = decoder(b, true, |layer| match (layer + 1).is_multiple_of(period) {
+        true => AttentionStyle { rope: Some(whole), ..style },
+        false => AttentionStyle { rope: Some(near), window, ..style },
+    })?;
+    if let Some(cap) = b.keys.f32("final_logit_softcapping")? {
+        b.map("soft_cap", Map::SoftCap(cap), logits);
+    }
+    Ok(())
+}
+
+/// The largest model of each generation, known by its layers, has the factor of another width of heads.
+fn scale(b: &Builder, layers_of_27b: usize) -> Option<f32> {
+    let c = b.config;
+    (c.layers == layers_of_27b).then(|| 1.0 / ((c.width / c.heads) as f32).sqrt())
+}
+
+fn decoder(b: &mut Builder, post_norms: bool, style: impl Fn(usize) -> AttentionStyle) -> Result<View> {
+    let x = b.embed()?;
+    b.map("embed_scale", Map::Scale((b.config.width as f32).sqrt()), x);
+    for layer in 0..b.config.layers {
+        b.enter(layer);
+        let h = b.rms_norm("attn_norm", x)?;
+        let y = b.attention(style(layer), h, Bias::Optional)?;
+        if post_norms {
+            b.rms_norm_in_place("post_attention_norm", y)?;
+        }
+        b.add("attn_residual", x, y);
+        let h = b.rms_norm("ffn_norm", x)?;
+        let y = b.gated_feed_forward(Activation::Gelu, h)?;
+        if post_norms {
+            b.rms_norm_in_place("post_ffw_norm", y)?;
+        }
+        b.add("ffn_residual", x, y);
+    }
+    b.leave();
+    let h = b.rms_norm("output_norm", x)?;
+    b.head(h)
+}
