@@ -95,6 +95,7 @@ pub fn sum(a: &[f32]) -> f32 {
 
 /// `e^x` by range reduction and a polynomial; at most 2 units in the last place from the true value.
 /// Arguments beyond the range of f32 are clamped to it, so the result is finite and positive; NaN stays NaN.
+#[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // n = round(x / ln 2); r = x - n ln 2, with ln 2 split in two so that the subtraction is exact.
     let x = x.clamp(EXP_LOW, EXP_HIGH);
@@ -294,6 +295,7 @@ impl Softmax {
 
     /// Takes in one tile: turns `scores` into weights e^(score - max) in place, and returns the factor by
     /// which everything accumulated before must be multiplied.
+    #[inline(always)]
     pub fn tile(&mut self, scores: &mut [f32]) -> f32 {
         let max = scores.iter().fold(self.max, |m, s| m.max(*s));
         let correction = self.correction(max);
@@ -307,6 +309,7 @@ impl Softmax {
 
     /// Takes in the softmax of the next span. Returns two factors, of what was accumulated before and of
     /// what the span accumulated: `acc = fma(acc, before, span · after)`.
+    #[inline(always)]
     pub fn merge(&mut self, span: Softmax) -> (f32, f32) {
         let max = self.max.max(span.max);
         let (before, after) = (self.correction(max), span.correction(max));

@@ -2,7 +2,7 @@
 
 /// Runs plain code compiled for a CPU that has an instruction for a fused multiply-add, where this one has. The code is
 /// the same and so is every bit of its result: `mul_add` is rounded once with the instruction and without it, but
-/// without it each one is a call of a function.
+/// without it each one is a call of a function. What is not inlined here is compiled without it: closures say so.
 #[inline(always)]
 pub(crate) fn with_fused_multiply_add<T>(run: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]

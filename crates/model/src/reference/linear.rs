@@ -32,7 +32,10 @@ impl Reference {
         };
         let data = self.data(part.weight);
         let results = self.threads.run(weight.rows, weight.size() * rows, |range| {
-            with_fused_multiply_add(|| outputs(weight, data, &activations, range))
+            with_fused_multiply_add(
+                #[inline(always)]
+                || outputs(weight, data, &activations, range),
+            )
         });
         // `[output][row]`, as the ranges gave them.
         for (i, result) in results.into_iter().flatten().enumerate() {
@@ -62,7 +65,8 @@ impl Reference {
     }
 }
 
-/// Some outputs of a matrix for all rows, `[output][row]`.
+/// Some outputs of a matrix for all rows, `[output][row]`. In loops: what iterators call is compiled apart, see
+/// [`with_fused_multiply_add`].
 #[inline(always)]
 fn outputs(weight: &Weight, data: &[u8], activations: &Activations, range: Range<usize>) -> Vec<f32> {
     let bytes = data.len() / weight.rows;
@@ -73,7 +77,9 @@ fn outputs(weight: &Weight, data: &[u8], activations: &Activations, range: Range
             let mut values = vec![0.0; weight.columns];
             for data in rows_of_weights {
                 weight.format.decode(data, &mut values);
-                results.extend(rows.iter().map(|x| dot(&values, x)));
+                for x in rows {
+                    results.push(dot(&values, x));
+                }
             }
         }
         Activations::Integers(rows, groups) => {
@@ -93,7 +99,9 @@ fn outputs(weight: &Weight, data: &[u8], activations: &Activations, range: Range
                 };
                 weight.format.unpack(data, unpacked);
                 let row = IntegerRow { integers, factors, scales, min_factors, mins, block, group };
-                results.extend(rows.iter().map(|x| x.dot(row)));
+                for x in rows {
+                    results.push(x.dot(row));
+                }
             }
         }
     }
@@ -128,9 +136,13 @@ impl Quantised {
         Quantised { q, scales, remainder }
     }
 
+    #[inline(always)]
     fn dot(&self, row: IntegerRow) -> f32 {
-        let result = dot_q8(row, &self.q, &self.scales);
-        self.remainder.as_ref().map_or(result, |(q, scales)| result + dot_q8(row, q, scales))
+        let mut result = dot_q8(row, &self.q, &self.scales);
+        if let Some((q, scales)) = &self.remainder {
+            result += dot_q8(row, q, scales);
+        }
+        result
     }
 }
 

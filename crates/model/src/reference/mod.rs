@@ -320,16 +320,20 @@ impl Reference {
         let work = positions * (query.width + out.width);
         let sinks = attention.sinks.map(|sinks| self.vector(sinks));
         let results = self.threads.run(self.rows.len(), work, |rows| {
-            with_fused_multiply_add(|| {
-                let mut results = Vec::new();
-                for r in rows {
-                    for (head, q) in self.get(query, r).chunks(query.width / attention.heads).enumerate() {
-                        let sink = sinks.as_ref().map(|sinks| sinks[head]);
-                        results.extend(self.attend(attention, head, sink, r, q));
+            with_fused_multiply_add(
+                #[inline(always)]
+                || {
+                    let mut results = Vec::new();
+                    for r in rows {
+                        for (head, q) in self.get(query, r).chunks(query.width / attention.heads).enumerate()
+                        {
+                            let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                            results.extend(self.attend(attention, head, sink, r, q));
+                        }
                     }
-                }
-                results
-            })
+                    results
+                },
+            )
         });
         self.load(out, &results.concat());
     }
