@@ -22,8 +22,9 @@ import gguf
 import numpy as np
 import torch
 from transformers import (
-    GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-    Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+    Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GraniteConfig,
+    GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo3Config,
+    Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 DATA = Path(__file__).parent / "data"
 LENGTHS = [7, 90]
@@ -49,6 +50,8 @@ class Variant:
     seed: int
     # rope.* metadata beyond the base, by key; rotary factors are derived from the configuration.
     rope: dict = field(default_factory=dict)
+    # Other metadata of the family.
+    keys: dict = field(default_factory=dict)
 
 
 def rope(kind: str, base: float = 10000.0, **more) -> dict:
@@ -88,6 +91,29 @@ VARIANTS = {
     "qwen3": Variant("qwen3", Qwen3ForCausalLM, Qwen3Config,
                      dict(DECODER, rms_norm_eps=1e-3, head_dim=32, rope_parameters=rope("default", 1e6),
                           tie_word_embeddings=True), 10),
+    "gemma2": Variant("gemma2", Gemma2ForCausalLM, Gemma2Config,
+                      dict(DECODER, rms_norm_eps=1e-3, head_dim=24, query_pre_attn_scalar=24, sliding_window=16,
+                           attn_logit_softcapping=3.0, final_logit_softcapping=8.0,
+                           rope_parameters=rope("default"), tie_word_embeddings=True), 12,
+                      keys={"attention.sliding_window": 16, "attn_logit_softcapping": 3.0,
+                            "final_logit_softcapping": 8.0}),
+    "gemma3": Variant("gemma3", Gemma3ForCausalLM, Gemma3TextConfig,
+                      dict(DECODER, rms_norm_eps=1e-3, head_dim=24, query_pre_attn_scalar=24, sliding_window=16,
+                           num_hidden_layers=6,
+                           rope_parameters={"sliding_attention": rope("default"),
+                                            "full_attention": rope("linear", 1e6, factor=8.0)},
+                           tie_word_embeddings=True), 13,
+                      {"scaling.type": "linear", "scaling.factor": 8.0}, {"attention.sliding_window": 16}),
+    "granite": Variant("granite", GraniteForCausalLM, GraniteConfig,
+                       dict(DECODER, rms_norm_eps=0.1, embedding_multiplier=3.0, residual_multiplier=0.4,
+                            attention_multiplier=0.1, logits_scaling=4.0, rope_parameters=rope("default"),
+                            tie_word_embeddings=True), 14,
+                       keys={"embedding_scale": 3.0, "residual_scale": 0.4, "attention.scale": 0.1,
+                             "logit_scale": 4.0}),
+    "olmo3": Variant("olmo2", Olmo3ForCausalLM, Olmo3Config,
+                     dict(DECODER, rms_norm_eps=1e-3, sliding_window=16, num_hidden_layers=4,
+                          rope_parameters=rope("default", 5e5), tie_word_embeddings=False), 15,
+                     keys={"attention.sliding_window": 16}),
     "gpt2": Variant("gpt2", GPT2LMHeadModel, GPT2Config,
                     dict(COMMON, n_embd=64, n_layer=2, n_head=4, n_inner=80, n_positions=96,
                          layer_norm_epsilon=1e-3), 11),
@@ -97,12 +123,15 @@ VARIANTS = {
 def randomise(model: torch.nn.Module, seed: int) -> None:
     """Draws every parameter anew, by what it is, and rounds it to f16."""
     generator = torch.Generator().manual_seed(seed)
+    gemma = model.config.model_type.startswith("gemma")
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator)
         if parameter.dim() == 1:
-            values = 1 + 0.3 * values if name.endswith("weight") else 0.3 * values
+            # Gemma adds one to the factors of norms itself.
+            values = 0.3 * values + (name.endswith("weight") and not gemma)
         elif "embed" in name or "wte" in name or "wpe" in name:
-            values *= 0.25
+            # Gemma multiplies them with eight when it embeds tokens.
+            values *= 0.08 if gemma else 0.25
         else:
             inputs = parameter.shape[0] if model.config.model_type == "gpt2" else parameter.shape[1]
             # Queries are larger, so that attention is far from even and positions matter.
@@ -123,6 +152,11 @@ DECODER_NAMES = {
     "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }
+# Where norms come after attention and feed-forward too, or only there.
+SANDWICH_NAMES = DECODER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 GPT2_NAMES = {
     "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
     "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
@@ -134,6 +168,10 @@ def tensors(variant: Variant, model: torch.nn.Module):
     """All tensors of the GGUF file: (name, values). `named_parameters` lists tied weights once."""
     gpt2 = variant.architecture == "gpt2"
     names, layers = (GPT2_NAMES, "transformer.h.") if gpt2 else (DECODER_NAMES, "model.layers.")
+    if variant.architecture in ("gemma2", "gemma3", "olmo2"):
+        names = SANDWICH_NAMES
+    # Pairs of rotated values lie side by side there, and half a head apart in transformers.
+    interleaved = variant.architecture in ("llama", "granite")
     config = model.config
     for full, parameter in model.named_parameters():
         values = parameter.detach().numpy()
@@ -145,12 +183,14 @@ def tensors(variant: Variant, model: torch.nn.Module):
             name = f"{names[module]}.{kind}"
         if gpt2 and values.ndim == 2 and ".c_" in full:
             values = np.ascontiguousarray(values.T)  # Conv1D holds [in, out]
-        if variant.architecture == "llama" and ".attn_q." in name:
+        if variant.architecture.startswith("gemma") and name.endswith("norm.weight"):
+            values = values + 1  # Gemma adds it when it runs, GGUF files have it
+        if interleaved and ".attn_q." in name:
             values = interleave(values, config.num_attention_heads)
-        if variant.architecture == "llama" and ".attn_k." in name:
+        if interleaved and ".attn_k." in name:
             values = interleave(values, config.num_key_value_heads)
         yield name, values
-    if not gpt2 and config.rope_parameters["rope_type"] == "llama3":
+    if not gpt2 and config.rope_parameters.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_factors(config)
 
 
@@ -190,14 +230,15 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
         writer.add_feed_forward_length(config.intermediate_size)
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        parameters = config.rope_parameters
+        writer.add_rope_freq_base(parameters.get("full_attention", parameters)["rope_theta"])
         writer.add_rope_dimension_count(size)
         if size * config.num_attention_heads != config.hidden_size:
             writer.add_key_length(size)
             writer.add_value_length(size)
-    for key, value in variant.rope.items():
+    for key, value in ({f"rope.{key}": value for key, value in variant.rope.items()} | variant.keys).items():
         add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
-        add(f"{variant.architecture}.rope.{key}", value)
+        add(f"{variant.architecture}.{key}", value)
 
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")

@@ -240,6 +240,51 @@ fn qwen3() {
     case.notices("attn_k_norm", |p| without(p, "attn_k_norm"));
 }
 
+/// Changes the attention of every layer.
+fn attention(program: &mut Program, change: impl Fn(&mut Attention)) {
+    each(program, |op| {
+        if let Op::Attention { attention, .. } = op {
+            change(attention);
+        }
+    });
+}
+
+#[test]
+fn gemma2_with_windows_and_soft_caps() {
+    let case = check("gemma2");
+    case.notices("window", |p| attention(p, |a| a.window = a.window.map(|window| window + 1)));
+    case.notices("cap of scores", |p| attention(p, |a| a.soft_cap = None));
+    for label in ["soft_cap", "embed_scale", "post_attention_norm", "post_ffw_norm"] {
+        case.notices(label, |p| without(p, label));
+    }
+}
+
+#[test]
+fn gemma3_with_windows_and_two_rotary_tables() {
+    let case = check("gemma3");
+    case.notices("window", |p| attention(p, |a| a.window = a.window.map(|window| window + 1)));
+    case.notices("the other table", |p| p.ropes.swap(0, 1));
+    case.notices("attn_k_norm", |p| without(p, "attn_k_norm"));
+}
+
+#[test]
+fn granite_with_four_factors() {
+    let case = check("granite");
+    case.notices("scale", |p| attention(p, |a| a.scale = 0.25));
+    for label in ["embed_scale", "attn_scale", "ffn_scale", "logit_scale"] {
+        case.notices(label, |p| without(p, label));
+    }
+}
+
+#[test]
+fn olmo3_with_norms_over_whole_rows() {
+    let case = check("olmo3");
+    case.notices("window", |p| attention(p, |a| a.window = a.window.map(|window| window + 1)));
+    for label in ["attn_q_norm", "attn_k_norm", "post_attention_norm"] {
+        case.notices(label, |p| without(p, label));
+    }
+}
+
 #[test]
 fn gpt2() {
     let case = check("gpt2");
