@@ -385,7 +385,7 @@ fn unknown_architectures_are_named() {
     let model = altered("frob.gguf", set("general.architecture", text("frobnicator")));
     refused(
         &["run", &model, "Hello"],
-        "architecture frobnicator is not known; known: gpt2, llama, qwen2, qwen3",
+        "architecture frobnicator is not known; known: gemma, gemma2, gemma3, glm4, gpt2, granite, llama, nemotron",
     );
     let inspected = gleed(&["inspect", &model]);
     assert!(inspected.status.success(), "what cannot be run can still be looked at");
