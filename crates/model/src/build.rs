@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
 
     /// x = map(x), unless it leaves everything as it is.
     pub(crate) fn map(&mut self, label: &str, map: Map, x: View) {
-        if map != Map::Scale(1.0) {
+        if map != Map::Scale(1.0) && map != Map::SoftCap(0.0) {
             self.emit(label, Op::Map { map, x });
         }
     }
@@ -313,9 +313,9 @@ impl<'a> Builder<'a> {
             cache,
             heads: c.heads,
             scale: style.scale.unwrap_or(1.0 / (c.key_dim as f32).sqrt()),
-            // A window as long as the context hides nothing.
-            window: style.window.filter(|window| *window < c.context),
-            soft_cap: style.soft_cap,
+            // A window as long as the context hides nothing; zero is what files say that have none.
+            window: style.window.filter(|window| (1..c.context).contains(window)),
+            soft_cap: style.soft_cap.filter(|cap| *cap > 0.0),
             sinks: None,
         };
         self.emit("attention", Op::Attention { attention, query, out: mixed });

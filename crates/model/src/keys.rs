@@ -65,6 +65,22 @@ impl<'a> Keys<'a> {
         Ok(self.metadata.str(&self.full(key))?)
     }
 
+    /// Which layers see a window: as the file lists them, or all but every `period`-th, which the file may say too.
+    pub(crate) fn windowed_layers(&self, layers: usize, period: usize) -> Result<Vec<bool>> {
+        let key = self.full("attention.sliding_window_pattern");
+        let period = match self.metadata.get(&key) {
+            Some(Value::Array(Array::Bool(listed))) if listed.len() >= layers => {
+                return Ok(listed[..layers].to_vec());
+            }
+            Some(Value::Array(array)) => {
+                let what = format!("metadata key {key}: {} for {layers} layers", array_of(array));
+                return Err(Error::Invalid(what));
+            }
+            _ => self.size("attention.sliding_window_pattern")?.unwrap_or(period).max(1),
+        };
+        Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect())
+    }
+
     /// Says of a key that it means nothing for what is computed.
     pub(crate) fn ignore(&self, key: &str) {
         self.full(key);

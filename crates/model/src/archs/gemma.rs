@@ -18,16 +18,15 @@ pub(super) fn gemma(b: &mut Builder) -> Result<()> {
 pub(super) fn gemma2(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::SplitHalf)?;
     let window = b.keys.size("attention.sliding_window")?;
+    let windowed = b.keys.windowed_layers(b.config.layers, 2)?;
     let style = AttentionStyle {
         rope: Some(rope),
         scale: scale(b, 46),
         soft_cap: Some(b.keys.f32("attn_logit_softcapping")?.unwrap_or(50.0)),
         ..AttentionStyle::default()
     };
-    let logits = decoder(b, true, |layer| AttentionStyle {
-        window: window.filter(|_| layer.is_multiple_of(2)),
-        ..style
-    })?;
+    let logits =
+        decoder(b, true, |layer| AttentionStyle { window: window.filter(|_| windowed[layer]), ..style })?;
     let cap = b.keys.f32("final_logit_softcapping")?.unwrap_or(30.0);
     b.map("soft_cap", Map::SoftCap(cap), logits);
     Ok(())
@@ -41,11 +40,11 @@ pub(super) fn gemma3(b: &mut Builder) -> Result<()> {
     let near =
         b.add_rope(Rope::new(Pairing::SplitHalf, b.config.rope_dimensions, base, &Scaling::None, None)?);
     let window = b.keys.size("attention.sliding_window")?;
-    let period = b.keys.size("attention.sliding_window_pattern")?.unwrap_or(6).max(1);
+    let windowed = b.keys.windowed_layers(b.config.layers, 6)?;
     let style = AttentionStyle { norms: QueryNorms::Heads, scale: scale(b, 62), ..AttentionStyle::default() };
-    let logits = decoder(b, true, |layer| match (layer + 1).is_multiple_of(period) {
-        true => AttentionStyle { rope: Some(whole), ..style },
-        false => AttentionStyle { rope: Some(near), window, ..style },
+    let logits = decoder(b, true, |layer| match windowed[layer] {
+        true => AttentionStyle { rope: Some(near), window, ..style },
+        false => AttentionStyle { rope: Some(whole), ..style },
     })?;
     if let Some(cap) = b.keys.f32("final_logit_softcapping")? {
         b.map("soft_cap", Map::SoftCap(cap), logits);

@@ -12,10 +12,11 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let near =
         b.add_rope(Rope::new(Pairing::SplitHalf, c.rope_dimensions, c.rope_base, &Scaling::None, None)?);
     let window = b.keys.size("attention.sliding_window")?.filter(|window| *window > 0);
+    let windowed = b.keys.windowed_layers(c.layers, 4)?;
     let x = b.embed()?;
     for layer in 0..c.layers {
         b.enter(layer);
-        let sees_all = window.is_none() || (layer + 1).is_multiple_of(4);
+        let sees_all = window.is_none() || !windowed[layer];
         let style = AttentionStyle {
             norms: QueryNorms::Rows,
             rope: Some(if sees_all { whole } else { near }),

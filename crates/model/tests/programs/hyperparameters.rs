@@ -1,8 +1,12 @@
 //! A hyper-parameter that nothing reads is an error where it changes the result, and nothing else is.
 
-use crate::support::{FAMILIES, VOCABULARY, tiny_metadata};
-use gleed_gguf::Value;
+use crate::support::{VOCABULARY, tiny_metadata};
+use gleed_gguf::{Array, Value};
+use gleed_model::program::Op;
 use gleed_model::{Error, Model};
+
+/// Those that read nothing but what all have.
+const PLAIN: [&str; 4] = ["llama", "qwen2", "qwen3", "gpt2"];
 
 /// The unread keys of a tiny model of a family with one more key, or the key that was refused.
 fn with(family: &str, key: &str, value: Value) -> Result<Vec<String>, String> {
@@ -17,7 +21,7 @@ fn with(family: &str, key: &str, value: Value) -> Result<Vec<String>, String> {
 
 #[test]
 fn what_changes_the_result_is_refused() {
-    for family in FAMILIES {
+    for family in PLAIN {
         for (key, value) in [
             ("attention.sliding_window", Value::U32(128)),
             ("attention.scale", Value::F32(1.0)),
@@ -25,7 +29,7 @@ fn what_changes_the_result_is_refused() {
             ("attention.clamp_kqv", Value::F32(8.0)),
             ("attention.max_alibi_bias", Value::F32(8.0)),
             ("attention.something_new", Value::U32(3)),
-            ("rope.dimension_sections", Value::Array(gleed_gguf::Array::I32(vec![8, 8, 8, 0]))),
+            ("rope.dimension_sections", Value::Array(Array::I32(vec![8, 8, 8, 0]))),
             ("rope.freq_base_swa", Value::F32(1e4)),
             ("use_parallel_residual", Value::Bool(true)),
             ("attn_logit_softcapping", Value::F32(50.0)),
@@ -56,8 +60,8 @@ fn what_changes_the_result_is_refused() {
 
 #[test]
 fn what_real_files_have_is_taken() {
-    let zeros = Value::Array(gleed_gguf::Array::I32(vec![0; 4]));
-    for family in FAMILIES {
+    let zeros = Value::Array(Array::I32(vec![0; 4]));
+    for family in PLAIN {
         assert_eq!(with(family, "general.name", Value::Str("x".to_string())), Ok(vec![]));
         for (key, value) in [
             ("vocab_size", Value::U32(67)),
@@ -95,4 +99,30 @@ fn what_real_files_have_is_taken() {
     }
     // The scale that every model has.
     assert_eq!(with("qwen2", "qwen2.attention.scale", Value::F32(0.125)), Ok(vec![]));
+}
+
+/// The windows of the layers of a tiny Gemma 2 whose file says this of them.
+fn windows(pattern: Option<Value>) -> Result<Vec<Option<usize>>, String> {
+    let mut metadata = tiny_metadata("gemma2");
+    if let Some(pattern) = pattern {
+        metadata.set("gemma2.attention.sliding_window_pattern", pattern);
+    }
+    let model = Model::plan(&metadata, VOCABULARY, |_| false).map_err(|error| error.to_string())?;
+    let attention = model.program.nodes.iter().filter_map(|node| match node.op {
+        Op::Attention { attention, .. } => Some(attention.window),
+        _ => None,
+    });
+    Ok(attention.collect())
+}
+
+#[test]
+fn files_say_which_layers_see_a_window() {
+    let listed = |layers: &[bool]| Some(Value::Array(Array::Bool(layers.to_vec())));
+    assert_eq!(windows(None), Ok(vec![Some(21), None]));
+    assert_eq!(windows(Some(Value::U32(1))), Ok(vec![None, None]));
+    assert_eq!(windows(Some(Value::U32(6))), Ok(vec![Some(21), Some(21)]));
+    assert_eq!(windows(listed(&[false, true, true])), Ok(vec![None, Some(21)]));
+    let error = windows(listed(&[true])).unwrap_err();
+    assert!(error.ends_with("sliding_window_pattern: an array of 1 for 2 layers"), "{error}");
+    assert!(windows(Some(Value::Array(Array::F32(vec![1.0, 0.0])))).is_err());
 }
