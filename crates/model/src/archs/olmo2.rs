@@ -14,9 +14,9 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let window = b.keys.size("attention.sliding_window")?.filter(|window| *window > 0);
     let windowed = b.keys.windowed_layers(c.layers, 4)?;
     let x = b.embed()?;
-    for layer in 0..c.layers {
+    for (layer, windowed) in windowed.into_iter().enumerate() {
         b.enter(layer);
-        let sees_all = window.is_none() || !windowed[layer];
+        let sees_all = window.is_none() || !windowed;
         let style = AttentionStyle {
             norms: QueryNorms::Rows,
             rope: Some(if sees_all { whole } else { near }),
