@@ -71,6 +71,8 @@ pub struct GpuExecutor {
     caches: Vec<LayerCache>,
     /// Room for one page, on its way from one place of a cache to another.
     page: wgpu::Buffer,
+    /// The node that writes the logits.
+    head: usize,
     /// Rows of logits that fit on the device.
     logits_rows: usize,
     /// Where logits are read from, in turn: the device writes one while the host reads the other.
@@ -179,7 +181,7 @@ impl GpuExecutor {
         start.loading = begun.elapsed();
         let uncompiled = pipelines.all;
         start.kernels = uncompiled.len();
-        let (step, logits) = (Step::new(capacity), Vec::new());
+        let (step, logits, head) = (Step::new(capacity), Vec::new(), plan::head(&program));
         Ok(GpuExecutor {
             gpu,
             program,
@@ -197,6 +199,7 @@ impl GpuExecutor {
             activations,
             caches,
             page,
+            head,
             logits_rows,
             readable,
             choosers,
@@ -310,8 +313,8 @@ impl GpuExecutor {
     /// some rows at a time, each time with the inputs of these rows at the beginning of their buffer. While some are
     /// read, the device computes the next.
     fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder, last: usize) -> Result<()> {
-        let head = plan::head(&self.program);
-        let (list, stride) = (self.nodes[head].list, self.logits_stride);
+        let (head, stride) = (self.head, self.logits_stride);
+        let list = self.nodes[head].list;
         self.logits.clear();
         let rows = self.counts(list).rows;
         let logits = self.activations.place(self.program.logits, list);
@@ -367,17 +370,16 @@ impl GpuExecutor {
     fn run(&mut self) -> Result<()> {
         self.prepare(Recorded::Together)?;
         let mut encoder = self.encoder();
-        self.record(&mut encoder, &self.nodes[..plan::head(&self.program)], Recorded::Together)?;
+        self.record(&mut encoder, &self.nodes[..self.head], Recorded::Together)?;
         self.run_logits(encoder, self.nodes.len() - 1)
     }
 
     /// One submission per node, with somebody looking at the buffers after each.
     fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
         self.prepare(Recorded::Apart)?;
-        let head = plan::head(&self.program);
         for index in 0..self.nodes.len() {
             let mut encoder = self.encoder();
-            if index >= head {
+            if index >= self.head {
                 self.run_logits(encoder, index)?;
             } else {
                 self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart)?;

@@ -81,6 +81,19 @@ impl<'a> Keys<'a> {
         Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect())
     }
 
+    /// Takes note of how a head's pairs are shared out among streams of positions. Text has the same position in the
+    /// first three and none in a fourth, so that only that one must be empty.
+    pub(crate) fn sections_of_text(&self) -> Result<()> {
+        let key = self.full("rope.dimension_sections");
+        let fourth = self.metadata.array(&key)?.and_then(|sections| sections.get(3));
+        match fourth.and_then(|pairs| pairs.as_u64()) {
+            Some(0) | None => Ok(()),
+            Some(pairs) => Err(Error::Invalid(format!(
+                "metadata key {key}: {pairs} pairs in a fourth stream of positions, which text has not"
+            ))),
+        }
+    }
+
     /// Says of a key that it means nothing for what is computed.
     pub(crate) fn ignore(&self, key: &str) {
         self.full(key);

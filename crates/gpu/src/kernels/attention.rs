@@ -125,11 +125,14 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .size("WINDOW", window.unwrap_or(u32::MAX as usize))
-        .float("CAP", soft_cap.unwrap_or(0.0))
         .read_place("query", "QUERY_", op.query)
         .read("keys", "vec4<u32>", &op.cache.keys)
         .read("values", element, &op.cache.values)
         .write_place("out", "OUT_", op.out);
+    let source = match soft_cap {
+        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("map_soft_cap.wgsl")),
+        None => source,
+    };
     let source = match op.sinks {
         Some(sinks) => source.read("sinks", "f32", sinks),
         None => source,

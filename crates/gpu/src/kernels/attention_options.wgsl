@@ -57,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
             score *= SCALE;
             //@if CAPPED
-            score = CAP * (2.0 / (1.0 + exponential(score * (-2.0 / CAP))) - 1.0);
+            score = mapped(score);
             //@end
             scores[thread] = score;
         }

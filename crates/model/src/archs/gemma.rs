@@ -2,15 +2,16 @@
 //! attention and feed-forward too, and windows in most layers. Files have the one that Gemma adds to the factors of
 //! norms in them.
 
+use super::decoder::{Decoder, Norms};
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder, QueryNorms};
+use crate::build::{AttentionStyle, Builder, QueryNorms};
 use crate::program::{Activation, Map, View};
 use crate::rope::{Pairing, Rope, Scaling};
 
 pub(super) fn gemma(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::SplitHalf)?;
     let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
-    decoder(b, false, |_| style)?;
+    decoder(b, Norms::Before, |_| style)?;
     Ok(())
 }
 
@@ -25,8 +26,10 @@ pub(super) fn gemma2(b: &mut Builder) -> Result<()> {
         soft_cap: Some(b.keys.f32("attn_logit_softcapping")?.unwrap_or(50.0)),
         ..AttentionStyle::default()
     };
-    let logits =
-        decoder(b, true, |layer| AttentionStyle { window: window.filter(|_| windowed[layer]), ..style })?;
+    let logits = decoder(b, Norms::Both, |layer| AttentionStyle {
+        window: window.filter(|_| windowed[layer]),
+        ..style
+    })?;
     let cap = b.keys.f32("final_logit_softcapping")?.unwrap_or(30.0);
     b.map("soft_cap", Map::SoftCap(cap), logits);
     Ok(())
@@ -42,7 +45,7 @@ pub(super) fn gemma3(b: &mut Builder) -> Result<()> {
     let window = b.keys.size("attention.sliding_window")?;
     let windowed = b.keys.windowed_layers(b.config.layers, 6)?;
     let style = AttentionStyle { norms: QueryNorms::Heads, scale: scale(b, 62), ..AttentionStyle::default() };
-    let logits = decoder(b, true, |layer| match windowed[layer] {
+    let logits = decoder(b, Norms::Both, |layer| match windowed[layer] {
         true => AttentionStyle { rope: Some(near), window, ..style },
         false => AttentionStyle { rope: Some(whole), ..style },
     })?;
@@ -58,25 +61,9 @@ fn scale(b: &Builder, layers_of_27b: usize) -> Option<f32> {
     (c.layers == layers_of_27b).then(|| 1.0 / ((c.width / c.heads) as f32).sqrt())
 }
 
-fn decoder(b: &mut Builder, post_norms: bool, style: impl Fn(usize) -> AttentionStyle) -> Result<View> {
+fn decoder(b: &mut Builder, norms: Norms, style: impl Fn(usize) -> AttentionStyle) -> Result<View> {
     let x = b.embed()?;
     b.map("embed_scale", Map::Scale((b.config.width as f32).sqrt()), x);
-    for layer in 0..b.config.layers {
-        b.enter(layer);
-        let h = b.rms_norm("attn_norm", x)?;
-        let y = b.attention(style(layer), h, Bias::Optional)?;
-        if post_norms {
-            b.rms_norm_in_place("post_attention_norm", y)?;
-        }
-        b.add("attn_residual", x, y);
-        let h = b.rms_norm("ffn_norm", x)?;
-        let y = b.gated_feed_forward(Activation::Gelu, h)?;
-        if post_norms {
-            b.rms_norm_in_place("post_ffw_norm", y)?;
-        }
-        b.add("ffn_residual", x, y);
-    }
-    b.leave();
-    let h = b.rms_norm("output_norm", x)?;
+    let h = Decoder { norms, activation: Activation::Gelu, ..Decoder::default() }.layers(b, x, style)?;
     b.head(h)
 }

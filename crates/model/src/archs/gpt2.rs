@@ -1,5 +1,6 @@
 //! GPT-2: learned positions, layer norms, one fused Q|K|V with a bias, a GELU without a gate.
 
+use super::decoder::{Decoder, Gate};
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder};
 use crate::program::Activation;
@@ -8,17 +9,14 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let style = AttentionStyle { fused_qkv: true, ..AttentionStyle::default() };
     let x = b.embed()?;
     b.add_positions(x)?;
-    for layer in 0..b.config.layers {
-        b.enter(layer);
-        let h = b.layer_norm("attn_norm", x)?;
-        let y = b.attention(style, h, Bias::Required)?;
-        b.add("attn_residual", x, y);
-        let h = b.layer_norm("ffn_norm", x)?;
-        let y = b.feed_forward(Activation::Gelu, h, Bias::Required)?;
-        b.add("ffn_residual", x, y);
-    }
-    b.leave();
-    let h = b.layer_norm("output_norm", x)?;
+    let decoder = Decoder {
+        layer_norms: true,
+        qkv_bias: Bias::Required,
+        activation: Activation::Gelu,
+        gate: Gate::None(Bias::Required),
+        ..Decoder::default()
+    };
+    let h = decoder.layers(b, x, |_| style)?;
     b.head(h)?;
     Ok(())
 }

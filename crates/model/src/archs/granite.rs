@@ -1,9 +1,10 @@
 //! Granite: Llama's decoder with four factors: of embeddings, of scores, of what each half of a layer adds, and of
 //! the logits, which are divided by theirs (here before the head, where there are fewer values).
 
+use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder};
-use crate::program::{Activation, Map};
+use crate::build::{AttentionStyle, Builder};
+use crate::program::Map;
 use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
@@ -15,19 +16,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let style = AttentionStyle { rope: Some(rope), scale, ..AttentionStyle::default() };
     let x = b.embed()?;
     b.map("embed_scale", Map::Scale(embedding), x);
-    for layer in 0..b.config.layers {
-        b.enter(layer);
-        let h = b.rms_norm("attn_norm", x)?;
-        let y = b.attention(style, h, Bias::Optional)?;
-        b.map("attn_scale", Map::Scale(residual), y);
-        b.add("attn_residual", x, y);
-        let h = b.rms_norm("ffn_norm", x)?;
-        let y = b.gated_feed_forward(Activation::Silu, h)?;
-        b.map("ffn_scale", Map::Scale(residual), y);
-        b.add("ffn_residual", x, y);
-    }
-    b.leave();
-    let h = b.rms_norm("output_norm", x)?;
+    let h = Decoder { residual_scale: residual, ..Decoder::default() }.layers(b, x, |_| style)?;
     b.map("logit_scale", Map::Scale(1.0 / logits), h);
     b.head(h)?;
     Ok(())

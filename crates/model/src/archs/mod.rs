@@ -1,5 +1,6 @@
 //! One small file per model family: what it computes, in the builder's vocabulary.
 
+mod decoder;
 mod gemma;
 mod glm4;
 mod gpt2;

@@ -1,5 +1,6 @@
 //! Nemotron: layer norms with biases, half of each head rotated, and a squared ReLU without a gate.
 
+use super::decoder::{Decoder, Gate};
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder};
 use crate::program::Activation;
@@ -9,17 +10,13 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::SplitHalf)?;
     let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
     let x = b.embed()?;
-    for layer in 0..b.config.layers {
-        b.enter(layer);
-        let h = b.layer_norm("attn_norm", x)?;
-        let y = b.attention(style, h, Bias::Optional)?;
-        b.add("attn_residual", x, y);
-        let h = b.layer_norm("ffn_norm", x)?;
-        let y = b.feed_forward(Activation::SquaredRelu, h, Bias::Optional)?;
-        b.add("ffn_residual", x, y);
-    }
-    b.leave();
-    let h = b.layer_norm("output_norm", x)?;
+    let decoder = Decoder {
+        layer_norms: true,
+        activation: Activation::SquaredRelu,
+        gate: Gate::None(Bias::Optional),
+        ..Decoder::default()
+    };
+    let h = decoder.layers(b, x, |_| style)?;
     b.head(h)?;
     Ok(())
 }

@@ -1,27 +1,17 @@
 //! Phi-3, Phi-3.5 and Phi-4: Q|K|V and gate|up in one tensor each, and for long contexts two tables of rotary
 //! factors, of which the longer one holds where the context is longer than the one that the model began with.
 
+use super::decoder::{Decoder, Gate};
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder};
-use crate::program::Activation;
+use crate::build::{AttentionStyle, Builder};
 use crate::rope::{Pairing, Rope, Scaling};
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = rope(b)?;
-    let window = b.keys.size("attention.sliding_window")?.filter(|window| *window > 0);
+    let window = b.keys.size("attention.sliding_window")?;
     let style = AttentionStyle { fused_qkv: true, rope: Some(rope), window, ..AttentionStyle::default() };
     let x = b.embed()?;
-    for layer in 0..b.config.layers {
-        b.enter(layer);
-        let h = b.rms_norm("attn_norm", x)?;
-        let y = b.attention(style, h, Bias::Optional)?;
-        b.add("attn_residual", x, y);
-        let h = b.rms_norm("ffn_norm", x)?;
-        let y = b.fused_feed_forward(Activation::Silu, h)?;
-        b.add("ffn_residual", x, y);
-    }
-    b.leave();
-    let h = b.rms_norm("output_norm", x)?;
+    let h = Decoder { gate: Gate::InUp, ..Decoder::default() }.layers(b, x, |_| style)?;
     b.head(h)?;
     Ok(())
 }

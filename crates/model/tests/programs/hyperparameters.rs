@@ -126,3 +126,20 @@ fn files_say_which_layers_see_a_window() {
     assert!(error.ends_with("sliding_window_pattern: an array of 1 for 2 layers"), "{error}");
     assert!(windows(Some(Value::Array(Array::F32(vec![1.0, 0.0])))).is_err());
 }
+
+#[test]
+fn text_has_three_streams_of_positions() {
+    let with = |fourth: i32| {
+        let mut metadata = gleed_gguf::Metadata::default();
+        for (key, value) in tiny_metadata("qwen2").iter() {
+            metadata.set(key.replace("qwen2.", "qwen2vl."), value.clone());
+        }
+        metadata.set("general.architecture", Value::Str("qwen2vl".to_string()));
+        let sections = Value::Array(Array::I32(vec![8, 12, 12, fourth]));
+        metadata.set("qwen2vl.rope.dimension_sections", sections);
+        Model::plan(&metadata, VOCABULARY, |_| false).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(0), Ok(()));
+    let error = with(4).unwrap_err();
+    assert!(error.contains("4 pairs in a fourth stream of positions"), "{error}");
+}

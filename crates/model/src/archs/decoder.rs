@@ -1,0 +1,96 @@
+//! The decoder that Llama made common: attention and feed-forward in turn, each adding to the residual stream. Families
+//! differ in what is said here, and in the attention of each layer.
+
+use crate::Result;
+use crate::build::{AttentionStyle, Bias, Builder};
+use crate::program::{Activation, Map, View};
+
+/// What the layers of a family have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decoder {
+    /// Layer norms with biases instead of RMS norms.
+    pub layer_norms: bool,
+    /// Where each half of a layer is normed.
+    pub norms: Norms,
+    /// Whether Q, K and V have biases.
+    pub qkv_bias: Bias,
+    /// The non-linearity of feed-forward.
+    pub activation: Activation,
+    /// What it is multiplied with.
+    pub gate: Gate,
+    /// The factor of what each half adds.
+    pub residual_scale: f32,
+}
+
+/// Where the halves of a layer are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Norms {
+    /// What they read.
+    Before,
+    /// What they give.
+    After,
+    /// Both.
+    Both,
+}
+
+/// How a feed-forward layer is gated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Gate and up are tensors of their own.
+    Apart,
+    /// Both are one, `ffn_up`.
+    InUp,
+    /// There is none.
+    None(Bias),
+}
+
+/// Llama's.
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder {
+            layer_norms: false,
+            norms: Norms::Before,
+            qkv_bias: Bias::Optional,
+            activation: Activation::Silu,
+            gate: Gate::Apart,
+            residual_scale: 1.0,
+        }
+    }
+}
+
+impl Decoder {
+    /// All layers, and the norm of what they leave in the residual stream `x`.
+    pub fn layers(&self, b: &mut Builder, x: View, style: impl Fn(usize) -> AttentionStyle) -> Result<View> {
+        for layer in 0..b.config.layers {
+            b.enter(layer);
+            let h = self.before(b, "attn_norm", x)?;
+            let y = b.attention(style(layer), h, self.qkv_bias)?;
+            self.after(b, "post_attention_norm", y)?;
+            b.map("attn_scale", Map::Scale(self.residual_scale), y);
+            b.add("attn_residual", x, y);
+            let h = self.before(b, "ffn_norm", x)?;
+            let y = match self.gate {
+                Gate::Apart => b.gated_feed_forward(self.activation, h)?,
+                Gate::InUp => b.fused_feed_forward(self.activation, h)?,
+                Gate::None(bias) => b.feed_forward(self.activation, h, bias)?,
+            };
+            self.after(b, "post_ffw_norm", y)?;
+            b.map("ffn_scale", Map::Scale(self.residual_scale), y);
+            b.add("ffn_residual", x, y);
+        }
+        b.leave();
+        self.norm(b, "output_norm", x)
+    }
+
+    fn norm(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {
+        if self.layer_norms { b.layer_norm(name, x) } else { b.rms_norm(name, x) }
+    }
+
+    fn before(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {
+        if self.norms == Norms::After { Ok(x) } else { self.norm(b, name, x) }
+    }
+
+    fn after(&self, b: &mut Builder, name: &str, y: View) -> Result<()> {
+        if self.norms == Norms::Before { Ok(()) } else { b.rms_norm_in_place(name, y) }
+    }
+}
