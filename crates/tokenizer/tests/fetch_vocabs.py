@@ -4,21 +4,37 @@
     fetch_vocabs.py DEST
 
 Takes the source package of llama-cpp-python (a pinned version) with pip and keeps from it what the tests
-read: the `ggml-vocab-*.gguf` vocabularies with their `.inp`/`.out` vectors, and the chat templates. A second
-call finds everything in place and does nothing.
+read: the `ggml-vocab-*.gguf` vocabularies with their `.inp`/`.out` vectors, and the chat templates, which are
+the model makers' own: those that lie there as files and those that a test of llama.cpp quotes. A second call
+finds everything in place and does nothing.
 """
 
+import ast
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 
 PACKAGE = "llama-cpp-python==0.3.36"
+# What is kept of the package: changes with this script.
+STAMP = f"{PACKAGE} and quoted templates"
 VOCABULARIES = [
     "bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gpt-2", "llama-bpe", "llama-spm",
     "mpt", "phi-3", "qwen2", "qwen35", "refact", "starcoder",
 ]
+# A test whose cases have a name and a template in a C string.
+QUOTING = ("vendor", "llama.cpp", "tests", "test-chat-template.cpp")
+CASE = re.compile(r'/\* \.name= \*/ "([^"]*)",\s*/\* \.template_str= \*/ ("(?:[^"\\]|\\.)*")')
+
+
+def quoted_templates(source: str, folder: pathlib.Path) -> None:
+    """Writes the templates that a source quotes, each to a file named after its model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, literal in CASE.findall(source):
+        file = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
+        (folder / f"quoted-{file}.jinja").write_text(ast.literal_eval(literal))
 
 
 def main() -> None:
@@ -26,7 +42,7 @@ def main() -> None:
         sys.exit(__doc__)
     destination = pathlib.Path(sys.argv[1])
     stamp = destination / "complete"
-    if stamp.exists() and stamp.read_text() == PACKAGE:
+    if stamp.exists() and stamp.read_text() == STAMP:
         return
     wanted = {f"ggml-vocab-{name}.gguf{end}" for name in VOCABULARIES for end in ("", ".inp", ".out")}
     with tempfile.TemporaryDirectory() as scratch:
@@ -36,6 +52,8 @@ def main() -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 path = pathlib.PurePosixPath(member.name)
+                if path.parts[1:] == QUOTING:
+                    quoted_templates(tar.extractfile(member).read().decode(), destination / "templates")
                 if path.parts[1:4] != ("vendor", "llama.cpp", "models") or not member.isfile():
                     continue
                 if path.name in wanted:
@@ -49,7 +67,7 @@ def main() -> None:
                 (folder / path.name).write_bytes(tar.extractfile(member).read())
     if wanted:
         sys.exit(f"{PACKAGE} lacks {', '.join(sorted(wanted))}")
-    stamp.write_text(PACKAGE)
+    stamp.write_text(STAMP)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Renders chat templates with Python's Jinja, set up as Hugging Face transformers does it.
+"""Renders chat templates with Hugging Face transformers.
 
     make_template_vectors.py DATA [TEMPLATE CONVERSATION]
 
-DATA is the folder that fetch_vocabs.py fills. Every template in it is rendered for every conversation in
-data/conversations.json; data/template_vectors.txt gets one line for each: the template's file, the
-conversation's name, the length of the output in bytes and its 64-bit FNV-1a hash; or `refused` when the
+DATA is the folder that fetch_vocabs.py fills. Every template in it and in data/templates is rendered for every
+conversation in data/conversations.json; data/template_vectors.txt gets one line for each: the template's file,
+the conversation's name, the length of the output in bytes and its 64-bit FNV-1a hash; or `refused` when the
 template itself raised an exception, or `error` when Python did. With a template and a conversation it prints
-that output instead. Needs jinja2.
+that output instead. Needs transformers and jinja2 (made with 5.22.2 and 3.1.6).
 """
 
 import datetime
@@ -16,54 +16,32 @@ import pathlib
 import sys
 
 import jinja2
-import jinja2.ext
-import jinja2.sandbox
+from transformers.utils import chat_template_utils
 
 HERE = pathlib.Path(__file__).parent
-NOW = datetime.datetime(2024, 7, 26, 12, 34, 56)
 
 
-class Generation(jinja2.ext.Extension):
-    """`{% generation %}` marks the assistant's words and changes nothing in the output."""
+class Then(datetime.datetime):
+    """A clock that stands still."""
 
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.CallBlock(self.call_method("_keep"), [], [], body).set_lineno(line)
-
-    def _keep(self, caller):
-        return caller()
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2024, 7, 26, 12, 34, 56)
 
 
-class Refused(jinja2.exceptions.TemplateError):
-    pass
-
-
-def raise_exception(message):
-    raise Refused(message)
-
-
-def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+chat_template_utils.datetime = Then
 
 
 def render(source, conversation):
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: NOW.strftime(form)
-    variables = {"tools": None, "documents": None, **conversation.get("extra", {})}
-    return environment.from_string(source).render(
-        messages=conversation["messages"],
+    (text,), _ = chat_template_utils.render_jinja_template(
+        [conversation["messages"]],
+        chat_template=source,
         add_generation_prompt=conversation["add_generation_prompt"],
         bos_token="<BOS>",
         eos_token="<EOS>",
-        **variables,
+        **conversation.get("extra", {}),
     )
+    return text
 
 
 def fnv(data):
@@ -76,22 +54,22 @@ def fnv(data):
 def main():
     if len(sys.argv) not in (2, 4):
         sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[1]) / "templates"
+    folders = [pathlib.Path(sys.argv[1]) / "templates", HERE / "data/templates"]
+    templates = {path.name: path.read_text() for folder in folders for path in folder.glob("*.jinja")}
     conversations = json.loads((HERE / "data/conversations.json").read_text())
     if len(sys.argv) == 4:
-        sys.stdout.write(render((folder / sys.argv[2]).read_text(), conversations[sys.argv[3]]))
+        sys.stdout.write(render(templates[sys.argv[2]], conversations[sys.argv[3]]))
         return
     lines = []
-    for path in sorted(folder.glob("*.jinja")):
+    for file, source in sorted(templates.items()):
         for name, conversation in conversations.items():
             try:
-                output = render(path.read_text(), conversation).encode()
+                output = render(source, conversation).encode()
                 result = f"{len(output)}\t{fnv(output):016x}"
-            except Refused:
-                result = "refused"
-            except Exception:
-                result = "error"
-            lines.append(f"{path.name}\t{name}\t{result}\n")
+            except Exception as error:
+                # What `raise_exception` raises; Jinja's own failures have classes of their own.
+                result = "refused" if type(error) is jinja2.exceptions.TemplateError else "error"
+            lines.append(f"{file}\t{name}\t{result}\n")
     (HERE / "data/template_vectors.txt").write_text("".join(lines))
 
 

@@ -7,6 +7,7 @@
 //! Strings that a template builds on the way and does not write are not limited: minijinja has no hook for it.
 
 mod json;
+mod messages;
 mod python;
 mod time;
 
@@ -142,7 +143,7 @@ impl ChatTemplate {
     pub fn apply<M: Serialize>(&self, messages: &[M], input: &TemplateInput) -> Result<String> {
         let now = input.now;
         let mut context: Vec<(String, Value)> = vec![
-            ("messages".into(), template_value(messages)),
+            ("messages".into(), messages::with_reasoning_named(template_value(messages))),
             ("add_generation_prompt".into(), input.add_generation_prompt.into()),
             ("bos_token".into(), input.bos.into()),
             ("eos_token".into(), input.eos.into()),
