@@ -24,7 +24,10 @@ mod vocabulary;
 mod wordpiece;
 
 pub use bytes::byte_alphabet;
-pub use chat::{ChatTemplate, Message, TemplateInput, TemplateValue, template_value};
+pub use chat::{
+    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, TemplateInput, TemplateValue, Tools,
+    template_value,
+};
 pub use error::{Error, Result};
 pub use special::Special;
 pub use stream::{DecodeOptions, Stream};

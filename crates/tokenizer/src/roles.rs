@@ -7,7 +7,7 @@ use crate::vocabulary::Kind;
 use gleed_gguf::{Metadata, Strings};
 
 /// Names that end a turn or a text in the families that use them. No ordinary text has them.
-const ENDS: [&str; 16] = [
+const ENDS: [&str; 17] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -24,6 +24,8 @@ const ENDS: [&str; 16] = [
     "<turn|>",
     "<｜end▁of▁sentence｜>",
     "<|END_OF_TURN_TOKEN|>",
+    // Gemma 4: the tool's turn begins.
+    "<|tool_response>",
 ];
 /// Names that end a text only where the file calls them control tokens: elsewhere they are markup.
 const ENDS_IF_CONTROL: [&str; 6] = ["</s>", "<eos>", "[EOS]", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"];

@@ -1,6 +1,6 @@
 //! Tokens to text. A token may hold part of a character, so bytes are collected until they are text.
 
-use crate::Tokenizer;
+use crate::{AnswerFormat, Tokenizer};
 use std::borrow::Cow;
 
 /// How tokens are shown as text.
@@ -29,22 +29,29 @@ pub struct Stream<'t> {
     pending: Vec<u8>,
     /// Whether the next text is the first one.
     first: bool,
+    /// The marks that control tokens are, for [`Tokenizer::answer_stream`].
+    format: Option<&'t AnswerFormat>,
 }
 
 impl<'t> Stream<'t> {
     pub(crate) fn new(tokenizer: &'t Tokenizer, options: DecodeOptions) -> Stream<'t> {
         let first = !options.continues && tokenizer.adds_space();
-        Stream { tokenizer, options, pending: Vec::new(), first }
+        Stream { tokenizer, options, pending: Vec::new(), first, format: None }
     }
 
     /// The text that this token completes: whole characters only, possibly none. Bytes that can no longer
     /// become a character are U+FFFD; an unknown id has no text.
     pub fn push(&mut self, id: u32) -> String {
         let mut bytes = std::mem::take(&mut self.pending);
+        if let Some(code) = self.format.and_then(|format| format.code(id)) {
+            let mut text = String::from_utf8_lossy(&bytes).into_owned();
+            text.push(code);
+            return text;
+        }
         bytes.extend_from_slice(self.token_bytes(id));
         let (text, pending) = complete(&bytes);
         self.pending = pending.to_vec();
-        text
+        if self.format.is_some() { AnswerFormat::without_codes(text) } else { text }
     }
 
     /// The text of what is left: U+FFFD when the last character never came to its end, else nothing.
@@ -85,6 +92,12 @@ impl Tokenizer {
     /// A decoder that takes tokens one by one.
     pub fn stream(&self, options: DecodeOptions) -> Stream<'_> {
         Stream::new(self, options)
+    }
+
+    /// A decoder for an answer that an [`AnswerParser`](crate::AnswerParser) reads: control tokens that are marks of
+    /// the format are private characters, which no other token can bring; other control tokens are left out.
+    pub fn answer_stream<'t>(&'t self, format: &'t AnswerFormat) -> Stream<'t> {
+        Stream { format: Some(format), ..Stream::new(self, DecodeOptions::CONTINUATION) }
     }
 
     /// A token's text for display, alone: part of a character is shown as U+FFFD.

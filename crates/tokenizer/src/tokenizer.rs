@@ -172,6 +172,14 @@ impl Tokenizer {
         matches!(self.vocabulary.kind(id), Some(Kind::Control | Kind::Unknown))
     }
 
+    /// All marks of structure with the text that they are written as, where it is text.
+    pub(crate) fn control_tokens(&self) -> Vec<(u32, String)> {
+        let controls = self.vocabulary.iter().filter(|(_, _, kind)| *kind == Kind::Control);
+        let texts =
+            controls.filter_map(|(id, piece, _)| Some((id, std::str::from_utf8(piece).ok()?.to_string())));
+        texts.filter(|(_, text)| !text.is_empty()).collect()
+    }
+
     /// Whether prompts start with BOS.
     pub fn adds_bos(&self) -> bool {
         self.adds_bos && self.roles.bos.is_some()

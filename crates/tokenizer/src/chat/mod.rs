@@ -6,10 +6,13 @@
 //! are limited, and a failure is an error for the caller to handle, with [`ChatTemplate::fallback`] at hand.
 //! Strings that a template builds on the way and does not write are not limited: minijinja has no hook for it.
 
+mod answer;
 mod json;
 mod messages;
 mod python;
 mod time;
+
+pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools};
 
 use crate::{Error, Result, Tokenizer};
 use gleed_gguf::Metadata;

@@ -1,5 +1,6 @@
 //! The tests of this crate in one binary.
 
+mod answers;
 mod common;
 mod corpus;
 mod metadata;
