@@ -102,6 +102,7 @@ fn alone(weight: &Weight) -> Program {
             node(Op::Linear { parts: vec![part], input, out }),
         ],
         caches: vec![],
+        states: vec![],
         ropes: vec![],
         logits: out,
         vocabulary: weight.rows,

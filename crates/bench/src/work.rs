@@ -183,6 +183,7 @@ mod tests {
                 node(matrix(1)),
             ],
             caches: vec![KvLayer { heads: 2, key_dim: 16, value_dim: 32 }],
+            states: vec![],
             ropes: vec![],
             logits: VIEW,
             vocabulary: 100,

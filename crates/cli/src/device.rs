@@ -265,6 +265,10 @@ impl Executor for Placed {
         self.inner().page_count()
     }
 
+    fn slot_count(&self) -> usize {
+        self.inner().slot_count()
+    }
+
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
         self.inner_mut().step(batch, observer)
     }

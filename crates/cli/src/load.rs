@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use gleed_cpu::{Cpu, Isa};
+use gleed_engine::Engine;
 use gleed_gguf::Gguf;
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Gpu, GpuExecutor, Selection};
@@ -66,6 +67,8 @@ pub struct Loaded {
     pub file: Arc<Gguf>,
     /// What it computes.
     pub model: Model,
+    /// State slots that its executors get where it has recurrent layers; what is not used of them is not taken.
+    pub slots: usize,
 }
 
 /// Opens a model by path, catalogue name or hub reference.
@@ -80,7 +83,7 @@ pub fn open(name: &str) -> Result<Loaded> {
             model.unused[0]
         ));
     }
-    Ok(Loaded { name: name.to_string(), file, model })
+    Ok(Loaded { name: name.to_string(), file, model, slots: Engine::SLOTS })
 }
 
 /// Opens the file of a model without asking whether it can be run.
@@ -232,9 +235,11 @@ impl Loaded {
         Ok(positions.min(room.most_pages.saturating_mul(PAGE)))
     }
 
-    /// The positions that there is memory for beside a program's weights; what is not used of it is not taken.
+    /// The positions that there is memory for beside a program's weights and state slots; what is not used of it is not taken.
     fn positions_on_cpu(&self, program: &Program, kv: KvType) -> usize {
-        let left = |bytes: usize| (bytes as u64).saturating_sub(self.file.tensor_bytes());
+        let slots = Cpu::slot_bytes(program).saturating_mul(self.slots) as u64;
+        let taken = self.file.tensor_bytes().saturating_add(slots);
+        let left = |bytes: usize| (bytes as u64).saturating_sub(taken);
         let page_bytes = Cpu::kv_page_bytes(program, kv) as u64;
         context::that_fits(self.model.config.context, page_bytes, gleed_cpu::available_memory().map(left))
     }
@@ -264,6 +269,7 @@ impl Loaded {
             memory: None,
         };
         let cpu = self.with_progress(|progress| Cpu::load(self.file.clone(), program, settings, progress));
+        let cpu = cpu.and_then(|cpu| cpu.with_slots(self.slots));
         let cpu = cpu.with_context(|| self.file.name().to_string())?;
         if cpu.stays_in_file() {
             output::warning(format!(

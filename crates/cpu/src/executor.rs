@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
-use gleed_model::executor::{Buffers, Observer, check};
+use gleed_model::executor::{Buffers, Observer, check, check_states};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Program, View};
 use gleed_model::verify::vectors;
@@ -16,8 +16,13 @@ use crate::kernels::{Isa, Kernels};
 use crate::machine::{Machine, lock};
 use crate::ops::{self, Fixed};
 use crate::plan::{Plan, plan};
+use crate::state::StateMemory;
 use crate::weights::{Way, WeightKernel, Weights, linear_weights, named_kernels};
 use crate::{Error, Options};
+
+/// State slots that an executor of a program with recurrent layers has unless told otherwise: enough for one sequence
+/// of an engine.
+const SLOTS: usize = 6;
 
 /// Runs programs on the CPU.
 pub struct Cpu {
@@ -28,6 +33,8 @@ pub struct Cpu {
     stays_in_file: bool,
     machine: Machine,
     caches: Vec<LayerCache>,
+    states: Vec<StateMemory>,
+    slots: usize,
     max_rows: usize,
     pages: usize,
     /// How often each node has run.
@@ -41,6 +48,8 @@ pub struct Memory {
     pub buffers: usize,
     /// Keys and values, likewise.
     pub kv: usize,
+    /// The state slots of recurrent layers, likewise.
+    pub states: usize,
     /// Decoded vectors and repacked matrices. All other weights stay in the file.
     pub weights: usize,
 }
@@ -84,7 +93,33 @@ impl Cpu {
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let runs = vec![0; program.nodes.len()];
         let Options { max_rows, pages, arithmetic, .. } = options;
-        Ok(Cpu { arithmetic, program, plans, weights, stays_in_file, machine, caches, max_rows, pages, runs })
+        let cpu = Cpu {
+            arithmetic,
+            program,
+            plans,
+            weights,
+            stays_in_file,
+            machine,
+            caches,
+            states: vec![],
+            slots: 0,
+            max_rows,
+            pages,
+            runs,
+        };
+        cpu.with_slots(SLOTS)
+    }
+
+    /// The same with this many slots for the states of recurrent layers, none of which holds anything yet.
+    pub fn with_slots(self, slots: usize) -> Result<Cpu, Error> {
+        let states = self.program.states.iter().map(|layer| StateMemory::new(*layer, slots));
+        let states = states.collect::<Option<_>>().ok_or(Error::Memory { what: "the state slots" })?;
+        Ok(Cpu { states, slots, ..self })
+    }
+
+    /// Bytes that one state slot of a program takes, in all its recurrent layers.
+    pub fn slot_bytes(program: &Program) -> usize {
+        program.states.iter().map(|layer| StateMemory::slot_bytes(*layer)).fold(0, usize::saturating_add)
     }
 
     /// Bytes that one page of a program's keys and values takes, in all its layers.
@@ -151,6 +186,7 @@ impl Cpu {
         Memory {
             buffers: self.machine.bytes(),
             kv: self.caches.iter().map(LayerCache::bytes).sum(),
+            states: self.states.iter().map(StateMemory::bytes).sum(),
             weights: self.weights.bytes(),
         }
     }
@@ -177,14 +213,19 @@ impl Executor for Cpu {
         self.pages
     }
 
+    fn slot_count(&self) -> usize {
+        self.slots
+    }
+
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
         check(batch, &self.program, self.max_rows, self.pages)?;
+        check_states(batch, &self.program, self.slots)?;
         observer.start();
         self.machine.begin(batch, &self.program);
         for (index, (node, plan)) in self.program.nodes.iter().zip(&self.plans).enumerate() {
             let fixed = Fixed { program: &self.program, weights: &self.weights, batch };
             if !self.machine.rows.is_empty() {
-                ops::run(fixed, plan, &node.op, &mut self.machine, &mut self.caches);
+                ops::run(fixed, plan, &node.op, &mut self.machine, &mut self.caches, &mut self.states);
                 self.runs[index] += 1;
             }
             observer.after(index, &self.machine);

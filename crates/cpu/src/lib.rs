@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod ops;
 mod plan;
+mod state;
 mod weights;
 
 pub use error::Error;

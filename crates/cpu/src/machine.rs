@@ -55,6 +55,8 @@ pub(crate) struct Machine {
     pub whole: Boundaries,
     /// The live rows in runs of one sequence.
     pub runs: Boundaries,
+    /// The rows of the batch by sequence, where there are recurrent layers.
+    pub sequences: Sequences,
     /// The most rows of a run.
     run_rows: usize,
     /// Key heads and the query heads that share each.
@@ -64,6 +66,16 @@ pub(crate) struct Machine {
     pub partials: Box<[[f32; LANES]]>,
     /// How many attention ops were split over spans.
     pub attention_splits: u64,
+}
+
+/// The rows of a batch by sequence: tables and rows, both ascending.
+pub(crate) struct Sequences(Vec<(u32, usize)>);
+
+impl Sequences {
+    /// Each table and its rows.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[(u32, usize)])> {
+        self.0.chunk_by(|a, b| a.0 == b.0).map(|rows| (rows[0].0, rows))
+    }
 }
 
 /// A row that ops see.
@@ -107,6 +119,7 @@ impl Machine {
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),
+            sequences: Sequences(Vec::with_capacity(if program.states.is_empty() { 0 } else { max_rows })),
             run_rows: run_rows(sizes.group),
             heads: (sizes.heads, sizes.group),
             partials: partials.ok_or(Error::Memory { what: buffers })?,
@@ -125,6 +138,11 @@ impl Machine {
             token: row.token as usize,
         }));
         self.rows_changed();
+        if !program.states.is_empty() {
+            self.sequences.0.clear();
+            self.sequences.0.extend(self.rows.iter().map(|row| (row.table, row.batch)));
+            self.sequences.0.sort_unstable();
+        }
         let (rows, count) = (&self.rows, self.rows.len());
         for (angles, rope) in self.angles.iter_mut().zip(&program.ropes) {
             let pairs = angles.pairs;
@@ -258,6 +276,8 @@ struct Largest {
     /// Query heads that share a key head.
     group: usize,
     value_dim: usize,
+    /// Rows of a recurrent layer's state.
+    state_rows: usize,
 }
 
 impl Largest {
@@ -284,6 +304,7 @@ impl Largest {
             heads: largest(&mut caches().map(|c| c.heads)),
             group: largest(&mut groups.into_iter()).max(1),
             value_dim: largest(&mut caches().map(|c| c.value_dim)),
+            state_rows: largest(&mut program.states.iter().map(|state| state.rows)),
         }
     }
 }
@@ -303,6 +324,8 @@ pub(crate) struct Scratch {
     pub attention: AttentionScratch,
     /// One head.
     pub head: Box<[f32]>,
+    /// The state of sixteen channels of a recurrent layer.
+    pub state: Box<[[f32; LANES]]>,
     bytes: usize,
 }
 
@@ -453,6 +476,7 @@ impl Scratch {
                 span: accumulators()?,
             },
             head: zeros(sizes.key_dim)?,
+            state: zeros(sizes.state_rows)?,
             bytes: 0,
         };
         let (tile, attention) = (&scratch.tile, &scratch.attention);
@@ -470,7 +494,8 @@ impl Scratch {
             + size_of_val(&attention.page.corrections[..])
             + 2 * size_of_val(&attention.total.states[..])
             + 2 * size_of_val(&attention.total.acc[..])
-            + size_of_val(&scratch.head[..]);
+            + size_of_val(&scratch.head[..])
+            + size_of_val(&scratch.state[..]);
         Some(scratch)
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use gleed_model::arithmetic::LANES;
 use gleed_model::program::{Op, Program, Projection};
 use gleed_model::verify::{Misfit, verify};
 
@@ -91,6 +92,10 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Attention { attention, out, .. } => {
             Boundaries::equal(out.width, out.width / program.caches[attention.cache].heads)
         }
+        // As the state is cut.
+        Op::Convolve { out, .. } | Op::Scan { out, .. } | Op::DeltaRule { out, .. } => {
+            Boundaries::equal(out.width, LANES)
+        }
         // Shared out by rows or by heads.
         Op::Input { .. }
         | Op::Embed { .. }
@@ -101,6 +106,8 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Activate { .. }
         | Op::Add { .. }
         | Op::Map { .. }
+        | Op::Unzip { .. }
+        | Op::UnitNorm { .. }
         | Op::Gather { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };

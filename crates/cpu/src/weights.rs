@@ -56,7 +56,7 @@ struct Packed {
 pub(crate) struct Weights {
     file: Arc<Gguf>,
     weights: Vec<Weight>,
-    /// Decoded vectors (norms, biases), one entry per weight, empty for matrices.
+    /// Decoded vectors (norms, biases, what channels have), one entry per weight, empty for matrices.
     vectors: Vec<Vec<f32>>,
     /// The tiles of all repacked weights.
     lines: Large<Line>,
@@ -76,11 +76,23 @@ impl Weights {
         let lines = Large::zeros(0).ok_or(Error::Memory { what: "the weights" })?;
         let mut all = Weights { file, vectors: vectors_of, weights, lines };
         for id in vectors {
-            let mut vector = vec![0.0; all.weights[id].columns];
-            all.weights[id].format.decode(all.rows(id, 0, 1), &mut vector);
-            all.vectors[id] = vector;
+            all.vectors[id] = all.decoded(id);
+        }
+        // The values of all channels side by side, as many as each has.
+        for id in program.nodes.iter().flat_map(|node| node.op.channels()) {
+            let (rows, columns) = (all.weights[id].rows, all.weights[id].columns);
+            let values = all.decoded(id);
+            all.vectors[id] = (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect();
         }
         Ok(all)
+    }
+
+    /// All values of a small weight.
+    fn decoded(&self, id: WeightId) -> Vec<f32> {
+        let weight = &self.weights[id];
+        let mut values = vec![0.0; weight.rows * weight.columns];
+        weight.format.decode(self.rows(id, 0, weight.rows), &mut values);
+        values
     }
 
     /// Repacks matrices that are multiplied as integers, where their format can be; the file's pages of

@@ -1,4 +1,4 @@
-//! An executor and its KV pages, shared by any number of sequences.
+//! An executor, its KV pages and state slots, shared by any number of sequences.
 //!
 //! Everything is one kind of step: some pending tokens of some sequences. A prompt is computed in chunks of
 //! at most the executor's rows; only rows that someone will read produce logits.
@@ -10,7 +10,8 @@ use gleed_model::arithmetic::PAGE;
 use gleed_model::numbers::row_without_numbers;
 use gleed_model::{Batch, Executor, Row};
 
-use crate::{Error, PagePool, Result, Sequence};
+use crate::states::States;
+use crate::{Error, PagePool, Result, Sequence, SlotPool};
 
 /// What one sequence contributes to a step.
 #[derive(Debug)]
@@ -37,14 +38,21 @@ impl<'a> Turn<'a> {
 pub struct Engine {
     pub(crate) executor: Box<dyn Executor>,
     pub(crate) pool: PagePool,
+    /// Where the program has recurrent layers.
+    pub(crate) slots: Option<SlotPool>,
     pub(crate) batch: Batch,
 }
 
 impl Engine {
-    /// Takes over an executor, all of whose pages are free.
+    /// State slots that one sequence uses when none are scarce; two are the least that it can do with.
+    pub const SLOTS: usize = States::MOST;
+
+    /// Takes over an executor, all of whose pages and state slots are free.
     pub fn new(executor: Box<dyn Executor>) -> Self {
         let pool = PagePool::new(executor.page_count());
-        Engine { executor, pool, batch: Batch::default() }
+        let is_recurrent = !executor.program().states.is_empty();
+        let slots = is_recurrent.then(|| SlotPool::new(executor.slot_count()));
+        Engine { executor, pool, slots, batch: Batch::default() }
     }
 
     /// The executor.
@@ -70,6 +78,11 @@ impl Engine {
     /// The state of the KV pages.
     pub fn pages(&self) -> &PagePool {
         &self.pool
+    }
+
+    /// The state slots, where the program has recurrent layers.
+    pub fn slots(&self) -> Option<&SlotPool> {
+        self.slots.as_ref()
     }
 
     /// The logits of the `index`-th wanted row of the last step, one per vocabulary entry; empty when it had
@@ -103,6 +116,14 @@ impl Engine {
                 self.executor.copy_page(copy.from, copy.to);
             }
             let table = self.batch.add_table(turn.sequence.pages());
+            if let Some(slots) = &self.slots {
+                turn.sequence.reserve_states(slots, turn.rows)?;
+                let states = turn.sequence.states();
+                if let Some(slot) = states.current().filter(|_| turn.rows > 0) {
+                    self.batch.read_state(table, slot);
+                }
+                states.saves().for_each(|(position, slot)| self.batch.save_state(table, position, slot));
+            }
             let start = turn.sequence.computed();
             for (position, &token) in (start..).zip(&turn.sequence.pending()[..turn.rows]) {
                 let wants_logits = turn.logits.contains(&position);

@@ -83,6 +83,12 @@ pub enum Error {
         /// Pages there are.
         total: usize,
     },
+    /// Every state slot is held, and the sequence has none to give up.
+    #[error("no state slot is free: sequences hold all {total}; drop one or allocate more")]
+    NoSlots {
+        /// Slots there are.
+        total: usize,
+    },
     /// A perplexity window that has nothing to score or does not fit.
     #[error("a window of {window} tokens must be at least 3 and at most the context of {context}")]
     Window {

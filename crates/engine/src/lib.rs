@@ -1,7 +1,7 @@
 //! Whose turn is it? Sequences, KV pages, sampling and generation.
 //!
-//! An [`Engine`] owns an executor and its KV pages. A [`Sequence`] is a run of tokens and the pages that
-//! hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
+//! An [`Engine`] owns an executor, its KV pages and state slots. A [`Sequence`] is a run of tokens and the pages and
+//! slots that hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
 //! many [`Generation`]s at once with [`Engine::step_many`].
 //!
 //! Open a file, get an engine, ask:
@@ -40,6 +40,8 @@ mod pages;
 mod perplexity;
 pub mod sampler;
 mod sequence;
+mod slots;
+mod states;
 mod stop;
 mod text;
 
@@ -52,5 +54,6 @@ pub use pages::PagePool;
 pub use perplexity::{Perplexity, PerplexitySettings, perplexity};
 pub use sampler::{Choice, LogProb, LogSoftmax, Sampler, SamplerSettings};
 pub use sequence::Sequence;
+pub use slots::SlotPool;
 pub use stop::{Passed, StopStrings};
 pub use text::{Text, TokenizerText};

@@ -3,6 +3,7 @@
 use gleed_model::numbers::find_nan;
 use gleed_model::{Row, StepError};
 
+use crate::slots::Slot;
 use crate::{Engine, Error, Sequence};
 
 impl Engine {
@@ -31,12 +32,24 @@ impl Engine {
     /// The first op that gives a NaN when the tokens up to a position are computed again.
     fn search_for_nan(&mut self, sequence: &Sequence, last: usize) -> Result<Option<StepError>, StepError> {
         let rows = self.max_rows().max(1);
+        // Recurrent layers go on from one slot to the other; without them there is no telling.
+        let slots: Option<Vec<Slot>> =
+            self.slots.as_ref().map_or(Some(vec![]), |pool| (0..2).map(|_| pool.take()).collect());
+        let Some(slots) = slots else { return Ok(None) };
         for start in (0..=last).step_by(rows) {
             self.batch.clear();
             let table = self.batch.add_table(sequence.pages());
             for (position, &token) in (start..=last).zip(&sequence.tokens()[start..]).take(rows) {
                 let wants_logits = position == last;
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });
+            }
+            if let [first, second] = &slots[..] {
+                let turn = [first.number(), second.number()];
+                if start > 0 {
+                    self.batch.read_state(table, turn[start / rows % 2]);
+                }
+                let end = last.min(start + rows - 1);
+                self.batch.save_state(table, end as u32, turn[(start / rows + 1) % 2]);
             }
             if let Some(found) = find_nan(&mut *self.executor, &self.batch)? {
                 return Ok(Some(found));

@@ -6,7 +6,8 @@
 use gleed_model::arithmetic::PAGE;
 
 use crate::pages::PageTable;
-use crate::{PagePool, Result};
+use crate::states::States;
+use crate::{PagePool, Result, SlotPool};
 
 /// Tokens, of which the first [`computed`](Sequence::computed) have their keys and values in the cache.
 ///
@@ -17,6 +18,8 @@ pub struct Sequence {
     tokens: Vec<u32>,
     /// Page `i` holds positions `i * PAGE ..`; at least enough for the computed tokens.
     pages: PageTable,
+    /// What it holds of recurrent layers.
+    states: States,
     computed: usize,
     /// How to give back what was reserved for a step that is not done.
     undo: Option<Undo>,
@@ -74,18 +77,23 @@ impl Sequence {
         self.tokens.truncate(self.computed);
     }
 
-    /// Keeps only the first `length` tokens and the pages that they need.
+    /// Keeps only the first `length` tokens and the pages that they need. Where the model has recurrent layers, the last
+    /// of them may be pending afterwards: a state cannot be cut, and the last one that was kept may be of fewer tokens.
     pub fn truncate(&mut self, length: usize) {
         self.undo = None;
         self.tokens.truncate(length);
         self.computed = self.computed.min(length);
+        if !self.states.is_empty() {
+            self.computed = self.states.truncate(self.computed);
+        }
         self.pages.truncate(self.computed.div_ceil(PAGE));
     }
 
     /// Another sequence with the same computed tokens. Nothing is copied until one of them goes on.
     pub fn fork(&self) -> Sequence {
         let pages = self.pages.share(self.computed.div_ceil(PAGE));
-        Sequence { tokens: self.tokens[..self.computed].to_vec(), pages, computed: self.computed, undo: None }
+        let (tokens, states) = (self.tokens[..self.computed].to_vec(), self.states.share());
+        Sequence { tokens, pages, states, computed: self.computed, undo: None }
     }
 
     /// Whether it can be computed with the pages of this pool.
@@ -114,8 +122,19 @@ impl Sequence {
         Ok(Some(PageCopy { from: replaced.pages()[0], to: self.pages.pages()[page] }))
     }
 
+    /// Makes sure that the states of recurrent layers that the next `rows` positions leave have slots of the pool.
+    pub(crate) fn reserve_states(&mut self, pool: &SlotPool, rows: usize) -> Result<()> {
+        self.states.reserve(pool, self.computed, rows)
+    }
+
+    /// What it holds of recurrent layers.
+    pub(crate) fn states(&self) -> &States {
+        &self.states
+    }
+
     /// Gives back everything that was reserved since rows were last done.
     pub(crate) fn revert(&mut self) {
+        self.states.revert();
         let Some(undo) = self.undo.take() else { return };
         if let (Some(page), Some(mut replaced)) = (self.open_page(), undo.replaced) {
             self.pages.exchange(page, &mut replaced);
@@ -134,18 +153,19 @@ impl Sequence {
     pub(crate) fn advance(&mut self, rows: usize) {
         self.undo = None;
         self.computed += rows;
+        self.states.advance(rows);
         debug_assert!(self.computed <= self.tokens.len() && self.computed <= self.pages().len() * PAGE);
     }
 
     /// Makes the sequence hold exactly `tokens`, keeping what is computed of their common beginning and
-    /// leaving at least the last token pending. Returns how many tokens were kept.
+    /// leaving at least the last token pending. Returns how many tokens are computed.
     pub(crate) fn align(&mut self, tokens: &[u32]) -> usize {
         let held = &self.tokens[..self.computed];
         let common = held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let kept = common.min(tokens.len().saturating_sub(1));
         self.truncate(kept);
         self.extend(&tokens[kept..]);
-        kept
+        self.computed
     }
 }
 

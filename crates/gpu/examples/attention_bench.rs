@@ -158,6 +158,7 @@ fn program(arguments: &Arguments) -> Program {
         ],
         nodes: ops.into_iter().map(|op| Node { op, labels: vec![], layer: None }).collect(),
         caches: vec![*cache; *layers],
+        states: vec![],
         ropes: rope.into_iter().collect(),
         logits: view(3),
         vocabulary: VOCABULARY,

@@ -119,6 +119,17 @@ pub(crate) struct Resources<'a> {
     pub chosen: &'a wgpu::Buffer,
 }
 
+/// Whether an op has no kernel.
+fn is_unknown(program: &Program, op: &Op) -> bool {
+    match op {
+        Op::Unzip { .. } | Op::UnitNorm { .. } => true,
+        Op::Convolve { .. } | Op::Scan { .. } | Op::DeltaRule { .. } => true,
+        // Factors of their own for each head.
+        Op::Norm { norm, .. } => program.weights[norm.weight].rows > 1,
+        _ => false,
+    }
+}
+
 /// Checks everything that running a program relies on.
 pub(crate) fn check(program: &Program) -> Result<()> {
     verify(program).map_err(|Misfit { node, kind, what }| Error::Program { node, kind, what })?;
@@ -126,6 +137,9 @@ pub(crate) fn check(program: &Program) -> Result<()> {
         let kind = program.nodes.get(node).map_or("logits", |node| node.op.kind());
         Err(Error::Program { node, kind, what: what.to_string() })
     };
+    if let Some(node) = program.nodes.iter().position(|node| is_unknown(program, &node.op)) {
+        return refuse(node, "GPUs do not run recurrent layers yet: use --device cpu");
+    }
     let gathers = |node: &program::Node| matches!(node.op, Op::Gather { .. });
     if let Some((second, _)) = program.nodes.iter().enumerate().filter(|(_, node)| gathers(node)).nth(1) {
         return refuse(second, "rows are gathered a second time");
@@ -302,6 +316,11 @@ impl<'a> Planner<'a> {
             Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
                 unreachable!("ops with matrices are not planned here")
             }
+            Op::Unzip { .. }
+            | Op::UnitNorm { .. }
+            | Op::Convolve { .. }
+            | Op::Scan { .. }
+            | Op::DeltaRule { .. } => unreachable!("a program with them was refused"),
             Op::Rope { rope, heads: count, x } => {
                 let queries = Queries { heads: *count, place: place(x), norm: None };
                 let rotation = Some(self.rotation(*rope));

@@ -125,6 +125,31 @@ pub fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
+/// 1 / (1 + e^-x).
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// ln(1 + e^x), as max(x, 0) + ln(1 + u) with u = e^-|x|, and that as 2 · artanh(u / (2 + u)), whose argument is at most
+/// a third.
+#[inline(always)]
+pub fn softplus(x: f32) -> f32 {
+    let u = exp(-x.abs());
+    let s = u / (2.0 + u);
+    let square = s * s;
+    let mut p = ARTANH_POLYNOMIAL[0];
+    for &c in &ARTANH_POLYNOMIAL[1..] {
+        p = p.mul_add(square, c);
+    }
+    let positive = if x < 0.0 { 0.0 } else { x };
+    positive + 2.0 * s * p
+}
+
+/// artanh(s) / s in s² on s <= 1/3, highest power first.
+pub const ARTANH_POLYNOMIAL: [f32; 8] =
+    [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 0.2, 1.0 / 3.0, 1.0];
+
 /// The tanh approximation of GELU, as x · sigmoid(2u) with u = √(2/π)(x + 0.044715 x³).
 pub fn gelu(x: f32) -> f32 {
     let u = GELU_SCALE * x * (GELU_CUBIC * x).mul_add(x, 1.0);
@@ -414,7 +439,12 @@ mod tests {
             let gelu_truth = 0.5 * wide * (1.0 + u.tanh());
             assert!((f64::from(silu(x)) - silu_truth).abs() < 1e-6 * (1.0 + wide.abs()), "silu {x}");
             assert!((f64::from(gelu(x)) - gelu_truth).abs() < 1e-6 * (1.0 + wide.abs()), "gelu {x}");
+            let sigmoid_truth = 1.0 / (1.0 + (-wide).exp());
+            assert!((f64::from(sigmoid(x)) / sigmoid_truth - 1.0).abs() < 1e-6, "sigmoid {x}");
+            let softplus_truth = wide.exp().ln_1p();
+            assert!((f64::from(softplus(x)) / softplus_truth - 1.0).abs() < 1e-6, "softplus {x}");
         }
+        assert!(softplus(100.0) == 100.0 && softplus(-200.0) < 1e-37 && softplus(f32::NAN).is_nan());
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl<'a> Builder<'a> {
                 weights: vec![],
                 nodes: vec![],
                 caches: vec![],
+                states: vec![],
                 ropes: vec![],
                 logits: nothing,
                 vocabulary: 0,

@@ -31,7 +31,32 @@ pub struct Batch {
     next_positions: Vec<u32>,
     /// The first row that does not come after the one before it in its sequence.
     out_of_order: Option<usize>,
+    /// The first row that does not come right after the one before it in its sequence.
+    gap: Option<usize>,
+    /// What the rows of each table find in recurrent layers.
+    befores: Vec<Before>,
+    saves: Vec<Save>,
     inputs: Vec<f32>,
+}
+
+/// What a table's rows find in recurrent layers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    /// The position of its first row.
+    first: Option<u32>,
+    /// The slot that holds the state after the position before it.
+    slot: Option<u32>,
+}
+
+/// A state to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Save {
+    /// Whose.
+    pub table: u32,
+    /// After which of the table's rows.
+    pub position: u32,
+    /// Where.
+    pub slot: u32,
 }
 
 impl Batch {
@@ -42,6 +67,9 @@ impl Batch {
         self.table_ends.clear();
         self.next_positions.clear();
         self.out_of_order = None;
+        self.gap = None;
+        self.befores.clear();
+        self.saves.clear();
         self.inputs.clear();
     }
 
@@ -53,6 +81,9 @@ impl Batch {
         self.table_ends.extend_from_slice(&other.table_ends);
         self.next_positions.extend_from_slice(&other.next_positions);
         self.out_of_order = other.out_of_order;
+        self.gap = other.gap;
+        self.befores.extend_from_slice(&other.befores);
+        self.saves.extend_from_slice(&other.saves);
     }
 
     /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`. Returns the table's number.
@@ -60,7 +91,42 @@ impl Batch {
         self.pages.extend_from_slice(pages);
         self.table_ends.push(self.pages.len());
         self.next_positions.push(0);
+        self.befores.push(Before::default());
         self.table_ends.len() as u32 - 1
+    }
+
+    /// Says in which slot the rows of a table find the state of recurrent layers: that after the position before the
+    /// first of them. A table whose rows begin with position 0 finds none.
+    pub fn read_state(&mut self, table: u32, slot: u32) {
+        if let Some(before) = self.befores.get_mut(table as usize) {
+            before.slot = Some(slot);
+        }
+    }
+
+    /// Has the state of recurrent layers kept as it is after one of the table's rows, in a slot that no table reads.
+    pub fn save_state(&mut self, table: u32, position: u32, slot: u32) {
+        self.saves.push(Save { table, position, slot });
+    }
+
+    /// The slot with the state before a table's first row.
+    pub fn state(&self, table: u32) -> Option<u32> {
+        self.befores.get(table as usize)?.slot
+    }
+
+    /// The states to keep.
+    pub fn saves(&self) -> &[Save] {
+        &self.saves
+    }
+
+    /// Forgets which states are read and which are kept.
+    pub fn forget_states(&mut self) {
+        self.befores.iter_mut().for_each(|before| before.slot = None);
+        self.saves.clear();
+    }
+
+    /// How many tables there are.
+    pub fn tables(&self) -> usize {
+        self.table_ends.len()
     }
 
     /// Adds a row. Rows of one sequence must come in ascending positions; a step of others is refused.
@@ -69,6 +135,11 @@ impl Batch {
             if row.position < *next {
                 self.out_of_order.get_or_insert(self.rows.len());
             }
+            let first = &mut self.befores[row.table as usize].first;
+            if first.is_some() && row.position != *next {
+                self.gap.get_or_insert(self.rows.len());
+            }
+            first.get_or_insert(row.position);
             *next = row.position.saturating_add(1);
         }
         self.rows.push(row);
@@ -152,6 +223,35 @@ pub enum StepError {
         /// Its position.
         position: u32,
     },
+    /// A position that does not follow right after that of the row before it, in a program with recurrent layers.
+    #[error(
+        "row {row}: position {position} does not come right after the row before it in its sequence, as recurrent \
+         layers need it"
+    )]
+    Gap {
+        /// The index of the row.
+        row: usize,
+        /// Its position.
+        position: u32,
+    },
+    /// Rows of a program with recurrent layers that begin after position 0 without a state, or at it with one.
+    #[error("table {table}: its rows begin with position {position}, with {} state to begin with", if *found { "a" } else { "no" })]
+    State {
+        /// The number of the table.
+        table: usize,
+        /// The position of its first row.
+        position: u32,
+        /// Whether the table reads a slot.
+        found: bool,
+    },
+    /// A state slot that cannot be used so.
+    #[error("state slot {slot} {why}")]
+    Slot {
+        /// The slot.
+        slot: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A program that begins in the middle of a model got other values than it needs, or one that does not
     /// got any.
     #[error("the batch brings {found} values, {expected} are needed")]
@@ -189,6 +289,9 @@ impl StepError {
             | StepError::PastContext { .. }
             | StepError::NoPage { .. }
             | StepError::NotAscending { .. }
+            | StepError::Gap { .. }
+            | StepError::State { .. }
+            | StepError::Slot { .. }
             | StepError::Inputs { .. }
             | StepError::Chain(_) => true,
             StepError::NotANumber { .. } | StepError::Device(_) => false,
@@ -247,6 +350,12 @@ pub trait Executor: Send {
     /// How many KV pages there are; page numbers are below this.
     fn page_count(&self) -> usize;
 
+    /// How many state slots there are; slot numbers are below this. Each holds what all recurrent layers keep of one
+    /// sequence.
+    fn slot_count(&self) -> usize {
+        0
+    }
+
     /// Computes all rows of a batch, writes their keys and values, and keeps the logits of wanted rows. What holds
     /// after an error is said with [`StepError`].
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError>;
@@ -288,6 +397,46 @@ pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usiz
         let last = row.position as usize / crate::arithmetic::PAGE;
         if last >= pages.len() || pages[..=last].iter().any(|&p| p as usize >= page_count) {
             return Err(StepError::NoPage { row: index, position: row.position });
+        }
+    }
+    Ok(())
+}
+
+/// Checks what a batch says of the states of recurrent layers; every executor that has any calls this after [`check`].
+/// A step writes no slot that it reads, so that one that fails can be tried again.
+pub fn check_states(batch: &Batch, program: &Program, slot_count: usize) -> Result<(), StepError> {
+    if program.states.is_empty() {
+        return Ok(());
+    }
+    if let Some(row) = batch.gap {
+        return Err(StepError::Gap { row, position: batch.rows()[row].position });
+    }
+    let exists = |slot: u32| (slot as usize) < slot_count;
+    for (table, before) in batch.befores.iter().enumerate() {
+        let Some(position) = before.first else { continue };
+        if (position > 0) != before.slot.is_some() {
+            return Err(StepError::State { table, position, found: before.slot.is_some() });
+        }
+        if let Some(slot) = before.slot.filter(|slot| !exists(*slot)) {
+            return Err(StepError::Slot { slot, why: "does not exist" });
+        }
+    }
+    for (index, &Save { table, position, slot }) in batch.saves.iter().enumerate() {
+        let (before, next) = (batch.befores.get(table as usize), batch.next_positions.get(table as usize));
+        let first = before.and_then(|before| before.first);
+        let wrong = if !exists(slot) {
+            Some("does not exist")
+        } else if batch.befores.iter().any(|before| before.slot == Some(slot)) {
+            Some("is read and written in one step")
+        } else if batch.saves[..index].iter().any(|other| other.slot == slot) {
+            Some("is written twice in one step")
+        } else if first.is_none_or(|first| position < first) || next.is_none_or(|next| position >= *next) {
+            Some("is to be written after a row that the batch does not have")
+        } else {
+            None
+        };
+        if let Some(why) = wrong {
+            return Err(StepError::Slot { slot, why });
         }
     }
     Ok(())

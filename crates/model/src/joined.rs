@@ -3,7 +3,7 @@
 //! A step runs the first half over all rows, reads the activations that the second half begins with, and runs
 //! that over the same rows. Each half keeps its own layers' keys and values, under the same page numbers.
 
-use crate::executor::{Batch, Buffers, Executor, Observer, StepError, check};
+use crate::executor::{Batch, Buffers, Executor, Observer, StepError, check, check_states};
 use crate::program::{Program, View};
 
 /// Runs the halves that [`crate::split`] makes of a program.
@@ -54,6 +54,7 @@ impl<A: Executor, B: Executor> Joined<A, B> {
         observer: &mut dyn Observer,
     ) -> Result<(&mut B, &Batch), StepError> {
         check(batch, &self.program, self.max_rows(), self.page_count())?;
+        check_states(batch, &self.program, self.slot_count())?;
         self.handed.copy_rows(batch);
         let (last, views) = (self.cut() - 1, self.second.program().inputs());
         let mut handing = Handing { observer, last, views, values: self.handed.inputs_mut() };
@@ -73,6 +74,12 @@ impl<A: Executor, B: Executor> Executor for Joined<A, B> {
 
     fn page_count(&self) -> usize {
         self.first.page_count().min(self.second.page_count())
+    }
+
+    fn slot_count(&self) -> usize {
+        // A half without recurrent layers needs no slots.
+        let of = |half: &dyn Executor| (!half.program().states.is_empty()).then(|| half.slot_count());
+        of(&self.first).into_iter().chain(of(&self.second)).min().unwrap_or(0)
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {

@@ -22,9 +22,11 @@ mod model;
 pub mod numbers;
 pub mod operands;
 pub mod program;
+pub mod recurrence;
 pub mod reference;
 pub mod rope;
 pub mod shapes;
+pub mod slots;
 mod split;
 pub mod verify;
 

@@ -5,6 +5,7 @@
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
 use crate::program::{Attention, Norm, Op, Projection, View, WeightId};
+use crate::recurrence::{Convolution, DeltaRule, Scan};
 
 /// What an op does with a view or with a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Role {
     Bias,
     /// Scores without values.
     Sinks,
+    /// Some values for each channel or head of a recurrent layer.
+    Channels,
 }
 
 /// One thing that an op touches. `I` is a number or a place for one, `V` the same of a view.
@@ -61,6 +64,9 @@ pub enum Operand<I, V> {
     View(V, Access),
     /// The keys and values of one layer: state that outlives the step.
     Cache(I, Access),
+    /// What a recurrent layer keeps of a sequence, which outlives the step too; a row takes it up where the row before
+    /// it in its sequence left it.
+    State(I, Access),
     /// A rotary embedding of the program.
     Rope(I),
 }
@@ -144,6 +150,46 @@ macro_rules! list {
                 each(Operand::View(y, Read));
             }
             Op::Map { map: _, x } => each(Operand::View(x, Update)),
+            Op::Unzip { heads: _, input, outs } => {
+                each(Operand::View(input, Read));
+                for out in outs {
+                    each(Operand::View(out, Write));
+                }
+            }
+            Op::UnitNorm { heads: _, epsilon: _, x } => each(Operand::View(x, Update)),
+            Op::Convolve { convolution, input, out } => {
+                let Convolution { state, taps, bias, silu: _ } = convolution;
+                each(Operand::Weight(taps, Role::Channels));
+                if let Some(bias) = bias {
+                    each(Operand::Weight(bias, Role::Bias));
+                }
+                each(Operand::View(input, Read));
+                each(Operand::State(state, Update));
+                each(Operand::View(out, Write));
+            }
+            Op::Scan { scan, x, dt, b, c, out } => {
+                let Scan { state, heads: _, groups: _, decay, dt_bias, skip } = scan;
+                each(Operand::Weight(decay, Role::Channels));
+                if let Some(bias) = dt_bias {
+                    each(Operand::Weight(bias, Role::Bias));
+                }
+                each(Operand::Weight(skip, Role::Channels));
+                for view in [x, dt, b, c] {
+                    each(Operand::View(view, Read));
+                }
+                each(Operand::State(state, Update));
+                each(Operand::View(out, Write));
+            }
+            Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
+                let DeltaRule { state, heads: _, key_heads: _, in_turn: _, decay, dt_bias, scale: _ } = rule;
+                each(Operand::Weight(decay, Role::Channels));
+                each(Operand::Weight(dt_bias, Role::Bias));
+                for view in [query, key, value, alpha, beta] {
+                    each(Operand::View(view, Read));
+                }
+                each(Operand::State(state, Update));
+                each(Operand::View(out, Write));
+            }
             Op::Gather { views } => {
                 for view in views {
                     each(Operand::View(view, Update));
@@ -199,7 +245,7 @@ impl Op {
     fn views(&self, wanted: fn(Access) -> bool) -> Vec<View> {
         self.list(|operand| match operand {
             Operand::View(view, access) => wanted(access).then_some(*view),
-            Operand::Weight(..) | Operand::Cache(..) | Operand::Rope(_) => None,
+            Operand::Weight(..) | Operand::Cache(..) | Operand::State(..) | Operand::Rope(_) => None,
         })
     }
 
@@ -222,7 +268,7 @@ impl Op {
     pub fn weights_that(&self, wanted: impl Fn(Role) -> bool) -> Vec<WeightId> {
         self.list(|operand| match operand {
             Operand::Weight(weight, role) => wanted(role).then_some(*weight),
-            Operand::View(..) | Operand::Cache(..) | Operand::Rope(_) => None,
+            Operand::View(..) | Operand::Cache(..) | Operand::State(..) | Operand::Rope(_) => None,
         })
     }
 
@@ -241,11 +287,16 @@ impl Op {
         self.weights_that(|role| matches!(role, Role::Factors | Role::Bias | Role::Sinks))
     }
 
+    /// The weights that hold some values for each channel or head.
+    pub fn channels(&self) -> Vec<WeightId> {
+        self.weights_that(|role| role == Role::Channels)
+    }
+
     /// Whether the op changes what outlives the step, so that every row must go through it.
     pub fn changes_state(&self) -> bool {
         let mut changes = false;
         self.each_operand(&mut |operand| match operand {
-            Operand::Cache(_, access) => changes |= access.writes(),
+            Operand::Cache(_, access) | Operand::State(_, access) => changes |= access.writes(),
             Operand::Weight(..) | Operand::View(..) | Operand::Rope(_) => {}
         });
         changes

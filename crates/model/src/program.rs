@@ -10,6 +10,7 @@ use std::ops::Range;
 use gleed_gguf::Format;
 
 use crate::operands::Role;
+use crate::recurrence::{Convolution, DeltaRule, Scan};
 use crate::rope::Rope;
 
 /// A range of columns of a buffer.
@@ -134,6 +135,10 @@ pub enum Activation {
     Gelu,
     /// max(x, 0)².
     SquaredRelu,
+    /// 1 / (1 + e^-x).
+    Sigmoid,
+    /// x, where only the gate's other factor is wanted.
+    Identity,
 }
 
 /// What is done to each value by itself.
@@ -201,6 +206,17 @@ pub enum Op {
     Add { x: View, y: View },
     /// x = map(x), value by value.
     Map { map: Map, x: View },
+    /// Each of `heads` parts of the row is cut into pieces, one for each output, in which those of all heads follow
+    /// each other.
+    Unzip { heads: usize, input: View, outs: Vec<View> },
+    /// Each of `heads` parts of the row is scaled to length one: x / √(Σx² + ε).
+    UnitNorm { heads: usize, epsilon: f32, x: View },
+    /// out = a short convolution of each channel over its last inputs.
+    Convolve { convolution: Convolution, input: View, out: View },
+    /// out = what a selective scan reads from its state when it has taken in `x`.
+    Scan { scan: Scan, x: View, dt: View, b: View, c: View, out: View },
+    /// out = what the gated delta rule reads from its state with the query when it has taken in key and value.
+    DeltaRule { rule: DeltaRule, query: View, key: View, value: View, alpha: View, beta: View, out: View },
     /// Keeps only the rows that want logits, in these views; all later ops see only those.
     Gather { views: Vec<View> },
 
@@ -243,6 +259,23 @@ pub struct KvLayer {
     pub value_dim: usize,
 }
 
+/// What a recurrent layer keeps of a sequence: a matrix of f32, each of whose columns is a channel that knows nothing
+/// of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateLayer {
+    /// Values per channel.
+    pub rows: usize,
+    /// Channels.
+    pub columns: usize,
+}
+
+impl StateLayer {
+    /// How many values it has.
+    pub fn size(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
 /// A model, as what it computes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
@@ -254,6 +287,8 @@ pub struct Program {
     pub nodes: Vec<Node>,
     /// The caches of keys and values that the ops name by index.
     pub caches: Vec<KvLayer>,
+    /// The states of recurrent layers that the ops name by index; a slot holds all of them for one sequence.
+    pub states: Vec<StateLayer>,
     /// The rotary embeddings that the ops name by index.
     pub ropes: Vec<Rope>,
     /// Where the logits of wanted rows are when the program has run; of no columns where it has none, as the
@@ -278,6 +313,15 @@ impl Program {
             _ => &[],
         }
     }
+
+    /// Bytes of one state slot: what all recurrent layers keep of one sequence.
+    pub fn slot_bytes(&self) -> usize {
+        self.states
+            .iter()
+            .map(StateLayer::size)
+            .fold(0, usize::saturating_add)
+            .saturating_mul(size_of::<f32>())
+    }
 }
 
 impl Op {
@@ -295,6 +339,11 @@ impl Op {
             Op::Activate { .. } => "activate",
             Op::Add { .. } => "add",
             Op::Map { .. } => "map",
+            Op::Unzip { .. } => "unzip",
+            Op::UnitNorm { .. } => "unit-norm",
+            Op::Convolve { .. } => "convolve",
+            Op::Scan { .. } => "scan",
+            Op::DeltaRule { .. } => "delta-rule",
             Op::Gather { .. } => "gather",
             Op::AddNorm { .. } => "add-norm",
             Op::RopeKvWrite { .. } => "rope-kv-write",

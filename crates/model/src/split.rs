@@ -48,13 +48,14 @@ fn is_live(nodes: &[Node], buffer: usize) -> bool {
 /// Some nodes of a program as a program of their own. Buffers that neither they nor what is handed over use
 /// have no columns.
 fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> Program {
-    let (mut weights, mut caches) = (Numbers::default(), Numbers::default());
+    let (mut weights, mut caches, mut states) = (Numbers::default(), Numbers::default(), Numbers::default());
     let mut used = vec![false; program.buffers.len()];
     handed.outputs().iter().for_each(|view| used[view.buffer] = true);
     for Node { op, .. } in &mut nodes {
         op.each_operand_mut(&mut |operand| match operand {
             Operand::Weight(weight, _) => weights.renumber(weight),
             Operand::Cache(cache, _) => caches.renumber(cache),
+            Operand::State(state, _) => states.renumber(state),
             Operand::View(view, _) => used[view.buffer] = true,
             // Both halves have all rotary embeddings.
             Operand::Rope(_) => {}
@@ -69,6 +70,7 @@ fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> P
         weights: weights.old.iter().map(|id| program.weights[*id].clone()).collect(),
         nodes,
         caches: caches.old.iter().map(|id| program.caches[*id]).collect(),
+        states: states.old.iter().map(|id| program.states[*id]).collect(),
         ropes: program.ropes.clone(),
         logits,
         vocabulary: program.vocabulary,

@@ -1,7 +1,10 @@
 //! Whether a program is sound: everything that running its ops relies on, checked once for all executors, and
 //! whether what they read is there.
 
-use crate::program::{Attention, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId};
+use crate::program::{
+    Attention, KvLayer, Node, Norm, Op, Program, Projection, StateLayer, View, Weight, WeightId,
+};
+use crate::recurrence::{Convolution, DeltaRule, Scan};
 
 /// A node that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +93,12 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         Op::Norm { norm, heads, input, out } => {
             ensure(input == out || is_apart(*input, *out), || "input and output overlap".to_string())?;
             ensure(input.width == out.width, || "input and output differ in width".to_string())?;
-            norm_of(program, norm, head_width(*out, *heads)?)
+            let width = head_width(*out, *heads)?;
+            match weight_of(program, norm.weight)?.rows {
+                1 => norm_of(program, norm, width),
+                // Each head has factors of its own.
+                _ => norm_of_heads(program, norm, *heads, width),
+            }
         }
         Op::Linear { parts, input, out } => {
             let mut rows = 0;
@@ -128,6 +136,55 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         Op::Add { x, y } => added(*x, *y),
         // A view inside its buffer is all that it needs.
         Op::Map { .. } => Ok(()),
+        Op::Unzip { heads, input, outs } => {
+            let total: usize = outs.iter().map(|out| out.width).sum();
+            ensure(total == input.width, || "the pieces are not the whole".to_string())?;
+            outs.iter().enumerate().try_for_each(|(i, out)| {
+                head_width(*out, *heads)?;
+                let apart = is_apart(*input, *out) && outs[..i].iter().all(|other| is_apart(*other, *out));
+                ensure(apart, || "input and outputs overlap".to_string())
+            })
+        }
+        Op::UnitNorm { heads, x, .. } => head_width(*x, *heads).map(|_| ()),
+        Op::Convolve { convolution, input, out } => {
+            let Convolution { state, taps, bias, .. } = *convolution;
+            let layer = state_of(program, state, *out)?;
+            recurrent(&[*input], *out)?;
+            ensure(input.width == out.width, || "input and output differ in width".to_string())?;
+            channels_of(program, taps, out.width, layer.rows + 1)?;
+            bias.map_or(Ok(()), |bias| vector_of(program, bias, out.width))
+        }
+        Op::Scan { scan, x, dt, b, c, out } => {
+            let Scan { state, heads, groups, decay, dt_bias, skip } = *scan;
+            let layer = state_of(program, state, *out)?;
+            recurrent(&[*x, *dt, *b, *c], *out)?;
+            head_width(*out, heads)?;
+            let fits = groups > 0
+                && heads.is_multiple_of(groups)
+                && x.width == out.width
+                && dt.width == heads
+                && b.width == groups * layer.rows
+                && c.width == b.width;
+            ensure(fits, || "inputs do not match heads, groups and state".to_string())?;
+            let of_head = weight_of(program, decay)?.size() == heads;
+            channels_of(program, decay, heads, if of_head { 1 } else { layer.rows })?;
+            channels_of(program, skip, heads, 1)?;
+            dt_bias.map_or(Ok(()), |bias| vector_of(program, bias, heads))
+        }
+        Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
+            let DeltaRule { state, heads, key_heads, decay, dt_bias, .. } = *rule;
+            let layer = state_of(program, state, *out)?;
+            recurrent(&[*query, *key, *value, *alpha, *beta], *out)?;
+            head_width(*out, heads)?;
+            let fits = key_heads > 0
+                && heads.is_multiple_of(key_heads)
+                && value.width == out.width
+                && [alpha.width, beta.width] == [heads; 2]
+                && [query.width, key.width] == [key_heads * layer.rows; 2];
+            ensure(fits, || "inputs do not match heads and state".to_string())?;
+            channels_of(program, decay, heads, 1)?;
+            vector_of(program, dt_bias, heads)
+        }
         Op::AddNorm { x, y, norm, out } => {
             added(*x, *y)?;
             let fits = out.width == x.width && is_apart(*x, *out) && is_apart(*y, *out);
@@ -184,6 +241,36 @@ fn table_of(program: &Program, id: WeightId, entries: usize, out: View) -> Resul
 
 fn norm_of(program: &Program, norm: &Norm, width: usize) -> Result<(), String> {
     [Some(norm.weight), norm.bias].into_iter().flatten().try_for_each(|id| vector_of(program, id, width))
+}
+
+fn norm_of_heads(program: &Program, norm: &Norm, heads: usize, width: usize) -> Result<(), String> {
+    let weight = weight_of(program, norm.weight)?;
+    ensure(norm.bias.is_none() && weight.rows == heads && weight.columns == width, || {
+        format!("{} is not {heads} vectors of {width}", weight.name)
+    })
+}
+
+/// A weight with so many values for each channel or head.
+fn channels_of(program: &Program, id: WeightId, channels: usize, each: usize) -> Result<(), String> {
+    let weight = weight_of(program, id)?;
+    let fits = weight.rows == channels && weight.columns == each;
+    ensure(fits || each == 1 && weight.rows == 1 && weight.columns == channels, || {
+        format!("{} does not have {each} values for each of {channels} channels", weight.name)
+    })
+}
+
+/// A state with a channel for each column.
+fn state_of(program: &Program, state: usize, out: View) -> Result<StateLayer, String> {
+    let layer = program.states.get(state).copied().ok_or_else(|| format!("there is no state {state}"))?;
+    ensure(layer.rows > 0 && layer.columns == out.width, || {
+        format!("a state of {} times {} for {} channels", layer.rows, layer.columns, out.width)
+    })?;
+    Ok(layer)
+}
+
+/// Inputs of earlier rows are read when a row is written.
+fn recurrent(inputs: &[View], out: View) -> Result<(), String> {
+    ensure(inputs.iter().all(|input| is_apart(*input, out)), || "input and output overlap".to_string())
 }
 
 /// The outputs of a part.

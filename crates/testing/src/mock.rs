@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
-use gleed_model::executor::{Observer, check};
-use gleed_model::program::{Node, View};
+use gleed_model::executor::{Observer, Save, check, check_states};
+use gleed_model::program::{Node, StateLayer, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 /// What a mock has done, and what it shall do; shared with the test that made it.
@@ -42,6 +42,8 @@ pub struct Mock {
     max_rows: usize,
     /// What each slot of each page holds: (position, token).
     store: Vec<Option<(u32, u32)>>,
+    /// What each state slot holds: the hash of all tokens that went into it.
+    states: Vec<u64>,
     logits: Vec<f32>,
     log: Arc<Log>,
     /// Whether it chooses tokens itself.
@@ -60,6 +62,7 @@ impl Mock {
             weights: vec![],
             nodes: vec![],
             caches: vec![],
+            states: vec![],
             ropes: vec![],
             logits: View { buffer: 0, offset: 0, width: vocabulary },
             vocabulary,
@@ -69,6 +72,7 @@ impl Mock {
             program,
             max_rows,
             store: vec![None; pages * PAGE],
+            states: vec![],
             logits: vec![],
             log: Arc::default(),
             chains: false,
@@ -80,6 +84,13 @@ impl Mock {
     /// The same with chains of steps, as a device has them that chooses tokens itself.
     pub fn with_chains(self) -> Self {
         Mock { chains: true, ..self }
+    }
+
+    /// The same with a recurrent layer and so many state slots. Its logits are wrong where slots and pages do not hold
+    /// the same tokens.
+    pub fn with_states(mut self, slots: usize) -> Self {
+        self.program.states = vec![StateLayer { rows: 1, columns: 1 }];
+        Mock { states: vec![u64::MAX; slots], ..self }
     }
 
     /// The same with a program of these nodes, none of which it runs.
@@ -131,8 +142,13 @@ impl Executor for Mock {
         self.store.len() / PAGE
     }
 
+    fn slot_count(&self) -> usize {
+        self.states.len()
+    }
+
     fn step(&mut self, batch: &Batch, _observer: &mut dyn Observer) -> Result<(), StepError> {
         check(batch, &self.program, self.max_rows, self.page_count())?;
+        check_states(batch, &self.program, self.states.len())?;
         let slot = |table: u32, position: u32| {
             batch.pages(table)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
         };
@@ -140,6 +156,7 @@ impl Executor for Mock {
             for row in batch.rows() {
                 self.store[slot(row.table, row.position)] = Some((row.position, !row.token));
             }
+            batch.saves().iter().for_each(|save| self.states[save.slot as usize] = u64::MAX);
             self.logits.clear();
             return Err(StepError::Device("the mock was told to fail".into()));
         }
@@ -148,9 +165,22 @@ impl Executor for Mock {
             self.store[slot(row.table, row.position)] = Some((row.position, row.token));
         }
         self.logits.clear();
-        for row in batch.rows().iter().filter(|row| row.wants_logits) {
+        let before = |table| batch.state(table).map_or(0, |slot| self.states[slot as usize]);
+        let mut running: Vec<u64> = (0..batch.tables() as u32).map(before).collect();
+        for row in batch.rows() {
             let visible = (0..=row.position).map(|position| self.store[slot(row.table, position)]);
-            self.logits.extend(scores(visible.fold(0, absorb), self.program.vocabulary));
+            let seen = visible.fold(0, absorb);
+            if !self.program.states.is_empty() {
+                let state = &mut running[row.table as usize];
+                *state = absorb(*state, Some((row.position, row.token)));
+                let here = |save: &&Save| save.table == row.table && save.position == row.position;
+                batch.saves().iter().filter(here).for_each(|save| self.states[save.slot as usize] = *state);
+            }
+            if row.wants_logits {
+                let is_one = self.program.states.is_empty() || running[row.table as usize] == seen;
+                let seen = if is_one { seen } else { !seen };
+                self.logits.extend(scores(seen, self.program.vocabulary));
+            }
         }
         self.log.steps.fetch_add(1, Ordering::Relaxed);
         self.log.rows.fetch_add(batch.rows().len(), Ordering::Relaxed);

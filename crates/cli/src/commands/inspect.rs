@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use gleed_cpu::Isa;
+use gleed_engine::Engine;
 use gleed_gguf::{Array, Gguf, Value};
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Gpu, Selection};
@@ -54,7 +55,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Err(error) = &model {
         output::warning(format!("{}: cannot be run: {error}", file.name()));
     }
-    let loaded = model.ok().map(|model| Loaded { name: arguments.model.clone(), file: file.clone(), model });
+    let (name, slots) = (arguments.model.clone(), Engine::SLOTS);
+    let loaded = model.ok().map(|model| Loaded { name, file: file.clone(), model, slots });
     let program = |plain: bool| {
         loaded.as_ref().map(|l| match plain {
             true => l.model.program.clone(),
@@ -141,7 +143,7 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
         if file.parts().len() > 1 { "s" } else { "" },
     ))?;
     output::print_line(format!("formats: {}", formats(file)))?;
-    if let Some(Loaded { model, .. }) = loaded {
+    if let Some(Loaded { model, slots, .. }) = loaded {
         let c = &model.config;
         output::print_line(format!(
             "{}: {} layers of width {}, {} query heads on {} key-value heads of {}, feed-forward {}, context {}, \
@@ -156,6 +158,15 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
             c.context,
             model.program.vocabulary
         ))?;
+        if !model.program.states.is_empty() {
+            let slot = model.program.slot_bytes() as u64;
+            output::print_line(format!(
+                "recurrent layers keep {} of a sequence; a conversation has {} such states ({})",
+                output::human_bytes(slot),
+                slots,
+                output::human_bytes(slot.saturating_mul(*slots as u64)),
+            ))?;
+        }
         for name in &model.unused {
             output::warning(format!("tensor {name} is not used"));
         }

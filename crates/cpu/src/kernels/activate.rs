@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Activation;
 
-use super::math::{gelu, silu, squared_relu};
+use super::math::{gelu, sigmoid, silu, squared_relu};
 use super::simd::{Kernel, Simd};
 
 /// `x = activation(x) · up`, or without `up` the activation alone.
@@ -44,6 +44,20 @@ impl Kernel for Activate<'_> {
                 up,
                 #[inline(always)]
                 |x| squared_relu(s, x),
+            ),
+            Activation::Sigmoid => apply(
+                s,
+                x,
+                up,
+                #[inline(always)]
+                |x| sigmoid(s, x),
+            ),
+            Activation::Identity => apply(
+                s,
+                x,
+                up,
+                #[inline(always)]
+                |x| x,
             ),
         }
     }

@@ -1,7 +1,7 @@
 //! The elementary functions of `gleed_model::arithmetic`, sixteen at a time.
 
 use gleed_model::arithmetic::{
-    EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE,
+    ARTANH_POLYNOMIAL, EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE,
 };
 
 use super::simd::Simd;
@@ -24,6 +24,27 @@ pub fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
 pub fn silu<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let e = exp(s, s.mul(x, s.splat(-1.0)));
     s.div(x, s.add(s.splat(1.0), e))
+}
+
+/// `arithmetic::sigmoid`.
+#[inline(always)]
+pub fn sigmoid<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let e = exp(s, s.mul(x, s.splat(-1.0)));
+    s.div(s.splat(1.0), s.add(s.splat(1.0), e))
+}
+
+/// `arithmetic::softplus`. NaN passes through `max` as its second operand.
+#[inline(always)]
+pub fn softplus<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let u = exp(s, s.mul(s.abs(x), s.splat(-1.0)));
+    let quotient = s.div(u, s.add(s.splat(2.0), u));
+    let square = s.mul(quotient, quotient);
+    let mut p = s.splat(ARTANH_POLYNOMIAL[0]);
+    for &c in &ARTANH_POLYNOMIAL[1..] {
+        p = s.mul_add(p, square, s.splat(c));
+    }
+    let positive = s.max(s.splat(0.0), x);
+    s.add(positive, s.mul(s.mul(s.splat(2.0), quotient), p))
 }
 
 /// `arithmetic::squared_relu`. NaN passes through `max` as its second operand.

@@ -28,6 +28,7 @@ pub(crate) mod pool;
 mod portable;
 pub mod products;
 pub mod quantize;
+pub mod recur;
 pub mod rope;
 pub(crate) mod shared;
 pub mod simd;
@@ -193,6 +194,10 @@ compiled! {
     products::Products<'_>,
     quantize::Quantize<'_>,
     quantize::Remainder<'_>,
+    recur::Convolve<'_>,
+    recur::Delta<'_>,
+    recur::Scan<'_>,
+    recur::UnitNorm<'_>,
     rope::Rotate<'_>,
     softmax::Finish<'_>,
     softmax::Merge<'_>,

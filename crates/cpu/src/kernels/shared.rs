@@ -280,6 +280,31 @@ impl<'a> RectangleQueue<'a> {
     }
 }
 
+/// Hands out the parts of a view's columns, each with the blocks of the same index.
+#[derive(Debug)]
+pub struct Paired<'a, T> {
+    rectangles: RectangleQueue<'a>,
+    blocks: BlockQueue<'a, T>,
+}
+
+impl<'a, T> Paired<'a, T> {
+    /// Of rectangles that have all rows, as many as there are blocks.
+    pub fn new(rectangles: RectangleQueue<'a>, blocks: BlockQueue<'a, T>) -> Paired<'a, T> {
+        assert!(rectangles.rows.len() == 1 && rectangles.columns.len() == blocks.count);
+        Paired { rectangles, blocks }
+    }
+
+    /// The next of both, to whoever asks first.
+    pub fn next(&self) -> Option<(Rectangle<'a>, Block<'_, 'a, T>)> {
+        let block = self.blocks.next()?;
+        // This is the only counter: nobody else takes rectangles, and each index comes once.
+        let RectangleQueue { all, view, rows, columns, .. } = self.rectangles;
+        let (rows, column_part) = (rows.part(0), block.index());
+        let columns = columns.part(column_part);
+        Some((Rectangle { all, view, row_part: 0, rows, column_part, columns }, block))
+    }
+}
+
 /// Some rows and columns of a view, owned by one thread.
 #[derive(Debug)]
 pub struct Rectangle<'a> {

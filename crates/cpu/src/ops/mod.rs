@@ -4,6 +4,7 @@ mod attention;
 mod kv;
 mod linear;
 mod rows;
+mod state;
 
 use gleed_model::Batch;
 use gleed_model::program::{Op, Program};
@@ -11,6 +12,7 @@ use gleed_model::program::{Op, Program};
 use crate::cache::LayerCache;
 use crate::machine::Machine;
 use crate::plan::Plan;
+use crate::state::StateMemory;
 use crate::weights::Weights;
 
 /// Everything that an op reads and does not change.
@@ -22,7 +24,14 @@ pub(crate) struct Fixed<'a> {
 }
 
 /// Runs one op over the live rows, of which there must be one at least.
-pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, caches: &mut [LayerCache]) {
+pub(crate) fn run(
+    fixed: Fixed,
+    plan: &Plan,
+    op: &Op,
+    machine: &mut Machine,
+    caches: &mut [LayerCache],
+    states: &mut [StateMemory],
+) {
     match *op {
         Op::Input { ref views } => rows::input(fixed, machine, views),
         Op::Embed { table, out } => rows::embed(fixed, machine, table, out),
@@ -44,6 +53,19 @@ pub(crate) fn run(fixed: Fixed, plan: &Plan, op: &Op, machine: &mut Machine, cac
         Op::Activate { activation, gate, up, out } => rows::activate(machine, activation, gate, up, out),
         Op::Add { x, y } => rows::add(machine, x, y),
         Op::Map { map, x } => rows::map(machine, map, x),
+        Op::Unzip { heads, input, ref outs } => rows::unzip(machine, heads, input, outs),
+        Op::UnitNorm { heads, epsilon, x } => rows::unit_norm(machine, heads, epsilon, x),
+        Op::Convolve { convolution, input, out } => {
+            let memory = &mut states[convolution.state];
+            state::convolve(fixed, plan, machine, memory, convolution, (input, out));
+        }
+        Op::Scan { scan, x, dt, b, c, out } => {
+            state::scan(fixed, plan, machine, &mut states[scan.state], scan, ([x, dt, b, c], out));
+        }
+        Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
+            let inputs = [query, key, value, alpha, beta];
+            state::delta_rule(fixed, plan, machine, &mut states[rule.state], rule, (inputs, out));
+        }
         Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
         Op::Gather { ref views } => rows::gather(fixed, machine, views),
     }

@@ -9,6 +9,7 @@ use crate::kernels::add::Add;
 use crate::kernels::map::MapValues;
 use crate::kernels::norm::Norm as NormKernel;
 use crate::kernels::pool::Pool;
+use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
 use crate::machine::{Machine, fork, lock};
 use crate::weights::{Weights, decode};
@@ -68,6 +69,11 @@ pub(super) fn add_positions(fixed: Fixed, machine: &mut Machine, table: WeightId
 /// The norm of one part of a row, in place.
 pub(super) fn norm_in_place(kernels: Kernels, weights: &Weights, norm: &Norm, x: &mut [f32]) {
     let weight = weights.vector(norm.weight);
+    norm_with(kernels, weights, norm, weight, x);
+}
+
+/// The same with these of the norm's factors.
+fn norm_with(kernels: Kernels, weights: &Weights, norm: &Norm, weight: &[f32], x: &mut [f32]) {
     let bias = norm.bias.map(|bias| weights.vector(bias));
     kernels.run(NormKernel { x, weight, bias, epsilon: norm.epsilon });
 }
@@ -80,8 +86,11 @@ pub(super) fn norm(fixed: Fixed, machine: &mut Machine, norm: Norm, heads: usize
             let ([input, _], out) = row.read_write([input; 2], out);
             out.copy_from_slice(input);
         }
-        for head in row.write(out).chunks_exact_mut(out.width / heads) {
-            norm_in_place(*kernels, fixed.weights, &norm, head);
+        let width = out.width / heads;
+        // All heads have the same factors, or each its own.
+        let weights = fixed.weights.vector(norm.weight).chunks_exact(width).cycle();
+        for (head, weight) in row.write(out).chunks_exact_mut(width).zip(weights) {
+            norm_with(*kernels, fixed.weights, &norm, weight, head);
         }
     });
 }
@@ -128,6 +137,33 @@ pub(super) fn map(machine: &mut Machine, map: Map, x: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
     for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
         kernels.run(MapValues { map, x: row.write(x) });
+    });
+}
+
+/// Each head's pieces go to one output each.
+pub(super) fn unzip(machine: &mut Machine, heads: usize, input: View, outs: &[View]) {
+    let Machine { pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), input.width, |_, row| {
+        let mut offset = 0;
+        for out in outs {
+            let piece = out.width / heads;
+            let ([input, _], out) = row.read_write([input; 2], *out);
+            let of_head = input.chunks_exact(input.len() / heads);
+            for (out, x) in out.chunks_exact_mut(piece).zip(of_head) {
+                out.copy_from_slice(&x[offset..offset + piece]);
+            }
+            offset += piece;
+        }
+    });
+}
+
+/// Each of `heads` parts of the row is scaled to length one.
+pub(super) fn unit_norm(machine: &mut Machine, heads: usize, epsilon: f32, x: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
+        for x in row.write(x).chunks_exact_mut(x.width / heads) {
+            kernels.run(UnitNorm { x, epsilon });
+        }
     });
 }
 

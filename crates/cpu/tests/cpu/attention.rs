@@ -71,6 +71,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
             .to_vec(),
         nodes: ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec(),
         caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
+        states: vec![],
         ropes: vec![],
         logits: view(1, 0, out),
         vocabulary: tokens,

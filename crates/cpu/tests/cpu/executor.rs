@@ -104,6 +104,7 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
         weights,
         nodes,
         caches: vec![],
+        states: vec![],
         ropes: vec![],
         logits: out,
         vocabulary: 23,

@@ -11,6 +11,8 @@ pub(crate) fn snippet(activation: Activation) -> String {
         Activation::Silu => include_str!("activation_silu.wgsl"),
         Activation::Gelu => include_str!("activation_gelu.wgsl"),
         Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
+        Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
+        Activation::Identity => include_str!("activation_identity.wgsl"),
     };
     [include_str!("exp.wgsl"), function].concat()
 }

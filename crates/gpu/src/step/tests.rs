@@ -13,6 +13,7 @@ fn program() -> Program {
         weights: vec![],
         nodes: vec![],
         caches: vec![],
+        states: vec![],
         ropes: vec![rope],
         logits: gleed_model::program::View { buffer: 0, offset: 0, width: 0 },
         vocabulary: 10,

@@ -3,6 +3,7 @@
 //! of linear layers and the rows of attention are shared out among threads.
 
 mod linear;
+mod state;
 mod threads;
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use gleed_gguf::Gguf;
 
 use self::threads::Threads;
 use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, score};
-use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError, check};
+use crate::executor::{Batch, Buffers, Executor, Observer, Row, Save, StepError, check, check_states};
 use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;
 use crate::program::{Activation, Attention, KvLayer, Map, Norm, Op, Program, View, WeightId};
@@ -63,12 +64,19 @@ pub struct Reference {
     /// Per layer, `[page][position][head][dim]`, each value as the cache's type would give it back.
     keys: Vec<Vec<f32>>,
     values: Vec<Vec<f32>>,
+    /// Per recurrent layer, `[slot][row][channel]`.
+    states: Vec<Vec<f32>>,
+    slots: usize,
     /// `[row][width]` for each buffer of the program.
     buffers: Vec<Vec<f32>>,
     /// The rows that the next op sees: all of the batch, then the wanted ones.
     rows: Vec<Row>,
     /// The pages of the batch's sequences.
     tables: Vec<Vec<u32>>,
+    /// The slot that each sequence's state is in before the batch.
+    befores: Vec<Option<u32>>,
+    /// The states that the batch wants kept.
+    saves: Vec<Save>,
     /// What the batch brings.
     inputs: Vec<f32>,
     /// The last RMS norm of whole rows, if what it wrote is still there.
@@ -104,9 +112,13 @@ impl Reference {
             options,
             keys,
             values,
+            states: vec![],
+            slots: 0,
             buffers,
             rows: vec![],
             tables: vec![],
+            befores: vec![],
+            saves: vec![],
             inputs: vec![],
             normed: None,
             threads: Threads::all(),
@@ -121,9 +133,12 @@ impl Reference {
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
     pub fn begin(&mut self, batch: &Batch) -> std::result::Result<(), StepError> {
         check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check_states(batch, &self.program, self.slots)?;
         self.rows = batch.rows().to_vec();
         let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
         self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        self.befores = (0..tables).map(|t| batch.state(t as u32)).collect();
+        self.saves = batch.saves().to_vec();
         self.inputs = batch.inputs().to_vec();
         for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
             data.resize(buffer.width * batch.rows().len(), 0.0);
@@ -231,6 +246,13 @@ impl Reference {
                     }
                 }
             }
+            Op::Unzip { heads, input, outs } => self.unzip(*heads, *input, outs),
+            Op::UnitNorm { heads, epsilon, x } => self.unit_norm(*heads, *epsilon, *x),
+            Op::Convolve { convolution, input, out } => self.convolve(*convolution, *input, *out),
+            Op::Scan { scan, x, dt, b, c, out } => self.scan(*scan, [*x, *dt, *b, *c], *out),
+            Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
+                self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
+            }
             Op::Gather { views } => self.gather(views),
             Op::AddNorm { x, y, norm, out } => {
                 self.add(*x, *y);
@@ -266,7 +288,7 @@ impl Reference {
     }
 
     fn norm(&mut self, order: Order, norm: Norm, heads: usize, input: View, out: View) {
-        let weight = self.vector(norm.weight);
+        let weight = self.whole(norm.weight);
         let bias = norm.bias.map(|b| self.vector(b));
         if order == Order::Groups && heads == 1 && bias.is_none() {
             let rows: Vec<&[f32]> = (0..self.rows.len()).map(|r| self.get(input, r)).collect();
@@ -277,10 +299,12 @@ impl Reference {
         for r in 0..self.rows.len() {
             let x = self.get(input, r).to_vec();
             let width = x.len() / heads;
-            for (x, out) in x.chunks(width).zip(self.set(out, r).chunks_mut(width)) {
+            // All heads have the same factors, or each its own.
+            let weights = weight.chunks(width).cycle();
+            for ((x, out), weight) in x.chunks(width).zip(self.set(out, r).chunks_mut(width)).zip(weights) {
                 match &bias {
-                    None => plain::rms_norm(x, &weight, norm.epsilon, out),
-                    Some(bias) => plain::layer_norm(x, &weight, bias, norm.epsilon, out),
+                    None => plain::rms_norm(x, weight, norm.epsilon, out),
+                    Some(bias) => plain::layer_norm(x, weight, bias, norm.epsilon, out),
                 }
             }
         }
@@ -411,6 +435,8 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
         Activation::Silu => plain::silu,
         Activation::Gelu => plain::gelu,
         Activation::SquaredRelu => plain::squared_relu,
+        Activation::Sigmoid => plain::sigmoid,
+        Activation::Identity => |x| x,
     };
     for (i, (out, gate)) in out.iter_mut().zip(gate).enumerate() {
         *out = match up {
@@ -439,6 +465,10 @@ impl Executor for Reference {
 
     fn page_count(&self) -> usize {
         self.options.pages
+    }
+
+    fn slot_count(&self) -> usize {
+        self.slots
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {

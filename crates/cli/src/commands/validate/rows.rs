@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 use gleed_model::arithmetic::PAGE;
+use gleed_model::slots::InTurn;
 use gleed_model::{Batch, Executor, Row};
 use serde_json::json;
 
@@ -131,10 +132,23 @@ impl Text<'_> {
     ) -> Result<Vec<Vec<u32>>> {
         let pages = pages(self.tokens.len());
         let mut logits = Vec::new();
+        let (mut done, mut second) = (0, false);
         for step in steps {
             let mut batch = Batch::default();
             let table = batch.add_table(&pages);
             let mut wanted = 0;
+            // States of recurrent layers: two slots in turn, and one that the whole text in one step leaves for those
+            // that begin with its last edge.
+            if step.start > 0 {
+                batch.read_state(table, if step.start == done { 1 + u32::from(second) } else { 0 });
+            }
+            second = !second;
+            batch.save_state(table, step.end as u32 - 1, 1 + u32::from(second));
+            let last_edge = self.edges.last().map_or(0, |edge| edge.start);
+            if step == (0..self.tokens.len()) && last_edge > 0 {
+                batch.save_state(table, last_edge as u32 - 1, 0);
+            }
+            done = step.end;
             for position in step {
                 let (token, wants_logits) = (self.tokens[position], self.wants_logits(position));
                 batch.push(Row { table, position: position as u32, token, wants_logits });
@@ -151,7 +165,7 @@ impl Text<'_> {
     fn in_company(&self, executor: &mut Placed) -> Result<Vec<Vec<u32>>> {
         let n = self.tokens.len();
         let pages = n.div_ceil(PAGE) as u32;
-        let mut logits = Vec::new();
+        let (mut logits, mut slots) = (Vec::new(), InTurn::default());
         for from in (0..n).step_by(COMPANY) {
             let mut batch = Batch::default();
             let mut table =
@@ -171,6 +185,7 @@ impl Text<'_> {
                     batch.push(Row { table, position: position as u32, token, wants_logits });
                 }
             }
+            slots.go_on(&mut batch);
             executor.step(&batch, &mut ())?;
             logits.extend(ours.iter().map(|&index| bits(executor.logits(index))));
         }

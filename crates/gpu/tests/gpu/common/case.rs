@@ -22,6 +22,7 @@ impl Case {
             weights: vec![],
             nodes: vec![],
             caches: vec![],
+            states: vec![],
             ropes: vec![],
             logits: View { buffer: 0, offset: 0, width: 0 },
             vocabulary,

@@ -1,0 +1,4 @@
+// x.
+fn activation(x: f32) -> f32 {
+    return x;
+}

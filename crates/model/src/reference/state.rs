@@ -1,0 +1,99 @@
+//! Recurrent layers: every sequence by itself, row by row in order of position.
+
+use super::Reference;
+use crate::program::View;
+use crate::recurrence::{
+    Convolution, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule, scan,
+};
+use crate::{Error, Result};
+
+impl Reference {
+    /// The same with this many slots for the states of recurrent layers.
+    pub fn with_slots(self, slots: usize) -> Result<Reference> {
+        let too_many = || Error::Invalid(format!("there is no memory for {slots} state slots"));
+        let sizes =
+            self.program.states.iter().map(|layer| layer.size().checked_mul(slots).ok_or_else(too_many));
+        let states = sizes.map(|size| Ok(vec![0.0; size?])).collect::<Result<_>>()?;
+        Ok(Reference { states, slots, ..self })
+    }
+
+    /// Takes every sequence's state through its rows: `row` changes it and returns what the row's result is.
+    fn recur(&mut self, layer: usize, out: View, row: impl Fn(&Reference, &mut [f32], usize, &mut [f32])) {
+        let size = self.program.states[layer].size();
+        let at = |slot: u32| slot as usize * size..(slot as usize + 1) * size;
+        for table in 0..self.tables.len() {
+            let mut state = match self.befores[table] {
+                Some(slot) => self.states[layer][at(slot)].to_vec(),
+                None => vec![0.0; size],
+            };
+            for r in
+                (0..self.rows.len()).filter(|r| self.rows[*r].table as usize == table).collect::<Vec<_>>()
+            {
+                let mut result = vec![0.0; out.width];
+                row(self, &mut state, r, &mut result);
+                self.set(out, r).copy_from_slice(&result);
+                let position = self.rows[r].position;
+                let here =
+                    |save: &&crate::executor::Save| save.table as usize == table && save.position == position;
+                for save in self.saves.iter().filter(here) {
+                    self.states[layer][at(save.slot)].copy_from_slice(&state);
+                }
+            }
+        }
+    }
+
+    pub(super) fn convolve(&mut self, convolution: Convolution, input: View, out: View) {
+        let taps = self.whole(convolution.taps);
+        let bias = convolution.bias.map(|bias| self.vector(bias));
+        self.recur(convolution.state, out, |this, state, r, out| {
+            convolve(state, &taps, bias.as_deref(), convolution.silu, this.get(input, r), out);
+        });
+    }
+
+    pub(super) fn scan(&mut self, layer: Scan, [x, dt, b, c]: [View; 4], out: View) {
+        let (decay, skip) = (self.whole(layer.decay), self.whole(layer.skip));
+        let dt_bias = layer.dt_bias.map(|bias| self.vector(bias));
+        self.recur(layer.state, out, |this, state, r, out| {
+            let weights =
+                ScanWeights { scan: layer, decay: &decay, dt_bias: dt_bias.as_deref(), skip: &skip };
+            let [x, dt, b, c] = [x, dt, b, c].map(|view| this.get(view, r));
+            scan(state, weights, ScanRow { x, dt, b, c }, out);
+        });
+    }
+
+    pub(super) fn delta_rule(&mut self, rule: DeltaRule, inputs: [View; 5], out: View) {
+        let (decay, dt_bias) = (self.whole(rule.decay), self.vector(rule.dt_bias));
+        self.recur(rule.state, out, |this, state, r, out| {
+            let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
+            let [query, key, value, alpha, beta] = inputs.map(|view| this.get(view, r));
+            delta_rule(state, weights, DeltaRow { query, key, value, alpha, beta }, out);
+        });
+    }
+
+    pub(super) fn unzip(&mut self, heads: usize, input: View, outs: &[View]) {
+        for r in 0..self.rows.len() {
+            let x = self.get(input, r).to_vec();
+            let mut offset = 0;
+            for out in outs {
+                let piece = out.width / heads;
+                for (head, x) in x.chunks(input.width / heads).enumerate() {
+                    self.set(*out, r)[head * piece..][..piece].copy_from_slice(&x[offset..offset + piece]);
+                }
+                offset += piece;
+            }
+        }
+    }
+
+    pub(super) fn unit_norm(&mut self, heads: usize, epsilon: f32, x: View) {
+        for r in 0..self.rows.len() {
+            let x = self.set(x, r);
+            let width = x.len() / heads;
+            x.chunks_mut(width).for_each(|head| crate::recurrence::unit_norm(head, epsilon));
+        }
+    }
+
+    /// All values of a weight, row by row.
+    pub(super) fn whole(&self, weight: usize) -> Vec<f32> {
+        (0..self.program.weights[weight].rows).flat_map(|row| self.weight_row(weight, row)).collect()
+    }
+}
