@@ -31,7 +31,7 @@ pub use peer::Peer;
 pub use plot::roofline;
 pub use report::{Measured, Rates};
 pub use rounds::{Rounds, Settings, rounds};
-pub use runner::{MAX_ROWS, Runner, positions_of};
+pub use runner::{MAX_ROWS, Runner, positions_of, slots_of};
 pub use spread::Spread;
 pub use start::{CONTEXT, PROMPT, Side, Start, TOKENS, start};
 pub use test::Test;

@@ -1,6 +1,7 @@
 //! Runs tests: how long do these rows take?
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use gleed_engine::Pace;
@@ -32,6 +33,29 @@ pub struct Runner<E> {
     /// Positions that each sequence holds.
     filled: Vec<usize>,
     batch: Batch,
+    states: States,
+}
+
+/// Where the states of recurrent layers are: slot 0 holds that at a depth, from which all sequences begin, and each
+/// sequence has two more in turn.
+#[derive(Default)]
+struct States {
+    /// The depth of slot 0.
+    depth: usize,
+    /// Which of its two slots each sequence has written last.
+    second: Vec<bool>,
+}
+
+impl States {
+    /// The slot that a sequence has written last.
+    fn of(&self, sequence: usize) -> u32 {
+        (1 + 2 * sequence + usize::from(self.second[sequence])) as u32
+    }
+}
+
+/// State slots that an executor needs to be made with for these tests, where the model has recurrent layers.
+pub fn slots_of(tests: &[Test]) -> usize {
+    1 + 2 * tests.iter().map(|t| t.sequences).max().unwrap_or(1)
 }
 
 /// Positions that an executor needs to be made with for these tests.
@@ -50,7 +74,8 @@ impl<E: Executor> Runner<E> {
     pub fn new(executor: E, tests: &[Test]) -> Runner<E> {
         let pages = pages_of(tests).max(1);
         let filled = vec![0; executor.page_count() / pages];
-        Runner { executor, pages, filled, batch: Batch::default() }
+        let states = States { depth: 0, second: vec![false; filled.len()] };
+        Runner { executor, pages, filled, batch: Batch::default(), states }
     }
 
     /// Runs a test once and returns its seconds. As with llama-bench, the depth is not timed, and an
@@ -73,6 +98,11 @@ impl<E: Executor> Runner<E> {
 
     /// Sees to it that all sequences of a test hold its depth.
     fn fill(&mut self, test: &Test) -> Result<()> {
+        let is_recurrent = !self.executor.program().states.is_empty();
+        if is_recurrent && test.depth > 0 && self.states.depth != test.depth {
+            // The state at a depth is kept only of the last one.
+            self.compute(&Test::prompt(test.depth, 0), test.depth)?;
+        }
         if self.filled[0] < test.depth {
             let rest = Test::prompt(test.depth - self.filled[0], self.filled[0]);
             self.compute(&rest, test.depth)?;
@@ -111,6 +141,7 @@ impl<E: Executor> Runner<E> {
             let to = end.min(from + chunk);
             for sequence in 0..test.sequences {
                 let table = self.add_table(sequence, to);
+                self.take_states(test, table, from..to);
                 for position in from..to {
                     // Any tokens will do; a fixed scatter over the vocabulary keeps runs alike.
                     let token = (position * 7919 % vocabulary) as u32;
@@ -165,6 +196,25 @@ impl<E: Executor> Runner<E> {
         Ok(true)
     }
 
+    /// Says which states of recurrent layers a table of the batch reads and writes; its number is the sequence's.
+    fn take_states(&mut self, test: &Test, table: u32, positions: Range<usize>) {
+        if self.executor.program().states.is_empty() {
+            return;
+        }
+        let sequence = table as usize;
+        if positions.start > 0 {
+            let slot = if positions.start == test.depth { 0 } else { self.states.of(sequence) };
+            self.batch.read_state(table, slot);
+        }
+        self.states.second[sequence] = !self.states.second[sequence];
+        self.batch.save_state(table, positions.end as u32 - 1, self.states.of(sequence));
+        // A prompt from the beginning may be what fills a depth.
+        if test.depth == 0 && test.is_prompt() && positions.end == test.positions() {
+            self.states.depth = positions.end;
+            self.batch.save_state(table, positions.end as u32 - 1, 0);
+        }
+    }
+
     /// Adds the pages of a sequence up to a position to the batch.
     fn add_table(&mut self, sequence: usize, end: usize) -> u32 {
         let first = (sequence * self.pages) as u32;
@@ -185,7 +235,7 @@ impl<E: Measurable> Runner<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
     use gleed_cpu::Cpu;
@@ -198,8 +248,21 @@ mod tests {
     /// The model of the repository on the CPU.
     fn runner(tests: &[Test]) -> Runner<Cpu> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/stories15M-q8_0.gguf");
-        let file = Arc::new(Gguf::open(&path).unwrap());
-        let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
+        runner_of(&Arc::new(Gguf::open(&path).unwrap()), tests)
+    }
+
+    /// A model with recurrent layers.
+    fn recurrent(tests: &[Test]) -> Runner<Cpu> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let data =
+            std::env::var_os("GLEED_TEST_DATA").map_or_else(|| root.join(".cache/test-data"), PathBuf::from);
+        let path = data.join("tiny/tiny-lfm2.F32.gguf");
+        assert!(path.exists(), "{} is missing: run ./test, which makes it", path.display());
+        runner_of(&Arc::new(Gguf::open(&path).unwrap()), tests)
+    }
+
+    fn runner_of(file: &Arc<Gguf>, tests: &[Test]) -> Runner<Cpu> {
+        let program = fuse(&Model::load(file).unwrap().program, Rules::ALL);
         let options = gleed_cpu::Options {
             arithmetic: Arithmetic::default(),
             kv: KvType::default(),
@@ -209,7 +272,8 @@ mod tests {
             pages: positions_of(tests) / PAGE,
             memory: None,
         };
-        Runner::new(Cpu::new(file, program, options).unwrap(), tests)
+        let cpu = Cpu::new(Arc::clone(file), program, options).unwrap();
+        Runner::new(cpu.with_slots(slots_of(tests)).unwrap(), tests)
     }
 
     #[test]
@@ -220,9 +284,14 @@ mod tests {
 
     #[test]
     fn a_depth_is_the_same_however_it_was_filled() {
+        same_depth(runner);
+        same_depth(recurrent);
+    }
+
+    fn same_depth(make: fn(&[Test]) -> Runner<Cpu>) {
         let deep = Test::generate(3, 4, PAGE + 9);
         let tests = [Test::prompt(20, 0), Test::generate(5, 2, 30), deep.clone()];
-        let runner = || runner(&tests);
+        let runner = || make(&tests);
         let logits =
             |runner: &Runner<Cpu>| (0..4).map(|i| runner.executor.logits(i).to_vec()).collect::<Vec<_>>();
         // At once; and after tests that have left parts of it behind, in some sequences.

@@ -3,6 +3,8 @@
 //! Tensors are found through [`Tensors`], so that the same architecture file serves an opened GGUF file
 //! and the planning of a file that does not exist yet.
 
+mod state;
+
 use gleed_gguf::{Format, Gguf};
 
 use crate::config::Config;
@@ -51,6 +53,8 @@ pub(crate) struct AttentionStyle {
     pub window: Option<usize>,
     /// What bounds scores.
     pub soft_cap: Option<f32>,
+    /// `attn_q` holds beside each query head a gate, whose sigmoid is a factor of the head's result.
+    pub gated: bool,
 }
 
 /// How queries and keys are normed.
@@ -72,6 +76,12 @@ pub(crate) enum Bias {
     Required,
     /// It has one where the file has one.
     Optional,
+}
+
+/// A shape without the ones at its end, which say nothing.
+fn trimmed(shape: &[usize]) -> &[usize] {
+    let end = shape.iter().rposition(|size| *size != 1).map_or(1, |last| last + 1);
+    &shape[..end.min(shape.len())]
 }
 
 /// Emits a program.
@@ -157,7 +167,7 @@ impl<'a> Builder<'a> {
             }
             return Ok(None);
         };
-        if found != shape {
+        if trimmed(&found) != trimmed(shape) {
             return Err(Error::Shape { name, expected: format!("{shape:?}"), found: format!("{found:?}") });
         }
         let weights = &mut self.program.weights;
@@ -210,6 +220,7 @@ impl<'a> Builder<'a> {
 
     /// The rotary embedding of the configuration, with the file's own factors where it has them.
     pub(crate) fn rope(&mut self, pairing: Pairing) -> Result<usize> {
+        self.needs_attention()?;
         let (c, divisors) = (self.config, self.values("rope_freqs.weight"));
         let rope = Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, divisors.as_deref())?;
         Ok(self.add_rope(rope))
@@ -233,6 +244,16 @@ impl<'a> Builder<'a> {
         if map != Map::Scale(1.0) && map != Map::SoftCap(0.0) {
             self.emit(label, Op::Map { map, x });
         }
+    }
+
+    /// RMS norm of a row into the buffer `h`, by the full name of its tensor.
+    pub(crate) fn rms_norm_of(&mut self, tensor: &str, input: View) -> Result<View> {
+        let weight = self.required(tensor, &[input.width])?;
+        let norm = Norm { weight, bias: None, epsilon: self.config.norm_epsilon };
+        let out = self.buffer("h", input.width);
+        let label = tensor.strip_suffix(".weight").unwrap_or(tensor);
+        self.emit(label, Op::Norm { norm, heads: 1, input, out });
+        Ok(out)
     }
 
     fn norm_weights(&mut self, name: &str, width: usize, layer_norm: bool) -> Result<Norm> {
@@ -279,20 +300,32 @@ impl<'a> Builder<'a> {
 
     /// Attention over the sequence, from the normed input to the output projection's result.
     pub(crate) fn attention(&mut self, style: AttentionStyle, input: View, bias: Bias) -> Result<View> {
-        let c = self.config;
-        let (queries, keys, values) = (c.heads * c.key_dim, c.kv_heads * c.key_dim, c.kv_heads * c.value_dim);
+        self.needs_attention()?;
+        let (c, kv_heads) = (self.config, self.kv_heads());
+        let (queries, keys, values) = (c.heads * c.key_dim, kv_heads * c.key_dim, kv_heads * c.value_dim);
         let qkv = self.buffer("qkv", queries + keys + values);
         let query = qkv.part(0, queries);
         let key = qkv.part(queries, keys);
         let value = qkv.part(queries + keys, values);
+        let gate = style.gated.then(|| self.buffer("attention_gate", queries));
         if style.fused_qkv {
             self.linear("attn_qkv", input, qkv, bias)?;
         } else {
-            self.linear("attn_q", input, query, bias)?;
+            match gate {
+                Some(gate) => {
+                    let both = self.buffer("query_gate", 2 * queries);
+                    self.linear("attn_q", input, both, bias)?;
+                    self.emit(
+                        "attn_q_apart",
+                        Op::Unzip { heads: c.heads, input: both, outs: vec![query, gate] },
+                    );
+                }
+                None => self.linear("attn_q", input, query, bias)?,
+            }
             self.linear("attn_k", input, key, bias)?;
             self.linear("attn_v", input, value, bias)?;
         }
-        for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", c.kv_heads, key)] {
+        for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", kv_heads, key)] {
             match style.norms {
                 QueryNorms::None => {}
                 QueryNorms::Heads => {
@@ -304,10 +337,10 @@ impl<'a> Builder<'a> {
         }
         if let Some(rope) = style.rope {
             self.emit("rope_q", Op::Rope { rope, heads: c.heads, x: query });
-            self.emit("rope_k", Op::Rope { rope, heads: c.kv_heads, x: key });
+            self.emit("rope_k", Op::Rope { rope, heads: kv_heads, x: key });
         }
         let cache = self.program.caches.len();
-        self.program.caches.push(KvLayer { heads: c.kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
+        self.program.caches.push(KvLayer { heads: kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
         self.emit("kv_write", Op::KvWrite { cache, key, value });
         let mixed = self.buffer("attention", c.heads * c.value_dim);
         let attention = Attention {
@@ -320,15 +353,44 @@ impl<'a> Builder<'a> {
             sinks: None,
         };
         self.emit("attention", Op::Attention { attention, query, out: mixed });
+        let mixed = match gate {
+            Some(gate) => {
+                let gated = self.buffer("gated_attention", mixed.width);
+                self.gate("attn_gated", Activation::Sigmoid, gate, mixed, gated);
+                gated
+            }
+            None => mixed,
+        };
         let out = self.buffer("y", c.width);
         self.linear("attn_output", mixed, out, Bias::Optional)?;
         Ok(out)
     }
 
+    /// The key and value heads of the current layer.
+    fn kv_heads(&self) -> usize {
+        self.layer.map_or(self.config.kv_heads, |layer| self.config.layer_kv_heads[layer])
+    }
+
+    /// Values inside the current layer's feed-forward.
+    fn feed_forward_width(&self) -> Result<usize> {
+        match self.layer.and_then(|layer| self.config.layer_feed_forward.get(layer)) {
+            Some(width) if *width > 0 => Ok(*width),
+            _ => self.keys.required("feed_forward_length"),
+        }
+    }
+
+    /// A family with attention needs its sizes.
+    fn needs_attention(&self) -> Result<()> {
+        if self.config.heads == 0 {
+            self.keys.required("attention.head_count")?;
+        }
+        Ok(())
+    }
+
     /// A feed-forward layer with a gate: down(activation(gate(input)) · up(input)).
     pub(crate) fn gated_feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
-        let width = self.config.feed_forward;
-        let both = self.buffer("gate_up", 2 * width);
+        let width = self.feed_forward_width()?;
+        let both = self.buffer("gate_up", 2 * self.config.feed_forward).part(0, 2 * width);
         let (gate, up) = (both.part(0, width), both.part(width, width));
         self.linear("ffn_gate", input, gate, Bias::Optional)?;
         self.linear("ffn_up", input, up, Bias::Optional)?;
@@ -337,21 +399,22 @@ impl<'a> Builder<'a> {
 
     /// The same with gate and up in one tensor, `ffn_up`.
     pub(crate) fn fused_feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
-        let width = self.config.feed_forward;
-        let both = self.buffer("gate_up", 2 * width);
+        let width = self.feed_forward_width()?;
+        let both = self.buffer("gate_up", 2 * self.config.feed_forward).part(0, 2 * width);
         self.linear("ffn_up", input, both, Bias::Optional)?;
         self.down(activation, both.part(0, width), Some(both.part(width, width)))
     }
 
     /// A feed-forward layer without a gate: down(activation(up(input))).
     pub(crate) fn feed_forward(&mut self, activation: Activation, input: View, bias: Bias) -> Result<View> {
-        let up = self.buffer("up", self.config.feed_forward);
+        let width = self.feed_forward_width()?;
+        let up = self.buffer("up", self.config.feed_forward).part(0, width);
         self.linear("ffn_up", input, up, bias)?;
         self.down(activation, up, None)
     }
 
     fn down(&mut self, activation: Activation, gate: View, up: Option<View>) -> Result<View> {
-        let hidden = self.buffer("hidden", self.config.feed_forward);
+        let hidden = self.buffer("hidden", self.config.feed_forward).part(0, gate.width);
         self.emit("ffn_act", Op::Activate { activation, gate, up, out: hidden });
         let out = self.buffer("y", self.config.width);
         self.linear("ffn_down", hidden, out, Bias::Optional)?;

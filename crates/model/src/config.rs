@@ -19,16 +19,20 @@ pub struct Config {
     pub width: usize,
     /// Positions that the model was made for.
     pub context: usize,
-    /// Query heads.
+    /// Query heads; 0 in a model without attention.
     pub heads: usize,
-    /// Key and value heads.
+    /// Key and value heads, of the layer that has most.
     pub kv_heads: usize,
+    /// Key and value heads of each layer; 0 in layers without attention.
+    pub layer_kv_heads: Vec<usize>,
     /// Values per query and key head.
     pub key_dim: usize,
     /// Values per value head.
     pub value_dim: usize,
-    /// Values inside a feed-forward layer.
+    /// Values inside a feed-forward layer, of the layer that has most; 0 in a model without them.
     pub feed_forward: usize,
+    /// Values inside each layer's feed-forward; 0 in layers without one.
+    pub layer_feed_forward: Vec<usize>,
     /// Added to the mean square in norms.
     pub norm_epsilon: f32,
     /// The base of the rotary frequencies.
@@ -50,20 +54,32 @@ impl Config {
 
     pub(crate) fn from_keys(keys: &Keys) -> Result<Config> {
         let width = keys.required("embedding_length")?;
-        let heads = keys.required("attention.head_count")?;
-        let default_dim = width / heads;
+        let layers = keys.required("block_count")?;
+        if layers > MOST {
+            return Err(Error::Invalid(format!("{} layers: not a model", layers)));
+        }
+        let most = |sizes: &[usize]| sizes.iter().copied().max().unwrap_or(0);
+        let heads = most(&keys.of_layers("attention.head_count", layers)?);
+        let mut layer_kv_heads = keys.of_layers("attention.head_count_kv", layers)?;
+        if layer_kv_heads.is_empty() {
+            layer_kv_heads = vec![heads; layers];
+        }
+        let layer_feed_forward = keys.of_layers("feed_forward_length", layers)?;
+        let default_dim = width.checked_div(heads).unwrap_or(0);
         let key_dim = keys.size("attention.key_length")?.unwrap_or(default_dim);
         let config = Config {
             architecture: keys.architecture().to_string(),
             name: keys.model_name()?.map(str::to_string),
-            layers: keys.required("block_count")?,
+            layers,
             width,
             context: keys.required("context_length")?,
             heads,
-            kv_heads: keys.size("attention.head_count_kv")?.unwrap_or(heads),
+            kv_heads: most(&layer_kv_heads),
+            layer_kv_heads,
             key_dim,
             value_dim: keys.size("attention.value_length")?.unwrap_or(default_dim),
-            feed_forward: keys.required("feed_forward_length")?,
+            feed_forward: most(&layer_feed_forward),
+            layer_feed_forward,
             // Some files have both: which norm it is depends on the family.
             norm_epsilon: match (
                 keys.f32("attention.layer_norm_rms_epsilon")?,
@@ -86,25 +102,30 @@ impl Config {
     }
 
     fn check(&self) -> Result<()> {
-        let sizes = [
-            ("block_count", self.layers),
-            ("embedding_length", self.width),
+        let attention = [
             ("attention.head_count", self.heads),
             ("attention.head_count_kv", self.kv_heads),
             ("attention.key_length", self.key_dim),
             ("attention.value_length", self.value_dim),
-            ("feed_forward_length", self.feed_forward),
         ];
-        for (key, size) in sizes {
-            if size == 0 || size > MOST {
+        // Whether a model has feed-forward layers and attention, its family knows.
+        let needed = [("embedding_length", self.width)];
+        let given = [("feed_forward_length", self.feed_forward)];
+        let attention = attention.iter().filter(|_| self.heads > 0).map(|(key, size)| (key, *size, 1));
+        let sizes = needed.iter().map(|(key, size)| (key, *size, 1));
+        let sizes = sizes.chain(given.iter().map(|(key, size)| (key, *size, 0))).chain(attention);
+        for (key, size, least) in sizes {
+            if size < least || size > MOST {
                 return Err(Error::Invalid(format!("{}.{key} is {size}: not a model", self.architecture)));
             }
         }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(Error::Invalid(format!(
-                "{} query heads cannot share {} key-value heads evenly",
-                self.heads, self.kv_heads
-            )));
+        for &kv_heads in self.layer_kv_heads.iter().filter(|heads| **heads > 0) {
+            if !self.heads.is_multiple_of(kv_heads) {
+                return Err(Error::Invalid(format!(
+                    "{} query heads cannot share {kv_heads} key-value heads evenly",
+                    self.heads
+                )));
+            }
         }
         if self.rope_dimensions > self.key_dim {
             return Err(Error::Invalid(format!(

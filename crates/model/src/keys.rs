@@ -61,6 +61,23 @@ impl<'a> Keys<'a> {
         Ok(self.metadata.f32(&self.full(key))?)
     }
 
+    /// A size that is the same for all layers or listed for each; empty when there is none.
+    pub(crate) fn of_layers(&self, key: &str, layers: usize) -> Result<Vec<usize>> {
+        let full = self.full(key);
+        let Some(Value::Array(array)) = self.metadata.get(&full) else {
+            return Ok(self.size(key)?.map_or_else(Vec::new, |size| vec![size; layers]));
+        };
+        let size = |index| usize::try_from(array.get(index)?.as_u64()?).ok();
+        let sizes: Option<Vec<usize>> = (0..layers.min(array.len())).map(size).collect();
+        sizes.filter(|sizes| sizes.len() == layers).ok_or_else(|| {
+            Error::Invalid(format!("metadata key {full}: {} for {layers} layers", array_of(array)))
+        })
+    }
+
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>> {
+        Ok(self.metadata.bool(&self.full(key))?)
+    }
+
     pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>> {
         Ok(self.metadata.str(&self.full(key))?)
     }
@@ -79,6 +96,20 @@ impl<'a> Keys<'a> {
             _ => self.size("attention.sliding_window_pattern")?.unwrap_or(period).max(1),
         };
         Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect())
+    }
+
+    /// Which layers are recurrent: as the file lists them, or all but every fourth, or as often as the file says.
+    pub(crate) fn recurrent_layers(&self, layers: usize) -> Result<Vec<bool>> {
+        let key = self.full("attention.recurrent_layers");
+        let period = self.size("full_attention_interval")?.unwrap_or(4).max(1);
+        match self.metadata.array(&key)? {
+            Some(Array::Bool(listed)) if listed.len() >= layers => Ok(listed[..layers].to_vec()),
+            Some(array) => {
+                let what = format!("metadata key {key}: {} for {layers} layers", array_of(array));
+                Err(Error::Invalid(what))
+            }
+            None => Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect()),
+        }
     }
 
     /// Takes note of how a head's pairs are shared out among streams of positions. Text has the same position in the

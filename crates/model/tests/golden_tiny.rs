@@ -7,6 +7,7 @@ use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::reference::Options;
+use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Reference, Row};
 
 #[derive(serde::Deserialize)]
@@ -26,7 +27,7 @@ fn test_data() -> PathBuf {
 }
 
 /// The logits after the last of some new tokens of a sequence that holds `position` already.
-fn append(executor: &mut Reference, tokens: &[u32], position: usize) -> Vec<f32> {
+fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position: usize) -> Vec<f32> {
     let mut batch = Batch::default();
     let pages: Vec<u32> = (0..executor.page_count() as u32).rev().collect();
     let table = batch.add_table(&pages);
@@ -34,6 +35,7 @@ fn append(executor: &mut Reference, tokens: &[u32], position: usize) -> Vec<f32>
         let position = (position + i) as u32;
         batch.push(Row { table, position, token, wants_logits: i + 1 == tokens.len() });
     }
+    slots.go_on(&mut batch);
     executor.step(&batch, &mut ()).unwrap();
     executor.logits(0).to_vec()
 }
@@ -66,12 +68,12 @@ fn check(name: &str, limit: f32) {
             let program = fuse(&model.program, rules);
             let (arithmetic, kv, pages) = (Arithmetic::F32, KvType::F32, total.div_ceil(PAGE));
             let options = Options { arithmetic, rounds_to_groups: None, kv, max_rows: total, pages };
-            Reference::new(file.clone(), program, options).unwrap()
+            Reference::new(file.clone(), program, options).unwrap().with_slots(InTurn::slots(1)).unwrap()
         };
 
         // Nothing but the order of additions differs.
-        let mut executor = make(Rules::NONE);
-        let mut logits = append(&mut executor, &golden.prompt_ids, 0);
+        let (mut executor, mut slots) = (make(Rules::NONE), InTurn::default());
+        let mut logits = append(&mut executor, &mut slots, &golden.prompt_ids, 0);
         let truth = floats(&format!("{name}.p{index}.logits.f32"));
         let mean = truth.iter().sum::<f32>() / truth.len() as f32;
         let spread = (truth.iter().map(|t| (t - mean).powi(2)).sum::<f32>() / truth.len() as f32).sqrt();
@@ -80,7 +82,7 @@ fn check(name: &str, limit: f32) {
         assert!(difference < limit, "{name} prompt {index}: logits differ by {difference} of their spread");
 
         // The fused program computes the same bits.
-        let fused = append(&mut make(Rules::ALL), &golden.prompt_ids, 0);
+        let fused = append(&mut make(Rules::ALL), &mut InTurn::default(), &golden.prompt_ids, 0);
         assert_eq!(logits, fused, "{name} prompt {index}: fused");
 
         for (i, (&token, &margin)) in golden.gen_ids.iter().zip(&golden.margins).enumerate() {
@@ -88,7 +90,7 @@ fn check(name: &str, limit: f32) {
             if margin > 2.0 * limit * spread {
                 assert_eq!(argmax(&logits), token, "{name} prompt {index}, token {i}");
             }
-            logits = append(&mut executor, &[token], golden.prompt_ids.len() + i);
+            logits = append(&mut executor, &mut slots, &[token], golden.prompt_ids.len() + i);
         }
     }
 }
@@ -123,15 +125,21 @@ macro_rules! families {
 }
 
 families! {
+    falcon_h1_with_attention_beside_mamba2: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2_with_soft_caps_and_windows: "tiny-gemma2", GELU_TABLE;
     gemma3_with_windows_and_two_ropes: "tiny-gemma3", GELU_TABLE;
     glm4: "tiny-glm4", ADDITIONS;
     gpt2: "tiny-gpt2", GELU_TABLE;
     granite: "tiny-granite", ADDITIONS;
+    granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
+    lfm2_with_short_convolutions: "tiny-lfm2", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3_with_rotary_factors: "tiny-llama3", ADDITIONS;
+    mamba: "tiny-mamba", ADDITIONS;
+    mamba2: "tiny-mamba2", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
+    nemotron_h_with_one_mixer_a_layer: "tiny-nemotron_h", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3_with_windows: "tiny-olmo3", ADDITIONS;
     phi3: "tiny-phi3", ADDITIONS;
@@ -140,6 +148,7 @@ families! {
     qwen2: "tiny-qwen2", ADDITIONS;
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
     qwen3: "tiny-qwen3", ADDITIONS;
+    qwen35_with_the_gated_delta_rule: "tiny-qwen35", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
 }

@@ -45,15 +45,21 @@ macro_rules! families {
 }
 
 families! {
+    falcon_h1: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2: "tiny-gemma2", GELU_TABLE;
     gemma3: "tiny-gemma3", GELU_TABLE;
     glm4: "tiny-glm4", ADDITIONS;
     gpt2: "tiny-gpt2", GELU_TABLE;
     granite: "tiny-granite", ADDITIONS;
+    granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
+    lfm2: "tiny-lfm2", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3: "tiny-llama3", ADDITIONS;
+    mamba: "tiny-mamba", ADDITIONS;
+    mamba2: "tiny-mamba2", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
+    nemotron_h: "tiny-nemotron_h", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3: "tiny-olmo3", ADDITIONS;
     phi3: "tiny-phi3", ADDITIONS;
@@ -62,6 +68,7 @@ families! {
     qwen2: "tiny-qwen2", ADDITIONS;
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
     qwen3: "tiny-qwen3", ADDITIONS;
+    qwen35: "tiny-qwen35", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
 }

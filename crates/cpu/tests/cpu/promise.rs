@@ -32,7 +32,8 @@ fn check_family(family: &str) {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let made_for =
                 reference::Options { arithmetic, rounds_to_groups: None, kv, max_rows: 96, pages: PAGES };
-            let mut truth_machine = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
+            let truth_machine = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
+            let mut truth_machine = truth_machine.with_slots(6).unwrap();
             let truth = SEQUENCES.run(&mut truth_machine, &SEQUENCES.whole(), 1);
             let check = |program: &Program, threads, isa, schedule: &Schedule, every: usize| {
                 let mut cpu = cpu(&file, program, options(arithmetic, kv, threads, isa));
@@ -60,4 +61,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen2, qwen3, gpt2, gemma2, olmo2);
+test_families!(check_family: llama, qwen2, qwen3, gpt2, gemma2, olmo2, lfm2, mamba, mamba2, qwen35);

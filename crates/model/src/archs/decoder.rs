@@ -20,6 +20,10 @@ pub(super) struct Decoder {
     pub gate: Gate,
     /// The factor of what each half adds.
     pub residual_scale: f32,
+    /// The tensor of the RMS norm before feed-forward.
+    pub ffn_norm: &'static str,
+    /// The norm after the last layer.
+    pub output_norm: &'static str,
 }
 
 /// Where the halves of a layer are normed.
@@ -54,6 +58,8 @@ impl Default for Decoder {
             activation: Activation::Silu,
             gate: Gate::Apart,
             residual_scale: 1.0,
+            ffn_norm: "ffn_norm.weight",
+            output_norm: "output_norm",
         }
     }
 }
@@ -61,14 +67,29 @@ impl Default for Decoder {
 impl Decoder {
     /// All layers, and the norm of what they leave in the residual stream `x`.
     pub fn layers(&self, b: &mut Builder, x: View, style: impl Fn(usize) -> AttentionStyle) -> Result<View> {
-        for layer in 0..b.config.layers {
+        self.layers_of(b, x, b.config.layers, |b, layer, h| b.attention(style(layer), h, self.qkv_bias))
+    }
+
+    /// The same with something else than attention in the first half of some layers, from the normed input to what is
+    /// added.
+    pub fn layers_of(
+        &self,
+        b: &mut Builder,
+        x: View,
+        layers: usize,
+        mixer: impl Fn(&mut Builder, usize, View) -> Result<View>,
+    ) -> Result<View> {
+        for layer in 0..layers {
             b.enter(layer);
             let h = self.before(b, "attn_norm", x)?;
-            let y = b.attention(style(layer), h, self.qkv_bias)?;
+            let y = mixer(b, layer, h)?;
             self.after(b, "post_attention_norm", y)?;
             b.map("attn_scale", Map::Scale(self.residual_scale), y);
             b.add("attn_residual", x, y);
-            let h = self.before(b, "ffn_norm", x)?;
+            let h = match self.layer_norms || self.norms == Norms::After {
+                true => self.before(b, "ffn_norm", x)?,
+                false => b.rms_norm_of(self.ffn_norm, x)?,
+            };
             let y = match self.gate {
                 Gate::Apart => b.gated_feed_forward(self.activation, h)?,
                 Gate::InUp => b.fused_feed_forward(self.activation, h)?,
@@ -79,7 +100,7 @@ impl Decoder {
             b.add("ffn_residual", x, y);
         }
         b.leave();
-        self.norm(b, "output_norm", x)
+        self.norm(b, self.output_norm, x)
     }
 
     fn norm(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {

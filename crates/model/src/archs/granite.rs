@@ -1,22 +1,43 @@
 //! Granite: Llama's decoder with four factors: of embeddings, of scores, of what each half of a layer adds, and of
-//! the logits, which are divided by theirs (here before the head, where there are fewer values).
+//! the logits, which are divided by theirs (here before the head, where there are fewer values). Granite 4 has Mamba 2 in
+//! the place of attention in layers without key heads.
 
 use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Builder};
-use crate::program::Map;
+use crate::build::{AttentionStyle, Bias, Builder};
+use crate::program::{Map, View};
 use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
+    decoder(b, Some(rope), |b, _, style, h| b.attention(style, h, Bias::Optional))
+}
+
+/// Granite 4: a file that says that its rotary embedding is not tuned has none.
+pub(super) fn hybrid(b: &mut Builder) -> Result<()> {
+    let sizes = b.state_space()?;
+    let rotates = b.keys.bool("rope.scaling.finetuned")?.unwrap_or(true);
+    let rope = if rotates { Some(b.rope(Pairing::Interleaved)?) } else { None };
+    decoder(b, rope, |b, layer, style, h| match b.config.layer_kv_heads[layer] {
+        0 => b.mamba2(sizes, h),
+        _ => b.attention(style, h, Bias::Optional),
+    })
+}
+
+fn decoder(
+    b: &mut Builder,
+    rope: Option<usize>,
+    mixer: impl Fn(&mut Builder, usize, AttentionStyle, View) -> Result<View>,
+) -> Result<()> {
     let factor = |key| Ok::<f32, crate::Error>(b.keys.f32(key)?.filter(|f| *f != 0.0).unwrap_or(1.0));
     let (embedding, residual) = (factor("embedding_scale")?, factor("residual_scale")?);
     let logits = factor("logit_scale")?;
     let scale = b.keys.f32("attention.scale")?.filter(|scale| *scale != 0.0);
-    let style = AttentionStyle { rope: Some(rope), scale, ..AttentionStyle::default() };
+    let style = AttentionStyle { rope, scale, ..AttentionStyle::default() };
     let x = b.embed()?;
     b.map("embed_scale", Map::Scale(embedding), x);
-    let h = Decoder { residual_scale: residual, ..Decoder::default() }.layers(b, x, |_| style)?;
+    let decoder = Decoder { residual_scale: residual, ..Decoder::default() };
+    let h = decoder.layers_of(b, x, b.config.layers, |b, layer, h| mixer(b, layer, style, h))?;
     b.map("logit_scale", Map::Scale(1.0 / logits), h);
     b.head(h)?;
     Ok(())

@@ -1,16 +1,21 @@
 //! One small file per model family: what it computes, in the builder's vocabulary.
 
 mod decoder;
+mod falcon_h1;
 mod gemma;
 mod glm4;
 mod gpt2;
 mod granite;
+mod lfm2;
 mod llama;
+mod mamba;
 mod nemotron;
+mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod smollm3;
 
 use crate::build::Builder;
@@ -20,19 +25,26 @@ use crate::{Error, Result};
 type Family = (&'static str, fn(&mut Builder) -> Result<()>);
 
 const FAMILIES: &[Family] = &[
+    ("falcon-h1", falcon_h1::build),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma2),
     ("gemma3", gemma::gemma3),
     ("glm4", glm4::build),
     ("gpt2", gpt2::build),
     ("granite", granite::build),
+    ("granitehybrid", granite::hybrid),
+    ("lfm2", lfm2::build),
     ("llama", llama::build),
+    ("mamba", mamba::build),
+    ("mamba2", mamba::second),
     ("nemotron", nemotron::build),
+    ("nemotron_h", nemotron_h::build),
     ("olmo2", olmo2::build),
     ("phi3", phi3::build),
     ("qwen2", qwen2::build),
     ("qwen2vl", qwen2::vision),
     ("qwen3", qwen3::build),
+    ("qwen35", qwen35::build),
     ("qwen3vl", qwen3::vision),
     ("smollm3", smollm3::build),
 ];

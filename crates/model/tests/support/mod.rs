@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use schedules::{Place, Schedule, Sequences};
 
-use gleed_gguf::{Format, Gguf, Metadata, TensorInfo, TensorSpec, Value, Writer};
+use gleed_gguf::{Array, Format, Gguf, Metadata, TensorInfo, TensorSpec, Value, Writer};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::Program;
@@ -120,8 +120,8 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
     Arc::new(Gguf::from_vec("tiny.gguf", std::fs::read(&path).unwrap()).unwrap())
 }
 
-/// Families that have every mechanism between them: gemma2 has windows, soft caps and norms in place, olmo2 norms
-/// over whole rows and two rotary tables.
+/// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
+/// place, olmo2 norms over whole rows and two rotary tables.
 pub const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2"];
 
 /// A test for each of some families, which calls a function with its name.
@@ -176,6 +176,20 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
             sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 70)]);
         }
+        "mamba" | "mamba2" => sizes.extend(state_space(family)),
+        "qwen35" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("feed_forward_length", 256), ("full_attention_interval", 2)]);
+            sizes.extend(state_space(family));
+        }
+        "lfm2" => {
+            sizes.extend([
+                ("attention.head_count", 4),
+                ("feed_forward_length", 256),
+                ("shortconv.l_cache", 3),
+            ]);
+            set("attention.head_count_kv", Value::Array(Array::I32(vec![0, 2])));
+        }
         _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
     }
     for (key, size) in sizes {
@@ -184,6 +198,22 @@ pub fn tiny_metadata(family: &str) -> Metadata {
     let epsilon = if family == "gpt2" { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     set(&format!("attention.{epsilon}"), Value::F32(1e-5));
     metadata
+}
+
+/// Channels, heads and groups that fill no vector evenly.
+fn state_space(family: &str) -> [(&'static str, u32); 5] {
+    let [taps, inner, state, rank, groups] = match family {
+        "mamba" => [4, 200, 12, 24, 1],
+        "mamba2" => [3, 160, 20, 8, 2],
+        _ => [4, 144, 24, 6, 2],
+    };
+    [
+        ("ssm.conv_kernel", taps),
+        ("ssm.inner_size", inner),
+        ("ssm.state_size", state),
+        ("ssm.time_step_rank", rank),
+        ("ssm.group_count", groups),
+    ]
 }
 
 /// A tiny random model: matrices take `formats` in turn (F32 where a block is longer than a row).
@@ -200,7 +230,12 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
         }
         // Small enough that activations neither grow nor vanish; norms around 1.
         let reach = if rows == 1 { 0.2 } else { 2.0 / (columns as f32).sqrt() };
-        let middle = if weight.name.ends_with("norm.weight") { 1.0 } else { 0.0 };
+        let (middle, reach) = match &weight.name {
+            name if name.ends_with("norm.weight") => (1.0, reach),
+            // Decays: states must not grow.
+            name if name.ends_with("ssm_a") => (-2.0, 1.5),
+            _ => (0.0, reach),
+        };
         let values: Vec<f32> = (0..rows * columns).map(|_| middle + reach * random.unit()).collect();
         let mut bytes = vec![0; rows * format.row_bytes(columns).unwrap()];
         format.encode(&values, &mut bytes).unwrap();

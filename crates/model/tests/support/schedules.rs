@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use gleed_model::Executor;
+use gleed_model::slots::InTurn;
 
 use super::{Random, VOCABULARY, batch};
 
@@ -76,14 +77,15 @@ impl Sequences {
         let mut random = Random::new(11);
         let tokens: HashMap<Place, u32> =
             self.whole().concat().into_iter().map(|place| (place, random.below(VOCABULARY) as u32)).collect();
-        let (mut all, mut count) = (HashMap::new(), 0);
+        let (mut all, mut count, mut slots) = (HashMap::new(), 0, InTurn::default());
         for places in schedule {
             let row = |place: &Place| {
                 count += 1;
                 (place.0, place.1, tokens[place], count % every == 0)
             };
             let rows: Vec<_> = places.iter().map(row).collect();
-            let batch = batch(&rows, self.lengths.len(), self.pages);
+            let mut batch = batch(&rows, self.lengths.len(), self.pages);
+            slots.go_on(&mut batch);
             executor.step(&batch, &mut ()).unwrap();
             let found = batch.wanted().enumerate().map(|(i, row)| (places[row], executor.logits(i).to_vec()));
             all.extend(found);

@@ -96,13 +96,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let Arguments { model, options, repetitions, json, .. } = &arguments;
         return start::run(model, options, *repetitions, peer.as_mut(), *json);
     }
-    let loaded = load::open(&arguments.model)?;
+    let mut loaded = load::open(&arguments.model)?;
     if arguments.kernels {
         return kernels(&loaded, &arguments.options, arguments.json);
     }
     let kv = arguments.options.kv;
     let tests = tests(&arguments, &loaded)?;
     let positions = gleed_bench::positions_of(&tests);
+    loaded.slots = gleed_bench::slots_of(&tests);
     let mut executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
     executor.prepare()?;
     let mut runner = Runner::new(executor, &tests);

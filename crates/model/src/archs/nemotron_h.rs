@@ -1,0 +1,29 @@
+//! Nemotron-H: one mixer in each layer, which is Mamba 2, attention without positions, or feed-forward with a squared
+//! ReLU. Feed-forward widths and key heads, listed by layer, tell which.
+
+use crate::Result;
+use crate::build::{AttentionStyle, Bias, Builder};
+use crate::program::Activation;
+
+pub(super) fn build(b: &mut Builder) -> Result<()> {
+    let sizes = b.state_space()?;
+    let scale = b.keys.f32("attention.scale")?.filter(|scale| *scale != 0.0);
+    let style = AttentionStyle { scale, ..AttentionStyle::default() };
+    let x = b.embed()?;
+    let c = b.config;
+    for layer in 0..c.layers {
+        b.enter(layer);
+        let h = b.rms_norm("attn_norm", x)?;
+        let width = c.layer_feed_forward.get(layer).copied().unwrap_or(0);
+        let y = match (width, c.layer_kv_heads[layer]) {
+            (0, 0) => b.mamba2(sizes, h)?,
+            (0, _) => b.attention(style, h, Bias::Optional)?,
+            _ => b.feed_forward(Activation::SquaredRelu, h, Bias::Optional)?,
+        };
+        b.add("residual", x, y);
+    }
+    b.leave();
+    let h = b.rms_norm("output_norm", x)?;
+    b.head(h)?;
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Qwen 3.5: the gated delta rule in three of four layers, and in the fourth attention whose result is multiplied with
+//! a gate that lies beside each query head.
+
+use super::decoder::Decoder;
+use crate::Result;
+use crate::build::{AttentionStyle, Builder, QueryNorms};
+use crate::rope::Pairing;
+
+pub(super) fn build(b: &mut Builder) -> Result<()> {
+    b.keys.sections_of_text()?;
+    let rope = b.rope(Pairing::SplitHalf)?;
+    let sizes = b.state_space()?;
+    let layers = b.config.layers;
+    let recurrent = b.keys.recurrent_layers(layers)?;
+    let style = AttentionStyle {
+        rope: Some(rope),
+        norms: QueryNorms::Heads,
+        gated: true,
+        ..AttentionStyle::default()
+    };
+    let decoder = Decoder { ffn_norm: "post_attention_norm.weight", ..Decoder::default() };
+    let x = b.embed()?;
+    let h = decoder.layers_of(b, x, layers, |b, layer, h| match recurrent[layer] {
+        true => b.delta_net(sizes, false, h),
+        false => b.attention(style, h, decoder.qkv_bias),
+    })?;
+    b.head(h)?;
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Recurrent layers in the builder's vocabulary: short convolutions, Mamba 1 and 2, the gated delta rule.
+
+use super::{Bias, Builder};
+use crate::program::{Activation, Map, Norm, Op, StateLayer, View};
+use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::{Error, Result};
+
+/// The sizes of state-space layers: the `ssm.*` keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateSpace {
+    /// Inputs that a convolution sees, the newest among them.
+    pub taps: usize,
+    /// Channels.
+    pub inner: usize,
+    /// Values of B and C, or of a key.
+    pub state: usize,
+    /// Heads, or the rank of the time step in Mamba 1.
+    pub rank: usize,
+    /// Different B and C, or heads of keys.
+    pub groups: usize,
+}
+
+impl Builder<'_> {
+    /// The `ssm.*` keys.
+    pub(crate) fn state_space(&self) -> Result<StateSpace> {
+        let k = self.keys;
+        let sizes = StateSpace {
+            taps: k.required("ssm.conv_kernel")?,
+            inner: k.required("ssm.inner_size")?,
+            state: k.required("ssm.state_size")?,
+            rank: k.required("ssm.time_step_rank")?,
+            groups: k.size("ssm.group_count")?.filter(|groups| *groups > 0).unwrap_or(1),
+        };
+        let StateSpace { taps, inner, state, rank, groups } = sizes;
+        if taps < 2 || [taps, inner, state, rank, groups].iter().any(|size| *size > 1 << 24) {
+            return Err(Error::Invalid(format!("{}.ssm.*: {sizes:?} is not a model", k.architecture())));
+        }
+        Ok(sizes)
+    }
+
+    fn add_state(&mut self, rows: usize, columns: usize) -> usize {
+        self.program.states.push(StateLayer { rows, columns });
+        self.program.states.len() - 1
+    }
+
+    /// out = a short convolution of each channel, with a bias where the file has one.
+    pub(crate) fn convolve(
+        &mut self,
+        name: &str,
+        taps: usize,
+        silu: bool,
+        input: View,
+        out: View,
+    ) -> Result<()> {
+        let weight = self.required(&format!("{name}.weight"), &[taps, input.width])?;
+        let bias = self.optional(&format!("{name}.bias"), &[input.width])?;
+        let state = self.add_state(taps - 1, input.width);
+        let convolution = Convolution { state, taps: weight, bias, silu };
+        self.emit(name, Op::Convolve { convolution, input, out });
+        Ok(())
+    }
+
+    /// out = activation(gate) · up.
+    pub(crate) fn gate(&mut self, label: &str, activation: Activation, gate: View, up: View, out: View) {
+        self.emit(label, Op::Activate { activation, gate, up: Some(up), out });
+    }
+
+    /// RMS norm of a part of a row in its place, without factors.
+    fn plain_norm(&mut self, label: &str, x: View) {
+        let count = x.width as f32;
+        let epsilon = self.config.norm_epsilon * count;
+        self.emit(label, Op::UnitNorm { heads: 1, epsilon, x });
+        self.map(&format!("{label}_scale"), Map::Scale(count.sqrt()), x);
+    }
+
+    /// LFM2's block: a convolution between two gates, from the normed input to the output projection's result.
+    pub(crate) fn short_convolution(&mut self, taps: usize, input: View) -> Result<View> {
+        let width = self.config.width;
+        let three = self.buffer("bcx", 3 * width);
+        self.linear("shortconv.in_proj", input, three, Bias::Optional)?;
+        let [b, c, x] = [0, 1, 2].map(|part| three.part(part * width, width));
+        let gated = self.buffer("bx", width);
+        self.gate("shortconv.gate_in", Activation::Identity, b, x, gated);
+        let mixed = self.buffer("convolved", width);
+        self.convolve("shortconv.conv", taps, false, gated, mixed)?;
+        let out = self.buffer("mixed", width);
+        self.gate("shortconv.gate_out", Activation::Identity, c, mixed, out);
+        let y = self.buffer("y", width);
+        self.linear("shortconv.out_proj", out, y, Bias::Optional)?;
+        Ok(y)
+    }
+
+    /// Mamba 1, from the normed input to the output projection's result.
+    pub(crate) fn mamba(&mut self, sizes: StateSpace, plain_norms: bool, input: View) -> Result<View> {
+        let StateSpace { taps, inner, state: values, rank, .. } = sizes;
+        let both = self.buffer("xz", 2 * inner);
+        self.linear("ssm_in", input, both, Bias::Optional)?;
+        let (x, z) = (both.part(0, inner), both.part(inner, inner));
+        let convolved = self.buffer("convolved", inner);
+        self.convolve("ssm_conv1d", taps, true, x, convolved)?;
+        let three = self.buffer("dt_b_c", rank + 2 * values);
+        self.linear("ssm_x", convolved, three, Bias::Optional)?;
+        let (low, b, c) = (three.part(0, rank), three.part(rank, values), three.part(rank + values, values));
+        if plain_norms {
+            for (label, part) in [("ssm_dt_norm", low), ("ssm_b_norm", b), ("ssm_c_norm", c)] {
+                self.plain_norm(label, part);
+            }
+        }
+        let dt = self.buffer("dt", inner);
+        self.linear("ssm_dt", low, dt, Bias::Required)?;
+        let decay = self.required("ssm_a", &[values, inner])?;
+        let skip = self.required("ssm_d", &[inner])?;
+        let state = self.add_state(values, inner);
+        let scan = Scan { state, heads: inner, groups: 1, decay, dt_bias: None, skip };
+        let scanned = self.buffer("scanned", inner);
+        self.emit("ssm_scan", Op::Scan { scan, x: convolved, dt, b, c, out: scanned });
+        let gated = self.buffer("mixed", inner);
+        self.gate("ssm_gate", Activation::Silu, z, scanned, gated);
+        let y = self.buffer("y", self.config.width);
+        self.linear("ssm_out", gated, y, Bias::Optional)?;
+        Ok(y)
+    }
+
+    /// Mamba 2, from the normed input to the output projection's result, which has a buffer of its own.
+    pub(crate) fn mamba2(&mut self, sizes: StateSpace, input: View) -> Result<View> {
+        let StateSpace { taps, inner, state: values, rank: heads, groups } = sizes;
+        if !inner.is_multiple_of(heads) || !heads.is_multiple_of(groups) {
+            return Err(Error::Invalid(format!(
+                "{inner} channels, {heads} heads, {groups} groups: not a model"
+            )));
+        }
+        let mixed = inner + 2 * groups * values;
+        let all = self.buffer("z_x_b_c_dt", inner + mixed + heads);
+        self.linear("ssm_in", input, all, Bias::Optional)?;
+        let (z, dt) = (all.part(0, inner), all.part(inner + mixed, heads));
+        let convolved = self.buffer("convolved", mixed);
+        self.convolve("ssm_conv1d", taps, true, all.part(inner, mixed), convolved)?;
+        let x = convolved.part(0, inner);
+        let b = convolved.part(inner, groups * values);
+        let c = convolved.part(inner + groups * values, groups * values);
+        let dt_bias = Some(self.required("ssm_dt.bias", &[heads])?);
+        let (decay, skip) = (self.required("ssm_a", &[1, heads])?, self.required("ssm_d", &[1, heads])?);
+        let state = self.add_state(values, inner);
+        let scan = Scan { state, heads, groups, decay, dt_bias, skip };
+        let scanned = self.buffer("scanned", inner);
+        self.emit("ssm_scan", Op::Scan { scan, x, dt, b, c, out: scanned });
+        let gated = self.buffer("mixed", inner);
+        self.gate("ssm_gate", Activation::Silu, z, scanned, gated);
+        if let Some(weight) = self.optional("ssm_norm.weight", &[inner / groups, groups])? {
+            let norm = Norm { weight, bias: None, epsilon: self.config.norm_epsilon };
+            self.emit("ssm_norm", Op::Norm { norm, heads: groups, input: gated, out: gated });
+        }
+        let y = self.buffer("y", self.config.width);
+        self.linear("ssm_out", gated, y, Bias::Optional)?;
+        Ok(y)
+    }
+
+    /// The gated delta rule, from the normed input to the output projection's result. Where beta and alpha are one
+    /// tensor they lie together for each key head, whose value heads are neighbours; else value heads take key heads in
+    /// turn.
+    pub(crate) fn delta_net(&mut self, sizes: StateSpace, together: bool, input: View) -> Result<View> {
+        let StateSpace { taps, inner, state: key_dim, rank: heads, groups: key_heads } = sizes;
+        if !inner.is_multiple_of(heads) || !heads.is_multiple_of(key_heads) {
+            return Err(Error::Invalid(format!(
+                "{inner} channels, {heads} heads of {key_heads} keys: not a model"
+            )));
+        }
+        let keys = key_heads * key_dim;
+        let mixed = self.buffer("delta_qkv", 2 * keys + inner);
+        self.linear("attn_qkv", input, mixed, Bias::Optional)?;
+        let z = self.buffer("z", inner);
+        self.linear("attn_gate", input, z, Bias::Optional)?;
+        let gates = self.buffer("beta_alpha", 2 * heads);
+        let (beta, alpha) = (gates.part(0, heads), gates.part(heads, heads));
+        if together {
+            let zipped = self.buffer("zipped", 2 * heads);
+            self.linear("ssm_ba", input, zipped, Bias::Optional)?;
+            self.emit("ssm_ba_apart", Op::Unzip { heads: key_heads, input: zipped, outs: vec![beta, alpha] });
+        } else {
+            self.linear("ssm_beta", input, beta, Bias::Optional)?;
+            self.linear("ssm_alpha", input, alpha, Bias::Optional)?;
+        }
+        let convolved = self.buffer("convolved", 2 * keys + inner);
+        self.convolve("ssm_conv1d", taps, true, mixed, convolved)?;
+        let (query, key, value) =
+            (convolved.part(0, keys), convolved.part(keys, keys), convolved.part(2 * keys, inner));
+        let epsilon = self.config.norm_epsilon;
+        for (label, x) in [("ssm_q_norm", query), ("ssm_k_norm", key)] {
+            self.emit(label, Op::UnitNorm { heads: key_heads, epsilon, x });
+        }
+        let rule = DeltaRule {
+            state: self.add_state(key_dim, inner),
+            heads,
+            key_heads,
+            in_turn: !together,
+            decay: self.required("ssm_a", &[heads])?,
+            dt_bias: self.required("ssm_dt.bias", &[heads])?,
+            scale: 1.0 / (key_dim as f32).sqrt(),
+        };
+        let out = self.buffer("scanned", inner);
+        self.emit("delta_rule", Op::DeltaRule { rule, query, key, value, alpha, beta, out });
+        let weight = self.required("ssm_norm.weight", &[inner / heads])?;
+        let norm = Norm { weight, bias: None, epsilon };
+        self.emit("ssm_norm", Op::Norm { norm, heads, input: out, out });
+        let gated = self.buffer("mixed", inner);
+        self.gate("ssm_gate", Activation::Silu, z, out, gated);
+        let y = self.buffer("y", self.config.width);
+        self.linear("ssm_out", gated, y, Bias::Optional)?;
+        Ok(y)
+    }
+}
