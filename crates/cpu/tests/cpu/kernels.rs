@@ -106,6 +106,8 @@ fn activations() {
                 (Activation::Silu, arithmetic::silu as fn(f32) -> f32),
                 (Activation::Gelu, arithmetic::gelu as fn(f32) -> f32),
                 (Activation::SquaredRelu, arithmetic::squared_relu as fn(f32) -> f32),
+                (Activation::Sigmoid, arithmetic::sigmoid as fn(f32) -> f32),
+                (Activation::Identity, |x| x),
             ] {
                 let mut out = gate.clone();
                 kernels.run(Activate { activation, x: &mut out, up: None });

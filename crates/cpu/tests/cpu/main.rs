@@ -9,3 +9,4 @@ mod kernels;
 mod numbers;
 mod packed;
 mod promise;
+mod recur;

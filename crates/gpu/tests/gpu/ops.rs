@@ -112,7 +112,13 @@ fn norms() {
 fn sums_activations_and_gathered_rows() {
     let gpu = gpu();
     for (index, width) in [1, 3, 64, 255, 256, 517].into_iter().enumerate() {
-        for activation in [Activation::Silu, Activation::Gelu, Activation::SquaredRelu] {
+        for activation in [
+            Activation::Silu,
+            Activation::Gelu,
+            Activation::SquaredRelu,
+            Activation::Sigmoid,
+            Activation::Identity,
+        ] {
             let mut case = Case::new(20 + index as u64, 2 * width + 3);
             let x = View { buffer: 0, offset: 3, width: 2 * width };
             let (y, z) = (case.buffer("y", width + 4), case.buffer("z", width));

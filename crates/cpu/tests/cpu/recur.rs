@@ -1,0 +1,197 @@
+//! Kernels of recurrent layers, each on every instruction set that this machine has, against
+//! `gleed_model::recurrence`, bit for bit, over random shapes and several rows.
+
+use crate::common::{NO_NUMBERS, Random, comparable, each_isa};
+use gleed_cpu::kernels::recur::{Convolve, Decay, Delta, PerHead, Scan, UnitNorm};
+use gleed_model::arithmetic::LANES;
+use gleed_model::recurrence::{self, DeltaRow, DeltaRule, DeltaWeights, ScanRow, ScanWeights};
+
+/// Rows that a state goes through.
+const ROWS: usize = 5;
+
+/// Some channels of a block: where they begin, and how many there are.
+fn lanes(random: &mut Random) -> (usize, usize) {
+    match random.below(3) {
+        0 => (0, LANES),
+        _ => {
+            let at = random.below(LANES);
+            (at, 1 + random.below(LANES - at))
+        }
+    }
+}
+
+/// Columns of a block as a matrix of their own.
+fn columns(state: &[[f32; LANES]], at: usize, count: usize) -> Vec<f32> {
+    state.iter().flat_map(|row| row[at..at + count].to_vec()).collect()
+}
+
+/// A block of random values.
+fn block(random: &mut Random, rows: usize) -> Vec<[f32; LANES]> {
+    (0..rows).map(|_| std::array::from_fn(|_| random.unit())).collect()
+}
+
+/// What each head has, where there is one head or each channel is one.
+fn per_head(values: &[f32]) -> PerHead<'_> {
+    if let [one] = values { PerHead::One(*one) } else { PerHead::Each(values) }
+}
+
+/// Now and then what is no number.
+fn inputs(random: &mut Random, count: usize) -> Vec<f32> {
+    let mut x = random.floats(count);
+    if random.below(8) == 0 {
+        x[random.below(count)] = NO_NUMBERS[random.below(4)];
+    }
+    x
+}
+
+#[test]
+fn convolutions() {
+    each_isa(|kernels, random| {
+        for _ in 0..300 {
+            let (count, taps) = (1 + random.below(LANES), 2 + random.below(4));
+            let (first, channels) = (random.below(30), 50);
+            // As files have them, and with a lane per channel.
+            let weights = random.units(channels * taps);
+            let turned: Vec<f32> =
+                (0..channels * taps).map(|i| weights[i % channels * taps + i / channels]).collect();
+            let bias = (random.below(2) == 0).then(|| random.units(channels));
+            let silu = random.below(2) == 0;
+            let mut state = block(random, taps - 1);
+            let mut plain = columns(&state, 0, count);
+            for _ in 0..ROWS {
+                let x = inputs(random, count);
+                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
+                let of = |values: &[f32], each: usize| values[first * each..(first + count) * each].to_vec();
+                let own_bias = bias.as_ref().map(|bias| of(bias, 1));
+                recurrence::convolve(
+                    &mut plain,
+                    &of(&weights, taps),
+                    own_bias.as_deref(),
+                    silu,
+                    &x,
+                    &mut truth,
+                );
+                kernels.run(Convolve {
+                    state: &mut state,
+                    taps: &turned,
+                    bias: bias.as_deref(),
+                    silu,
+                    first,
+                    x: &x,
+                    out: &mut out,
+                });
+                assert_eq!(comparable(&out), comparable(&truth), "{:?} {count} {taps}", kernels.isa());
+                assert_eq!(comparable(&columns(&state, 0, count)), comparable(&plain));
+            }
+        }
+    });
+}
+
+#[test]
+fn scans() {
+    each_isa(|kernels, random| {
+        for _ in 0..300 {
+            let (at, count) = lanes(random);
+            let rows = 1 + random.below(40);
+            // One head of all channels, or each a head with decays of its own, in each row or in all alike.
+            let heads = if random.below(2) == 0 { 1 } else { count };
+            let each = if heads > 1 && random.below(2) == 0 { rows } else { 1 };
+            let negative = |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| -x.abs()).collect() };
+            let decay = negative(random.units(heads * each));
+            let turned: Vec<f32> = (0..heads * each).map(|i| decay[i % heads * each + i / heads]).collect();
+            let skip = random.units(heads);
+            let dt_bias = (random.below(2) == 0).then(|| random.units(heads));
+            let scan = recurrence::Scan { state: 0, heads, groups: 1, decay: 0, dt_bias: None, skip: 0 };
+            let mut state = block(random, rows);
+            let (before, mut plain) = (state.clone(), columns(&state, at, count));
+            for _ in 0..ROWS {
+                let (x, dt) = (inputs(random, count), random.floats(heads));
+                let (b, c) = (random.units(rows), random.units(rows));
+                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
+                let weights = ScanWeights { scan, decay: &decay, dt_bias: dt_bias.as_deref(), skip: &skip };
+                let row = ScanRow { x: &x, dt: &dt, b: &b, c: &c };
+                recurrence::scan(&mut plain, weights, row, &mut truth);
+                kernels.run(Scan {
+                    state: &mut state,
+                    at,
+                    first: 0,
+                    dt: per_head(&dt),
+                    dt_bias: dt_bias.as_deref().map(per_head),
+                    skip: per_head(&skip),
+                    decay: if each == 1 { Decay::Heads(per_head(&decay)) } else { Decay::Channels(&turned) },
+                    b: &b,
+                    c: &c,
+                    x: &x,
+                    out: &mut out,
+                });
+                let what = format!("{:?} {count} lanes, {rows} rows, {heads} heads", kernels.isa());
+                assert_eq!(comparable(&out), comparable(&truth), "{what}");
+                assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain), "{what}");
+            }
+            // The other channels of the block are as they were.
+            assert_eq!(columns(&state, 0, at), columns(&before, 0, at));
+            let end = at + count;
+            assert_eq!(columns(&state, end, LANES - end), columns(&before, end, LANES - end));
+        }
+    });
+}
+
+#[test]
+fn delta_rules() {
+    each_isa(|kernels, random| {
+        for _ in 0..300 {
+            let (at, count) = lanes(random);
+            let rows = 1 + random.below(40);
+            let rule = DeltaRule {
+                state: 0,
+                heads: 1,
+                key_heads: 1,
+                in_turn: false,
+                decay: 0,
+                dt_bias: 0,
+                scale: 0.3,
+            };
+            let (decay, dt_bias) = ([-random.unit().abs()], [random.unit()]);
+            let mut state = block(random, rows);
+            let (before, mut plain) = (state.clone(), columns(&state, at, count));
+            for _ in 0..ROWS {
+                let (query, key, value) = (random.units(rows), random.units(rows), inputs(random, count));
+                let (alpha, beta) = ([random.float()], [random.float()]);
+                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
+                let row = DeltaRow { query: &query, key: &key, value: &value, alpha: &alpha, beta: &beta };
+                let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
+                recurrence::delta_rule(&mut plain, weights, row, &mut truth);
+                let (decay, beta) = recurrence::delta_gates(decay[0], dt_bias[0], alpha[0], beta[0]);
+                kernels.run(Delta {
+                    state: &mut state,
+                    at,
+                    decay,
+                    beta,
+                    scale: rule.scale,
+                    query: &query,
+                    key: &key,
+                    value: &value,
+                    out: &mut out,
+                });
+                assert_eq!(comparable(&out), comparable(&truth), "{:?} {count} {rows}", kernels.isa());
+                assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain));
+            }
+            assert_eq!(columns(&state, 0, at), columns(&before, 0, at));
+        }
+    });
+}
+
+#[test]
+fn unit_norms() {
+    each_isa(|kernels, random| {
+        for length in [1, 2, 15, 16, 17, 33, 64, 100] {
+            for _ in 0..20 {
+                let x = inputs(random, length);
+                let (mut out, mut truth) = (x.clone(), x);
+                recurrence::unit_norm(&mut truth, 1e-6);
+                kernels.run(UnitNorm { x: &mut out, epsilon: 1e-6 });
+                assert_eq!(comparable(&out), comparable(&truth), "{:?} {length}", kernels.isa());
+            }
+        }
+    });
+}
