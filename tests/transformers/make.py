@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from transformers import (
     Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GraniteConfig,
-    GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo3Config,
-    Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+    GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MistralConfig,
+    MistralForCausalLM, Olmo3Config, Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM)
 
 DATA = Path(__file__).parent / "data"
 LENGTHS = [7, 90]
@@ -117,23 +118,41 @@ VARIANTS = {
     "gpt2": Variant("gpt2", GPT2LMHeadModel, GPT2Config,
                     dict(COMMON, n_embd=64, n_layer=2, n_head=4, n_inner=80, n_positions=96,
                          layer_norm_epsilon=1e-3), 11),
+    "mamba2": Variant("mamba2", Mamba2ForCausalLM, Mamba2Config,
+                      dict(COMMON, hidden_size=64, num_hidden_layers=2, num_heads=8, head_dim=16, state_size=24,
+                           n_groups=1, expand=2, conv_kernel=4, chunk_size=16, layer_norm_epsilon=1e-3,
+                           rms_norm=True, tie_word_embeddings=False), 16,
+                      keys={"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 24,
+                            "ssm.time_step_rank": 8, "ssm.group_count": 1}),
+    # Two value heads for each key head; half of each head of attention is rotated.
+    "qwen35": Variant("qwen35", Qwen3_5ForCausalLM, Qwen3_5TextConfig,
+                      dict(DECODER, rms_norm_eps=1e-3, num_hidden_layers=3, head_dim=24, linear_num_value_heads=4,
+                           linear_num_key_heads=2, linear_key_head_dim=20, linear_value_head_dim=20,
+                           linear_conv_kernel_dim=4,
+                           layer_types=["linear_attention", "full_attention", "linear_attention"],
+                           rope_parameters=rope("default", 1e6, partial_rotary_factor=0.5),
+                           tie_word_embeddings=False), 17,
+                      keys={"ssm.conv_kernel": 4, "ssm.inner_size": 80, "ssm.state_size": 20,
+                            "ssm.time_step_rank": 4, "ssm.group_count": 2, "full_attention_interval": 2}),
 }
 
 
 def randomise(model: torch.nn.Module, seed: int) -> None:
     """Draws every parameter anew, by what it is, and rounds it to f16."""
     generator = torch.Generator().manual_seed(seed)
-    gemma = model.config.model_type.startswith("gemma")
+    gemma = model.config.model_type.startswith(("gemma", "qwen3_5"))
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator)
         if parameter.dim() == 1:
-            # Gemma adds one to the factors of norms itself.
-            values = 0.3 * values + (name.endswith("weight") and not gemma)
+            # Gemma and Qwen 3.5 add one to the factors of norms themselves, but not to those of gated ones.
+            values = 0.3 * values + (name.endswith("weight") and (not gemma or "linear_attn" in name))
         elif "embed" in name or "wte" in name or "wpe" in name:
             # Gemma multiplies them with eight when it embeds tokens.
-            values *= 0.08 if gemma else 0.25
+            values *= 0.08 if model.config.model_type.startswith("gemma") else 0.25
         else:
             inputs = parameter.shape[0] if model.config.model_type == "gpt2" else parameter.shape[1]
+            if "conv1d" in name:
+                inputs = parameter.shape[2]
             # Queries are larger, so that attention is far from even and positions matter.
             values *= (2.0 if "q_proj" in name else 1.0) / math.sqrt(inputs)
         parameter.data = values.half().float()
@@ -157,11 +176,48 @@ SANDWICH_NAMES = DECODER_NAMES | {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+MAMBA2_NAMES = {
+    "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output", "norm": "attn_norm",
+    "mixer": "ssm", "mixer.conv1d": "ssm_conv1d", "mixer.in_proj": "ssm_in", "mixer.norm": "ssm_norm",
+    "mixer.out_proj": "ssm_out",
+}
+QWEN35_NAMES = DECODER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm", "linear_attn": "ssm", "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out", "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
+}
+# Parameters of a mixer itself.
+RECURRENT_NAMES = {"dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d"}
 GPT2_NAMES = {
     "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
     "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
     "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }
+
+
+def recurrent(variant: Variant, config, name: str, values: np.ndarray) -> np.ndarray:
+    """What GGUF files have of a recurrent layer's tensors."""
+    name = name.split(".", 2)[-1]
+    if name == "ssm_a":
+        values = -np.exp(values)
+    if name == "ssm_conv1d.weight":
+        values = values[:, 0]
+    if variant.architecture == "mamba2":
+        return values[:, None] if name in ("ssm_a", "ssm_d") else values
+    # Value heads that share a key head are neighbours in transformers; in files they take key heads in turn.
+    keys, heads, size = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_value_head_dim
+    def in_turn(values, each):
+        return values.reshape(keys, heads // keys, each, -1).swapaxes(0, 1).reshape(values.shape)
+    if name in ("ssm_a", "ssm_dt.bias", "ssm_beta.weight", "ssm_alpha.weight"):
+        return in_turn(values, 1)
+    if name == "attn_gate.weight":
+        return in_turn(values, size)
+    if name in ("attn_qkv.weight", "ssm_conv1d.weight"):
+        before = 2 * keys * config.linear_key_head_dim
+        return np.concatenate([values[:before], in_turn(values[before:], size)])
+    if name == "ssm_out.weight":
+        return np.ascontiguousarray(in_turn(np.ascontiguousarray(values.T), size).T)
+    return values
 
 
 def tensors(variant: Variant, model: torch.nn.Module):
@@ -170,6 +226,10 @@ def tensors(variant: Variant, model: torch.nn.Module):
     names, layers = (GPT2_NAMES, "transformer.h.") if gpt2 else (DECODER_NAMES, "model.layers.")
     if variant.architecture in ("gemma2", "gemma3", "olmo2"):
         names = SANDWICH_NAMES
+    if variant.architecture == "mamba2":
+        names, layers = MAMBA2_NAMES, "backbone.layers."
+    if variant.architecture == "qwen35":
+        names = QWEN35_NAMES
     # Pairs of rotated values lie side by side there, and half a head apart in transformers.
     interleaved = variant.architecture in ("llama", "granite")
     config = model.config
@@ -178,19 +238,23 @@ def tensors(variant: Variant, model: torch.nn.Module):
         module, kind = full.rsplit(".", 1)
         if module.startswith(layers):
             layer, module = module.removeprefix(layers).split(".", 1)
-            name = f"blk.{layer}.{names[module]}.{kind}"
+            name = f"blk.{layer}.{RECURRENT_NAMES.get(kind) or f'{names[module]}.{kind}'}"
         else:
             name = f"{names[module]}.{kind}"
         if gpt2 and values.ndim == 2 and ".c_" in full:
             values = np.ascontiguousarray(values.T)  # Conv1D holds [in, out]
         if variant.architecture.startswith("gemma") and name.endswith("norm.weight"):
             values = values + 1  # Gemma adds it when it runs, GGUF files have it
+        if variant.architecture == "qwen35" and name.endswith("norm.weight") and "ssm" not in name:
+            values = values + 1  # as Gemma
+        if variant.architecture in ("mamba2", "qwen35"):
+            values = recurrent(variant, config, name, values)
         if interleaved and ".attn_q." in name:
             values = interleave(values, config.num_attention_heads)
         if interleaved and ".attn_k." in name:
             values = interleave(values, config.num_key_value_heads)
         yield name, values
-    if not gpt2 and config.rope_parameters.get("rope_type") == "llama3":
+    if hasattr(config, "rope_parameters") and config.rope_parameters.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_factors(config)
 
 
@@ -218,11 +282,14 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
     writer.add_name(f"random {name}")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(getattr(config, "max_position_embeddings", 128))
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_head_count(config.num_attention_heads)
-    if variant.architecture == "gpt2":
+    if variant.architecture != "mamba2":
+        writer.add_head_count(config.num_attention_heads)
+    if variant.architecture == "mamba2":
+        writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    elif variant.architecture == "gpt2":
         writer.add_feed_forward_length(config.n_inner)
         writer.add_layer_norm_eps(config.layer_norm_epsilon)
     else:
@@ -232,7 +299,7 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         parameters = config.rope_parameters
         writer.add_rope_freq_base(parameters.get("full_attention", parameters)["rope_theta"])
-        writer.add_rope_dimension_count(size)
+        writer.add_rope_dimension_count(int(size * parameters.get("partial_rotary_factor", 1)))
         if size * config.num_attention_heads != config.hidden_size:
             writer.add_key_length(size)
             writer.add_value_length(size)
@@ -252,9 +319,10 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
 
     for tensor, values in tensors(variant, model):
         half = values.astype(np.float16)
-        if values.ndim > 1:
+        is_matrix = values.ndim > 1 and not tensor.endswith("ssm_a")
+        if is_matrix:
             assert np.array_equal(half.astype(np.float32), values), tensor
-        writer.add_tensor(tensor, half if values.ndim > 1 else values)
+        writer.add_tensor(tensor, half if is_matrix else values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

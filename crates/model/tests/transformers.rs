@@ -7,9 +7,11 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::{Attention, Op};
+use gleed_model::program::{Activation, Attention, Op};
+use gleed_model::recurrence::Convolution;
 use gleed_model::reference::Options;
 use gleed_model::rope::Pairing;
+use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
 
 /// Both sides compute in f32 and differ only in the order of additions: at most 1.2e-5 was
@@ -65,8 +67,9 @@ impl Case {
         let pages = tokens.len().div_ceil(PAGE);
         let (arithmetic, kv, rounds_to_groups) = (Arithmetic::F32, KvType::F32, None);
         let options = Options { arithmetic, rounds_to_groups, kv, max_rows: rows, pages };
-        let mut executor = Reference::new(self.file.clone(), program.clone(), options).unwrap();
-        let mut logits = vec![];
+        let executor = Reference::new(self.file.clone(), program.clone(), options).unwrap();
+        let mut executor = executor.with_slots(InTurn::slots(1)).unwrap();
+        let (mut logits, mut slots) = (vec![], InTurn::default());
         for (chunk, tokens) in tokens.chunks(rows).enumerate() {
             let mut batch = Batch::default();
             let table = batch.add_table(&(0..pages as u32).rev().collect::<Vec<_>>());
@@ -75,6 +78,7 @@ impl Case {
                 let wants_logits = positions.contains(&position);
                 batch.push(Row { table, position: position as u32, token, wants_logits });
             }
+            slots.go_on(&mut batch);
             executor.step(&batch, &mut ()).unwrap();
             logits.extend((0..batch.wanted().count()).map(|i| executor.logits(i).to_vec()));
         }
@@ -291,4 +295,65 @@ fn gpt2() {
     case.notices("positions", |p| without(p, "positions"));
     case.notices("attn_qkv", |p| without_bias(p, "attn_qkv"));
     case.notices("ffn_down", |p| without_bias(p, "ffn_down"));
+}
+
+#[test]
+fn mamba2_with_scans_of_heads() {
+    let case = check("mamba2");
+    case.notices("ssm_norm", |p| without(p, "ssm_norm"));
+    case.notices("SiLU after the convolution", |p| convolutions(p, |c| c.silu = false));
+    case.notices("its bias", |p| convolutions(p, |c| c.bias = None));
+    case.notices("bias of time steps", |p| {
+        each(p, |op| {
+            if let Op::Scan { scan, .. } = op {
+                scan.dt_bias = None;
+            }
+        })
+    });
+    case.notices("what goes past the state", |p| {
+        each(p, |op| {
+            if let Op::Scan { scan, .. } = op {
+                scan.skip = scan.decay;
+            }
+        })
+    });
+}
+
+#[test]
+fn qwen35_with_the_gated_delta_rule() {
+    let case = check("qwen35");
+    case.notices("order of key heads", |p| {
+        each(p, |op| {
+            if let Op::DeltaRule { rule, .. } = op {
+                rule.in_turn = false;
+            }
+        })
+    });
+    case.notices("scale", |p| {
+        each(p, |op| {
+            if let Op::DeltaRule { rule, .. } = op {
+                rule.scale = 1.0;
+            }
+        })
+    });
+    case.notices("SiLU after the convolution", |p| convolutions(p, |c| c.silu = false));
+    for label in ["ssm_q_norm", "ssm_k_norm", "ssm_norm", "attn_q_norm"] {
+        case.notices(label, |p| without(p, label));
+    }
+    case.notices("gate of attention", |p| {
+        each(p, |op| {
+            if let Op::Activate { activation: activation @ Activation::Sigmoid, .. } = op {
+                *activation = Activation::Silu;
+            }
+        })
+    });
+}
+
+/// Changes every convolution.
+fn convolutions(program: &mut Program, change: impl Fn(&mut Convolution)) {
+    each(program, |op| {
+        if let Op::Convolve { convolution, .. } = op {
+            change(convolution);
+        }
+    });
 }

@@ -20,6 +20,9 @@ pub(crate) struct StateSpace {
     pub groups: usize,
 }
 
+/// What is added to the square of the length of the delta rule's queries and keys; no file says another.
+const UNIT_EPSILON: f32 = 1e-6;
+
 impl Builder<'_> {
     /// The `ssm.*` keys.
     pub(crate) fn state_space(&self) -> Result<StateSpace> {
@@ -184,9 +187,8 @@ impl Builder<'_> {
         self.convolve("ssm_conv1d", taps, true, mixed, convolved)?;
         let (query, key, value) =
             (convolved.part(0, keys), convolved.part(keys, keys), convolved.part(2 * keys, inner));
-        let epsilon = self.config.norm_epsilon;
         for (label, x) in [("ssm_q_norm", query), ("ssm_k_norm", key)] {
-            self.emit(label, Op::UnitNorm { heads: key_heads, epsilon, x });
+            self.emit(label, Op::UnitNorm { heads: key_heads, epsilon: UNIT_EPSILON, x });
         }
         let rule = DeltaRule {
             state: self.add_state(key_dim, inner),
@@ -200,7 +202,7 @@ impl Builder<'_> {
         let out = self.buffer("scanned", inner);
         self.emit("delta_rule", Op::DeltaRule { rule, query, key, value, alpha, beta, out });
         let weight = self.required("ssm_norm.weight", &[inner / heads])?;
-        let norm = Norm { weight, bias: None, epsilon };
+        let norm = Norm { weight, bias: None, epsilon: self.config.norm_epsilon };
         self.emit("ssm_norm", Op::Norm { norm, heads, input: out, out });
         let gated = self.buffer("mixed", inner);
         self.gate("ssm_gate", Activation::Silu, z, out, gated);
