@@ -1,7 +1,7 @@
 //! The shapes of well-known models, so that a file of the same size and cost can be made up without
 //! downloading anything.
 
-use gleed_gguf::{Metadata, Value};
+use gleed_gguf::{Array, Metadata, Value};
 
 use crate::program::Weight;
 use crate::{Model, Result};
@@ -32,6 +32,25 @@ pub struct Shape {
     window: u32,
     /// Rotated values of a head; 0 for all.
     rotated: u32,
+    /// What only its family has.
+    keys: &'static [(&'static str, Key)],
+}
+
+/// The value of a key that only some families have.
+#[derive(Debug, Clone, Copy)]
+enum Key {
+    Size(u32),
+    /// One for each layer.
+    Sizes(&'static [u32]),
+}
+
+impl Key {
+    fn value(self) -> Value {
+        match self {
+            Key::Size(size) => Value::U32(size),
+            Key::Sizes(sizes) => Value::Array(Array::U32(sizes.to_vec())),
+        }
+    }
 }
 
 const LLAMA: Shape = Shape {
@@ -51,6 +70,7 @@ const LLAMA: Shape = Shape {
     llama3_factor: 0.0,
     window: 0,
     rotated: 0,
+    keys: &[],
 };
 const LLAMA3: Shape =
     Shape { context: 131_072, vocabulary: 128_256, rope_base: 500_000.0, llama3_factor: 32.0, ..LLAMA };
@@ -81,6 +101,28 @@ const PHI4_MINI: Shape =
     Shape { architecture: "phi3", context: 131_072, vocabulary: 200_064, tied: true, rotated: 96, ..LLAMA };
 const GPT2: Shape =
     Shape { architecture: "gpt2", head_dim: 64, context: 1024, vocabulary: 50_257, tied: true, ..LLAMA };
+const LFM2: Shape = Shape {
+    architecture: "lfm2",
+    context: 128_000,
+    vocabulary: 65_536,
+    rope_base: 1_000_000.0,
+    tied: true,
+    ..LLAMA
+};
+/// Layers without key heads are convolutions.
+const LFM2_KEYS: &[(&str, Key)] = &[
+    ("shortconv.l_cache", Key::Size(3)),
+    ("attention.head_count_kv", Key::Sizes(&[0, 0, 8, 0, 0, 8, 0, 0, 8, 0, 8, 0, 8, 0, 8, 0])),
+];
+const MAMBA2: Shape =
+    Shape { architecture: "mamba2", context: 1_048_576, vocabulary: 50_288, tied: true, ..LLAMA };
+const MAMBA2_KEYS: &[(&str, Key)] = &[
+    ("ssm.conv_kernel", Key::Size(4)),
+    ("ssm.inner_size", Key::Size(4096)),
+    ("ssm.state_size", Key::Size(128)),
+    ("ssm.time_step_rank", Key::Size(64)),
+    ("ssm.group_count", Key::Size(1)),
+];
 
 /// layers, width, feed-forward, heads, key-value heads, values per head.
 const fn sized(name: &'static str, family: Shape, sizes: [u32; 6]) -> Shape {
@@ -100,9 +142,11 @@ pub const SHAPES: &[Shape] = &[
     sized("gemma3-12b", GEMMA3_LARGE, [48, 3840, 15360, 16, 8, 256]),
     sized("gpt2-124m", GPT2, [12, 768, 3072, 12, 12, 64]),
     sized("gpt2-1.5b", GPT2, [48, 1600, 6400, 25, 25, 64]),
+    sized("lfm2-1.2b", Shape { keys: LFM2_KEYS, ..LFM2 }, [16, 2048, 8192, 32, 8, 64]),
     sized("llama3.1-8b", Shape { llama3_factor: 8.0, ..LLAMA3 }, [32, 4096, 14336, 32, 8, 128]),
     tied(sized("llama3.2-1b", LLAMA3, [16, 2048, 8192, 32, 8, 64])),
     tied(sized("llama3.2-3b", LLAMA3, [28, 3072, 8192, 24, 8, 128])),
+    sized("mamba2-1.3b", Shape { keys: MAMBA2_KEYS, ..MAMBA2 }, [48, 2048, 0, 0, 0, 0]),
     sized("mistral-7b", Shape { context: 32_768, ..LLAMA }, [32, 4096, 14336, 32, 8, 128]),
     sized("phi4-mini", PHI4_MINI, [32, 3072, 8192, 24, 8, 128]),
     tied(sized("qwen2.5-0.5b", QWEN2, [24, 896, 4864, 14, 2, 64])),
@@ -142,8 +186,15 @@ impl Shape {
         ] {
             set(key, Value::U32(size));
         }
+        for (key, value) in self.keys {
+            set(key, value.value());
+        }
         if self.architecture == "gpt2" {
             set("attention.layer_norm_epsilon", Value::F32(self.epsilon));
+            return metadata;
+        }
+        set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
+        if self.heads == 0 {
             return metadata;
         }
         let rotated = if self.rotated == 0 { self.head_dim } else { self.rotated };
@@ -157,7 +208,6 @@ impl Shape {
         if self.window > 0 {
             set("attention.sliding_window", Value::U32(self.window));
         }
-        set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
         set("rope.freq_base", Value::F32(self.rope_base));
         metadata
     }
@@ -211,9 +261,11 @@ mod tests {
             ("gemma3-12b", 11765.8),
             ("gpt2-124m", 124.4),
             ("gpt2-1.5b", 1557.6),
+            ("lfm2-1.2b", 1170.3),
             ("llama3.1-8b", 8030.3),
             ("llama3.2-1b", 1235.8),
             ("llama3.2-3b", 3212.7),
+            ("mamba2-1.3b", 1343.9),
             ("mistral-7b", 7241.7),
             ("phi4-mini", 3836.0),
             ("qwen2.5-0.5b", 494.0),

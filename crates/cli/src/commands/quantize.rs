@@ -111,7 +111,17 @@ fn is_same_file(a: &std::path::Path, b: &std::path::Path) -> bool {
 fn choose(file: &Gguf, mix: Mix) -> Result<Vec<TensorFormat>> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-    let size = |key: &str| metadata.size(&format!("{architecture}.{key}"));
+    let size = |key: &str| {
+        let key = format!("{architecture}.{key}");
+        match metadata.get(&key) {
+            // Of a list of all layers' the largest.
+            Some(Value::Array(sizes)) => {
+                let largest = (0..sizes.len()).filter_map(|i| sizes.get(i)?.as_u64()).max();
+                Ok(largest.and_then(|size| usize::try_from(size).ok()))
+            }
+            _ => metadata.size(&key),
+        }
+    };
     let heads = size("attention.head_count")?.unwrap_or(0);
     let facts = Facts {
         layers: size("block_count")?.unwrap_or(0),

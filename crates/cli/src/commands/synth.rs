@@ -108,9 +108,12 @@ impl Blocks {
         writer: &mut Writer,
         mut done: impl FnMut(usize),
     ) -> Result<()> {
-        // Norms are near 1, biases small; matrices keep the size of what passes through them.
+        // Norms are near 1, biases small; matrices keep the size of what passes through them, and states decay.
         let (mean, spread) = match spec.shape[..] {
-            [_] if spec.name.ends_with("norm.weight") => (1.0, 0.1),
+            _ if spec.name.ends_with("norm.weight") || spec.name.ends_with("norm") => (1.0, 0.1),
+            _ if spec.name.ends_with("ssm_a") => (-8.0, 1.0),
+            _ if spec.name.ends_with("ssm_d") => (1.0, 0.1),
+            _ if spec.name.ends_with("ssm_dt.bias") => (-3.0, 0.5),
             [_] => (0.0, 0.02),
             [inputs, ..] => (0.0, 1.0 / (inputs as f32).sqrt()),
             [] => (0.0, 1.0),

@@ -7,4 +7,5 @@ mod data;
 mod gpu;
 mod hostile;
 mod real;
+mod recurrent;
 mod tiny;
