@@ -9,13 +9,15 @@ pub(crate) enum Algorithm {
     Bpe,
     Spm,
     WordPiece,
+    Unigram,
 }
 
 /// Each name in files with its algorithm and what it is.
-const NAMES: [(&str, Algorithm, &str); 3] = [
+const NAMES: [(&str, Algorithm, &str); 4] = [
     ("gpt2", Algorithm::Bpe, "byte-level BPE"),
     ("llama", Algorithm::Spm, "SentencePiece"),
     ("bert", Algorithm::WordPiece, "WordPiece"),
+    ("t5", Algorithm::Unigram, "Unigram"),
 ];
 
 impl Algorithm {
@@ -36,7 +38,7 @@ impl Algorithm {
         match self {
             Algorithm::Bpe => |kind| matches!(kind, Kind::Normal | Kind::Unused),
             // SentencePiece merges towards tokens that are kept whole too.
-            Algorithm::Spm | Algorithm::WordPiece => {
+            Algorithm::Spm | Algorithm::WordPiece | Algorithm::Unigram => {
                 |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined)
             }
         }

@@ -1,13 +1,14 @@
 //! Text to tokens and back, built from GGUF metadata; chat templates.
 //!
 //! [`Tokenizer`] encodes and decodes with the vocabulary of a file: byte-level BPE with the pre-tokeniser
-//! of its family, SentencePiece or WordPiece. [`Stream`] decodes tokens as they are generated.
+//! of its family, SentencePiece (by merges or Unigram) or WordPiece. [`Stream`] decodes tokens as they are generated.
 //! [`ChatTemplate`] turns a conversation into a prompt.
 
 mod algorithm;
 mod bpe;
 mod bytes;
 mod cache;
+mod charsmap;
 mod chat;
 mod error;
 mod merger;
@@ -20,6 +21,7 @@ mod spm;
 mod stream;
 mod tokenizer;
 mod unicode;
+mod unigram;
 mod vocabulary;
 mod wordpiece;
 

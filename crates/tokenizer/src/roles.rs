@@ -90,6 +90,10 @@ impl Roles {
                 roles.eos = roles.eos.or(present(2));
                 roles.unknown = roles.unknown.or(present(0));
             }
+            Algorithm::Unigram => {
+                roles.eos = roles.eos.or(present(1));
+                roles.unknown = roles.unknown.or(present(2));
+            }
             Algorithm::WordPiece => {
                 roles.bos = classifier.or(roles.bos).or(present(101));
                 roles.separator = roles.separator.or(present(102));

@@ -2,13 +2,15 @@
 
 use crate::algorithm::Algorithm;
 use crate::bpe::Bpe;
+use crate::charsmap::{self, CharsMap};
 use crate::roles::Roles;
 use crate::special::{Special, SpecialTokens};
 use crate::spm::{ESCAPED_SPACE, Spm};
+use crate::unigram::Unigram;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::wordpiece::WordPiece;
 use crate::{Error, Result, bytes, pretokenizer};
-use gleed_gguf::{Metadata, Strings};
+use gleed_gguf::{Array, Metadata, Strings};
 use std::borrow::Cow;
 
 /// Text to tokens and back, as one model's file describes it. It never changes and can be shared between
@@ -27,6 +29,7 @@ enum Encoder {
     Bpe(Box<Bpe>),
     Spm(Box<Spm>),
     WordPiece(WordPiece),
+    Unigram(Box<Unigram>),
 }
 
 /// Longer stretches are cut, so that places in them fit 32 bits.
@@ -48,7 +51,7 @@ impl Tokenizer {
         let roles = Roles::read(metadata, algorithm, texts, &mut kinds, &mut notes)?;
         let vocabulary = Vocabulary::new(pieces(algorithm, texts, &kinds), kinds, algorithm.in_text())?;
         let special = SpecialTokens::new(&vocabulary, strips_right(metadata)?);
-        let mut adds_bos = algorithm != Algorithm::Bpe;
+        let mut adds_bos = !matches!(algorithm, Algorithm::Bpe | Algorithm::Unigram);
         let encoder = match algorithm {
             Algorithm::Bpe => {
                 let rule = rule(metadata, &mut notes)?;
@@ -59,10 +62,14 @@ impl Tokenizer {
             }
             Algorithm::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
             Algorithm::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
+            Algorithm::Unigram => {
+                Encoder::Unigram(Box::new(unigram(metadata, &vocabulary, roles.unknown, &mut notes)?))
+            }
         };
         let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);
-        let adds_eos =
-            metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(algorithm == Algorithm::WordPiece);
+        let adds_eos = metadata
+            .bool("tokenizer.ggml.add_eos_token")?
+            .unwrap_or(matches!(algorithm, Algorithm::WordPiece | Algorithm::Unigram));
         if adds_bos && roles.bos.is_none() {
             notes.push(
                 "a BOS token should start every prompt, but the file names none: none is added".to_string(),
@@ -112,6 +119,7 @@ impl Tokenizer {
                     Encoder::Bpe(bpe) => bpe.encode(&self.vocabulary, part, ids),
                     Encoder::Spm(spm) => spm.encode(&self.vocabulary, part, at_start, ids),
                     Encoder::WordPiece(word_piece) => word_piece.encode(&self.vocabulary, part, ids),
+                    Encoder::Unigram(unigram) => unigram.encode(&self.vocabulary, part, at_start, ids),
                 }
                 at_start = false;
                 stretch = tail;
@@ -194,7 +202,7 @@ impl Tokenizer {
     pub fn missing_bytes(&self) -> usize {
         match &self.encoder {
             Encoder::Bpe(bpe) => bpe.missing_bytes(),
-            Encoder::Spm(_) | Encoder::WordPiece(_) => 0,
+            Encoder::Spm(_) | Encoder::WordPiece(_) | Encoder::Unigram(_) => 0,
         }
     }
 
@@ -209,6 +217,7 @@ impl Tokenizer {
             Encoder::Bpe(_) => false,
             Encoder::Spm(spm) => spm.adds_space,
             Encoder::WordPiece(_) => true,
+            Encoder::Unigram(unigram) => unigram.adds_space,
         }
     }
 }
@@ -278,23 +287,27 @@ fn rule(metadata: &Metadata, notes: &mut Vec<String>) -> Result<pretokenizer::Ru
         .ok_or_else(|| Error::UnknownPretokenizer { found: name.to_string(), known: pretokenizer::known() })
 }
 
+/// The score of each token; none where the file has none.
+fn scores<'a>(metadata: &'a Metadata, vocabulary: &Vocabulary, notes: &mut Vec<String>) -> Result<&'a [f32]> {
+    match metadata.f32s("tokenizer.ggml.scores")? {
+        Some(scores) => {
+            check_length("tokenizer.ggml.scores", scores.len(), vocabulary.len())?;
+            Ok(scores)
+        }
+        None => {
+            notes.push("tokenizer.ggml.scores is missing: all tokens count the same".to_string());
+            Ok(&[])
+        }
+    }
+}
+
 fn spm(
     metadata: &Metadata,
     vocabulary: &Vocabulary,
     unknown: Option<u32>,
     notes: &mut Vec<String>,
 ) -> Result<Spm> {
-    let scores = match metadata.f32s("tokenizer.ggml.scores")? {
-        Some(scores) => {
-            check_length("tokenizer.ggml.scores", scores.len(), vocabulary.len())?;
-            scores
-        }
-        None => {
-            notes.push("tokenizer.ggml.scores is missing: all tokens count the same".to_string());
-            &[]
-        }
-    };
-    let mut spm = Spm::new(vocabulary, scores, unknown);
+    let mut spm = Spm::new(vocabulary, scores(metadata, vocabulary, notes)?, unknown);
     if let Some(adds_space) = metadata.bool("tokenizer.ggml.add_space_prefix")? {
         spm.adds_space = adds_space;
     }
@@ -302,6 +315,33 @@ fn spm(
         spm.removes_extra_spaces = removes;
     }
     Ok(spm)
+}
+
+fn unigram(
+    metadata: &Metadata,
+    vocabulary: &Vocabulary,
+    unknown: Option<u32>,
+    notes: &mut Vec<String>,
+) -> Result<Unigram> {
+    let mut unigram = Unigram::new(vocabulary, scores(metadata, vocabulary, notes)?, unknown);
+    unigram.charsmap = match metadata.array(charsmap::KEY)? {
+        None => CharsMap::default(),
+        Some(Array::U8(bytes)) => CharsMap::new(bytes)?,
+        Some(Array::I8(bytes)) => {
+            CharsMap::new(&bytes.iter().map(|byte| byte.cast_unsigned()).collect::<Vec<_>>())?
+        }
+        Some(_) => {
+            let what = "not an array of bytes".to_string();
+            return Err(Error::Vocabulary { key: charsmap::KEY, what });
+        }
+    };
+    if let Some(adds_space) = metadata.bool("tokenizer.ggml.add_space_prefix")? {
+        unigram.adds_space = adds_space;
+    }
+    if let Some(removes) = metadata.bool("tokenizer.ggml.remove_extra_whitespaces")? {
+        unigram.removes_extra_spaces = removes;
+    }
+    Ok(unigram)
 }
 
 fn word_piece(metadata: &Metadata, unknown: Option<u32>) -> Result<WordPiece> {

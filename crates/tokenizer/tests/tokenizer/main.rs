@@ -5,4 +5,5 @@ mod common;
 mod corpus;
 mod metadata;
 mod templates;
+mod unigram;
 mod vectors;

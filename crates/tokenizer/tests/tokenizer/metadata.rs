@@ -97,10 +97,10 @@ fn word_pieces() {
 fn errors_say_what_and_where() {
     assert_eq!(error(&Metadata::default()), "metadata key tokenizer.ggml.model is missing");
     let mut metadata = bpe();
-    metadata.set("tokenizer.ggml.model", Value::Str("t5".into()));
+    metadata.set("tokenizer.ggml.model", Value::Str("rwkv".into()));
     assert_eq!(
         error(&metadata),
-        "tokenizer.ggml.model: unknown tokenizer 't5'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece)"
+        "tokenizer.ggml.model: unknown tokenizer 'rwkv'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece), t5 (Unigram)"
     );
     let mut metadata = bpe();
     metadata.set("tokenizer.ggml.pre", Value::Str("nobody".into()));
