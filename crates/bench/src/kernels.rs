@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gleed_cpu::Cpu;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer};
-use gleed_model::program::{Buffer, Node, Op, Program, Projection, View, Weight};
+use gleed_model::program::{Buffer, Node, Op, Output, Program, Projection, View, Weight};
 use gleed_model::{Batch, Executor, Row};
 use serde::Serialize;
 
@@ -104,6 +104,7 @@ fn alone(weight: &Weight) -> Program {
         caches: vec![],
         states: vec![],
         ropes: vec![],
+        output: Output::Logits,
         logits: out,
         vocabulary: weight.rows,
         context: 1,

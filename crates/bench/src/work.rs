@@ -117,7 +117,7 @@ impl<'a> Counter<'a> {
     pub fn nodes(&self, test: &Test) -> Vec<Work> {
         let mut gathered = false;
         let work = |node: &Node| {
-            gathered |= matches!(node.op, Op::Gather { .. });
+            gathered |= node.op.gathers();
             let window = match &node.op {
                 Op::Attention { attention, .. } => attention.window,
                 _ => None,
@@ -162,7 +162,7 @@ impl<'a> Counter<'a> {
 mod tests {
     use super::*;
     use gleed_gguf::Format;
-    use gleed_model::program::{Attention, KvLayer, Projection, View, Weight};
+    use gleed_model::program::{Attention, KvLayer, Output, Projection, View, Weight};
 
     const VIEW: View = View { buffer: 0, offset: 0, width: 64 };
 
@@ -185,6 +185,7 @@ mod tests {
             caches: vec![KvLayer { heads: 2, key_dim: 16, value_dim: 32 }],
             states: vec![],
             ropes: vec![],
+            output: Output::Logits,
             logits: VIEW,
             vocabulary: 100,
             context: 4096,

@@ -12,7 +12,7 @@ use gleed_gpu::{Gpu, GpuExecutor, Selection};
 use gleed_hub::Source;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::Program;
+use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, KvType, Model};
 #[cfg(feature = "gpu")]
 use gleed_model::{Halves, Joined, split};
@@ -278,6 +278,17 @@ impl Loaded {
             ));
         }
         Ok(cpu)
+    }
+
+    /// Refuses an embedding model where text is to be generated or judged.
+    pub fn must_generate(&self) -> Result<()> {
+        if self.model.program.output != Output::Logits {
+            let name = &self.name;
+            bail!(
+                "{name} is an embedding model, which turns texts into vectors: `gleed embed {name} TEXT` does that"
+            );
+        }
+        Ok(())
     }
 
     /// Loads with a bar that shows how far it is.

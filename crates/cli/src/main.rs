@@ -35,6 +35,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Arguments),
     Chat(commands::chat::Arguments),
+    Embed(commands::embed::Arguments),
     Pull(commands::pull::Arguments),
     Rm(commands::rm::Arguments),
     #[cfg(feature = "gpu")]
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
+        Command::Embed(arguments) => commands::embed::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),
         Command::Rm(arguments) => commands::rm::run(arguments),
         #[cfg(feature = "gpu")]

@@ -33,6 +33,7 @@ const MAX_ROWS: usize = 512;
 impl Talk {
     /// Puts a model on its device with room for `context` positions, or as many as the model and memory allow.
     pub fn new(loaded: &Loaded, options: &Options, context: Option<usize>) -> Result<Talk> {
+        loaded.must_generate()?;
         let context = loaded.context(context)?;
         let tokenizer = load::tokenizer(&loaded.file)?;
         let own = own_template(loaded);

@@ -85,6 +85,8 @@ pub(crate) struct LiveRow {
     pub batch: usize,
     pub table: u32,
     pub position: usize,
+    /// Where the rows of its sequence end.
+    pub length: usize,
     pub token: usize,
 }
 
@@ -135,6 +137,7 @@ impl Machine {
             batch: index,
             table: row.table,
             position: row.position as usize,
+            length: batch.length(row.table),
             token: row.token as usize,
         }));
         self.rows_changed();

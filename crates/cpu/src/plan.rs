@@ -100,6 +100,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Input { .. }
         | Op::Embed { .. }
         | Op::AddPositions { .. }
+        | Op::AddTokenType { .. }
         | Op::Norm { .. }
         | Op::Rope { .. }
         | Op::KvWrite { .. }
@@ -109,6 +110,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Unzip { .. }
         | Op::UnitNorm { .. }
         | Op::Gather { .. }
+        | Op::Pool { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };
     let chunk = strips.len().div_ceil(CHUNKS * threads);

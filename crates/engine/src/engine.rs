@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleed_model::arithmetic::PAGE;
 use gleed_model::numbers::row_without_numbers;
+use gleed_model::program::Output;
 use gleed_model::{Batch, Executor, Row};
 
 use crate::states::States;
@@ -89,6 +90,14 @@ impl Engine {
     /// no such row.
     pub fn logits(&self, index: usize) -> &[f32] {
         self.executor.logits(index)
+    }
+
+    /// Refuses a model that gives vectors where logits are needed.
+    pub(crate) fn must_give_logits(&self) -> Result<()> {
+        match self.executor.program().output {
+            Output::Logits => Ok(()),
+            Output::Embedding(_) => Err(Error::NoLogits),
+        }
     }
 
     /// Computes some pending tokens of some sequences in one batch. When it fails, for whatever reason, every

@@ -105,6 +105,33 @@ pub enum Error {
         /// Tokens of one window.
         window: usize,
     },
+    /// Vectors were asked of a model that gives logits.
+    #[error(
+        "this model was made to generate text, and its file says nothing of how a text becomes one vector \
+         (pooling_type); use an embedding model"
+    )]
+    NoEmbedding,
+    /// Text was asked of a model that gives vectors.
+    #[error(
+        "this is an embedding model: it turns texts into vectors and has no words of its own; use `embed`"
+    )]
+    NoLogits,
+    /// A text without tokens has no vector.
+    #[error("text {index} has no tokens")]
+    EmptyText {
+        /// Its index in the list.
+        index: usize,
+    },
+    /// A text that the model cannot read at once.
+    #[error("text {index} has {tokens} tokens, and this model reads at most {limit} at once; shorten it")]
+    TextTooLong {
+        /// Its index in the list.
+        index: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// The most tokens that fit into the context and into one step.
+        limit: usize,
+    },
     /// The executor refused or failed.
     #[error(transparent)]
     Step(#[from] StepError),

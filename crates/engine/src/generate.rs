@@ -69,6 +69,7 @@ impl Engine {
         cancel: &AtomicBool,
         on_event: impl FnMut(Event),
     ) -> Result<Finish> {
+        self.must_give_logits()?;
         let mut generation = Generation::new(settings, self.vocabulary(), prompt, text)?;
         let cached_tokens = self.align(sequence, prompt)?;
         let result = self.answer(sequence, &mut generation, cancel, on_event);

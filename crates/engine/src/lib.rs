@@ -2,7 +2,8 @@
 //!
 //! An [`Engine`] owns an executor, its KV pages and state slots. A [`Sequence`] is a run of tokens and the pages and
 //! slots that hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
-//! many [`Generation`]s at once with [`Engine::step_many`].
+//! many [`Generation`]s at once with [`Engine::step_many`]. [`Engine::embed`] turns texts into vectors, with a
+//! model that was made for it.
 //!
 //! Open a file, get an engine, ask:
 //!
@@ -31,6 +32,7 @@
 
 mod ahead;
 mod ask;
+mod embed;
 mod engine;
 mod error;
 mod generate;
@@ -46,6 +48,7 @@ mod stop;
 mod text;
 
 pub use ahead::Pace;
+pub use embed::normalize;
 pub use engine::{Engine, Turn};
 pub use error::{Error, Result};
 pub use generate::{Event, Finish, Timings};

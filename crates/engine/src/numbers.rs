@@ -31,7 +31,10 @@ impl Engine {
 
     /// The first op that gives a NaN when the tokens up to a position are computed again.
     fn search_for_nan(&mut self, sequence: &Sequence, last: usize) -> Result<Option<StepError>, StepError> {
-        let rows = self.max_rows().max(1);
+        let (rows, wanted) = (self.max_rows().max(1), last);
+        // A row that sees later ones needs them all.
+        let whole = self.executor.program().needs_whole_sequences();
+        let last = if whole { sequence.tokens().len() - 1 } else { last };
         // Recurrent layers go on from one slot to the other; without them there is no telling.
         let slots: Option<Vec<Slot>> =
             self.slots.as_ref().map_or(Some(vec![]), |pool| (0..2).map(|_| pool.take()).collect());
@@ -40,7 +43,7 @@ impl Engine {
             self.batch.clear();
             let table = self.batch.add_table(sequence.pages());
             for (position, &token) in (start..=last).zip(&sequence.tokens()[start..]).take(rows) {
-                let wants_logits = position == last;
+                let wants_logits = position == wanted;
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });
             }
             if let [first, second] = &slots[..] {

@@ -43,6 +43,7 @@ pub fn perplexity(
     settings: PerplexitySettings,
     mut progress: impl FnMut(&Perplexity),
 ) -> Result<Perplexity> {
+    engine.must_give_logits()?;
     let window = settings.context;
     if window < 3 || window > engine.context() {
         return Err(Error::Window { window, context: engine.context() });

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use gleed_gguf::{Format, Gguf, Metadata, TensorSpec, Writer};
 use gleed_gpu::{Gpu, GpuExecutor, Options, Selection};
-use gleed_model::program::{Attention, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight};
+use gleed_model::program::{
+    Attention, Buffer, KvLayer, Node, Norm, Op, Output, Program, Projection, View, Weight,
+};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::{Arithmetic, Batch, KvType, Row};
 
@@ -160,6 +162,7 @@ fn program(arguments: &Arguments) -> Program {
         caches: vec![*cache; *layers],
         states: vec![],
         ropes: rope.into_iter().collect(),
+        output: Output::Logits,
         logits: view(3),
         vocabulary: VOCABULARY,
         context: 1 << 17,

@@ -14,7 +14,7 @@ use std::time::Instant;
 use gleed_gguf::Gguf;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer, check};
-use gleed_model::program::{Program, View};
+use gleed_model::program::{Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::Activations;
@@ -386,7 +386,8 @@ impl GpuExecutor {
                 self.gpu.queue.submit([encoder.finish()]);
                 self.gpu.wait()?;
             }
-            let seen = Seen { executor: self, list: self.nodes[index].list, error: RefCell::default() };
+            let (list, head) = (self.nodes[index].list, index >= self.head);
+            let seen = Seen { executor: self, list, head, error: RefCell::default() };
             observer.after(index, &seen);
             seen.error.into_inner().map_or(Ok(()), Err)?;
         }
@@ -428,6 +429,8 @@ fn record_node(
 struct Seen<'a> {
     executor: &'a GpuExecutor,
     list: List,
+    /// Whether the logits are read already.
+    head: bool,
     /// What went wrong while somebody looked.
     error: RefCell<Option<Error>>,
 }
@@ -435,7 +438,7 @@ struct Seen<'a> {
 impl Buffers for Seen<'_> {
     fn read(&self, view: View, out: &mut Vec<f32>) {
         let rows = self.executor.counts(self.list).rows;
-        if view.buffer == self.executor.program.logits.buffer {
+        if self.head && view.buffer == self.executor.program.logits.buffer {
             for row in self.executor.logits.chunks(self.executor.logits_stride) {
                 out.extend_from_slice(&row[view.offset..view.offset + view.width]);
             }
@@ -472,7 +475,8 @@ impl Executor for GpuExecutor {
 
     fn logits(&self, index: usize) -> &[f32] {
         let row = self.logits.chunks(self.logits_stride.max(1)).nth(index);
-        row.and_then(|row| row.get(..self.program.vocabulary)).unwrap_or_default()
+        let View { offset, width, .. } = self.program.logits;
+        row.and_then(|row| row.get(offset..offset + width)).unwrap_or_default()
     }
 
     fn copy_page(&mut self, from: u32, to: u32) {
@@ -485,7 +489,9 @@ impl Executor for GpuExecutor {
     }
 
     fn chain(&mut self) -> Option<&mut dyn Chain> {
-        // A program that begins in the middle of a model needs the host for every step.
-        if self.program.inputs().is_empty() { Some(self) } else { None }
+        // A program that begins in the middle of a model needs the host for every step, and one without logits has
+        // nothing to choose from.
+        let chains = self.program.inputs().is_empty() && self.program.output == Output::Logits;
+        if chains { Some(self) } else { None }
     }
 }

@@ -4,7 +4,7 @@ mod layers;
 mod names;
 mod norms;
 
-use gleed_model::program::{self, Op, Program, View, WeightId};
+use gleed_model::program::{self, Op, Output, Program, View, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
@@ -14,7 +14,7 @@ use crate::kernels::attention::{self, Attention, QueryTiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
-use crate::kernels::rows::{add, gather, map};
+use crate::kernels::rows::{add, gather, map, pool};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
 use crate::step::Counts;
@@ -140,9 +140,14 @@ pub(crate) fn check(program: &Program) -> Result<()> {
     if let Some(node) = program.nodes.iter().position(|node| is_unknown(program, &node.op)) {
         return refuse(node, "GPUs do not run recurrent layers yet: use --device cpu");
     }
-    let gathers = |node: &program::Node| matches!(node.op, Op::Gather { .. });
-    if let Some((second, _)) = program.nodes.iter().enumerate().filter(|(_, node)| gathers(node)).nth(1) {
+    let gathers = |(_, node): &(usize, &program::Node)| node.op.gathers();
+    if let Some((second, _)) = program.nodes.iter().enumerate().filter(gathers).nth(1) {
         return refuse(second, "rows are gathered a second time");
+    }
+    if program.output != Output::Logits {
+        // Few columns, which are read back all at once.
+        let last = head(program) + 1 == program.nodes.len();
+        return if last { Ok(()) } else { refuse(program.nodes.len(), "the last node must write them") };
     }
     // Logits are computed and read back some rows at a time, so nothing else may touch them.
     let head = head(program);
@@ -168,16 +173,22 @@ pub(crate) fn check(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// The node that writes the logits; those after it change them value by value.
+/// The node that writes the logits; those after it change them value by value. Of an embedding it is the last that
+/// does.
 pub(crate) fn head(program: &Program) -> usize {
     let writes = |node: &program::Node| node.op.outputs().contains(&program.logits);
-    program.nodes.iter().position(writes).unwrap_or(program.nodes.len())
+    let node = match program.output {
+        Output::Logits => program.nodes.iter().position(writes),
+        Output::Embedding(_) => program.nodes.iter().rposition(writes),
+    };
+    node.unwrap_or(program.nodes.len())
 }
 
 /// The views that the program gathers.
 pub(crate) fn gathered(program: &Program) -> &[View] {
     let views = program.nodes.iter().find_map(|node| match &node.op {
         Op::Gather { views } => Some(&views[..]),
+        Op::Pool { x } => Some(std::slice::from_ref(x)),
         _ => None,
     });
     views.unwrap_or(&[])
@@ -207,7 +218,7 @@ pub(crate) fn plan(
     let head = head(program);
     let (mut producer, mut within) = (None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
-        if matches!(node.op, Op::Gather { .. }) {
+        if node.op.gathers() {
             list = List::Wanted;
         }
         let counts = resources.row_counts;
@@ -268,7 +279,7 @@ impl<'a> Planner<'a> {
         match op {
             Op::Linear { .. } => Ok(vec![self.linear(&kernels.gpu, op, &matrix)?]),
             Op::GatedLinear { .. } => Ok(vec![self.gated_linear(&kernels.gpu, op, &matrix)?]),
-            Op::Embed { table, .. } | Op::AddPositions { table, .. } => {
+            Op::Embed { table, .. } | Op::AddPositions { table, .. } | Op::AddTokenType { table, .. } => {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
@@ -281,6 +292,7 @@ impl<'a> Planner<'a> {
         let (index, view) = match op {
             Op::Embed { out, .. } => (Index::Token, *out),
             Op::AddPositions { x, .. } => (Index::Position, *x),
+            Op::AddTokenType { x, .. } => (Index::Nothing, *x),
             _ => return Ok(Vec::new()),
         };
         embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
@@ -313,9 +325,11 @@ impl<'a> Planner<'a> {
             }
             // The step's upload has brought it.
             Op::Input { .. } => Ok(vec![]),
-            Op::Linear { .. } | Op::GatedLinear { .. } | Op::Embed { .. } | Op::AddPositions { .. } => {
-                unreachable!("ops with matrices are not planned here")
-            }
+            Op::Linear { .. }
+            | Op::GatedLinear { .. }
+            | Op::Embed { .. }
+            | Op::AddPositions { .. }
+            | Op::AddTokenType { .. } => unreachable!("ops with matrices are not planned here"),
             Op::Unzip { .. }
             | Op::UnitNorm { .. }
             | Op::Convolve { .. }
@@ -359,6 +373,10 @@ impl<'a> Planner<'a> {
                     gather(kernels, step, from, activations.place(*view, List::Wanted).buffer)
                 });
                 moves.collect()
+            }
+            Op::Pool { x } => {
+                let (from, to) = (activations.place(*x, List::All), activations.place(*x, List::Wanted));
+                pool(kernels, step, from, to.buffer).map(one)
             }
         }
     }

@@ -21,7 +21,7 @@ pub(crate) mod header {
     use super::{ITEM_WORDS, NEAR_ROWS};
 
     /// Rows: token, position, where its pages begin, the page of its position, which row of the batch it is,
-    /// then its angles.
+    /// where the rows of its sequence end, then its angles.
     pub const ROWS: usize = 0;
     /// Items of attention, by their [`Items`](super::Items). Those of one row: row, positions that it sees,
     /// where its pages begin, first span, end of spans, nothing. Those of one span of a row: row, positions
@@ -60,7 +60,7 @@ pub(crate) enum Items {
 pub(crate) const CHAINED: u32 = u32::MAX;
 
 /// Words of a row before its angles.
-const ROW_WORDS: usize = 5;
+const ROW_WORDS: usize = 6;
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
 
@@ -188,7 +188,7 @@ impl Step {
     fn add_rows(&mut self, program: &Program, batch: &Batch, chained: bool) {
         for (index, row) in batch.rows().iter().enumerate() {
             let token = if chained { CHAINED } else { row.token };
-            self.words.extend([token, row.position, 0, 0, index as u32]);
+            self.words.extend([token, row.position, 0, 0, index as u32, batch.length(row.table) as u32]);
             for rope in &program.ropes {
                 let pairs = rope.frequencies.len();
                 self.cosines.resize(pairs, 0.0);

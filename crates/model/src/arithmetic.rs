@@ -4,6 +4,10 @@
 //! all instruction sets can follow: sixteen accumulator lanes folded by halves for sums over columns,
 //! one fused multiply-add per block for integer products. `docs/arithmetic.md` says the same in prose.
 
+mod encoders;
+
+pub use encoders::{ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, exact_gelu, faded, mean_of_rows};
+
 /// Which order of operations linear layers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arithmetic {

@@ -3,6 +3,7 @@
 //! Tensors are found through [`Tensors`], so that the same architecture file serves an opened GGUF file
 //! and the planning of a file that does not exist yet.
 
+mod encoder;
 mod state;
 
 use gleed_gguf::{Format, Gguf};
@@ -10,7 +11,8 @@ use gleed_gguf::{Format, Gguf};
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::program::{
-    Activation, Attention, Buffer, KvLayer, Map, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
+    Activation, Attention, Buffer, KvLayer, Map, Node, Norm, Op, Output, Program, Projection, View, Weight,
+    WeightId,
 };
 use crate::rope::{Pairing, Rope};
 use crate::{Error, Result};
@@ -55,6 +57,10 @@ pub(crate) struct AttentionStyle {
     pub soft_cap: Option<f32>,
     /// `attn_q` holds beside each query head a gate, whose sigmoid is a factor of the head's result.
     pub gated: bool,
+    /// Rows see later ones too.
+    pub both_ways: bool,
+    /// What scores lose with distance.
+    pub alibi: Option<f32>,
 }
 
 /// How queries and keys are normed.
@@ -67,6 +73,8 @@ pub(crate) enum QueryNorms {
     Heads,
     /// All heads of a row together.
     Rows,
+    /// All heads of a row together, by layer norms.
+    LayerRows,
 }
 
 /// Whether a linear layer has a bias.
@@ -110,6 +118,7 @@ impl<'a> Builder<'a> {
                 caches: vec![],
                 states: vec![],
                 ropes: vec![],
+                output: Output::Logits,
                 logits: nothing,
                 vocabulary: 0,
                 context: config.context,
@@ -239,9 +248,10 @@ impl<'a> Builder<'a> {
         Some(values)
     }
 
-    /// x = map(x), unless it leaves everything as it is.
+    /// x = map(x), unless it leaves everything as it is. What is done to logits is not done to an embedding.
     pub(crate) fn map(&mut self, label: &str, map: Map, x: View) {
-        if map != Map::Scale(1.0) && map != Map::SoftCap(0.0) {
+        let pooled = self.program.output != Output::Logits && x == self.program.logits;
+        if map != Map::Scale(1.0) && map != Map::SoftCap(0.0) && !pooled {
             self.emit(label, Op::Map { map, x });
         }
     }
@@ -333,6 +343,7 @@ impl<'a> Builder<'a> {
                     self.emit(name, Op::Norm { norm, heads, input: x, out: x });
                 }
                 QueryNorms::Rows => self.rms_norm_in_place(name, x)?,
+                QueryNorms::LayerRows => self.layer_norm_in_place(name, x)?,
             }
         }
         if let Some(rope) = style.rope {
@@ -347,9 +358,12 @@ impl<'a> Builder<'a> {
             cache,
             heads: c.heads,
             scale: style.scale.unwrap_or(1.0 / (c.key_dim as f32).sqrt()),
+            // Models that were made to generate may have been trained to see both ways.
+            causal: self.keys.bool("attention.causal")?.unwrap_or(true) && !style.both_ways,
             // A window as long as the context hides nothing; zero is what files say that have none.
             window: style.window.filter(|window| (1..c.context).contains(window)),
             soft_cap: style.soft_cap.filter(|cap| *cap > 0.0),
+            alibi: style.alibi,
             sinks: None,
         };
         self.emit("attention", Op::Attention { attention, query, out: mixed });
@@ -421,8 +435,14 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
-    /// Only wanted rows, through the output matrix (or the embeddings, when the model ties them): the logits.
+    /// Only wanted rows, through the output matrix (or the embeddings, when the model ties them): the logits. Where
+    /// the file says how rows are pooled, it is the rows that are wanted.
     pub(crate) fn head(&mut self, input: View) -> Result<View> {
+        if let Some(pooling) = self.keys.pooling()? {
+            self.pool(pooling, input);
+            return Ok(input);
+        }
+        self.keys.must_be_causal()?;
         self.emit("gather", Op::Gather { views: vec![input] });
         let shape = [self.config.width, self.program.vocabulary];
         let weight = match self.optional("output.weight", &shape)? {

@@ -145,6 +145,11 @@ impl Batch {
         self.rows.push(row);
     }
 
+    /// Where the rows of a table end: behind the position of the last one.
+    pub fn length(&self, table: u32) -> usize {
+        self.next_positions.get(table as usize).map_or(0, |next| *next as usize)
+    }
+
     /// All rows in order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
@@ -234,6 +239,18 @@ pub enum StepError {
         /// Its position.
         position: u32,
     },
+    /// A program whose rows see later ones got a row without all rows of its sequence before it: they must be in one
+    /// step, from the first on and one after the other.
+    #[error(
+        "row {row}: position {position} does not follow the one before it in its sequence, and this model needs all \
+         of a text in one step"
+    )]
+    NotWhole {
+        /// The index of the row.
+        row: usize,
+        /// Its position.
+        position: u32,
+    },
     /// Rows of a program with recurrent layers that begin after position 0 without a state, or at it with one.
     #[error("table {table}: its rows begin with position {position}, with {} state to begin with", if *found { "a" } else { "no" })]
     State {
@@ -292,6 +309,7 @@ impl StepError {
             | StepError::Gap { .. }
             | StepError::State { .. }
             | StepError::Slot { .. }
+            | StepError::NotWhole { .. }
             | StepError::Inputs { .. }
             | StepError::Chain(_) => true,
             StepError::NotANumber { .. } | StepError::Device(_) => false,
@@ -398,6 +416,19 @@ pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usiz
         if last >= pages.len() || pages[..=last].iter().any(|&p| p as usize >= page_count) {
             return Err(StepError::NoPage { row: index, position: row.position });
         }
+    }
+    if program.needs_whole_sequences() { check_whole(batch) } else { Ok(()) }
+}
+
+/// Checks that the rows of each sequence follow each other from its first position on.
+fn check_whole(batch: &Batch) -> Result<(), StepError> {
+    let mut before: Option<&Row> = None;
+    for (index, row) in batch.rows().iter().enumerate() {
+        let expected = before.filter(|before| before.table == row.table).map_or(0, |row| row.position + 1);
+        if row.position != expected {
+            return Err(StepError::NotWhole { row: index, position: row.position });
+        }
+        before = Some(row);
     }
     Ok(())
 }

@@ -182,8 +182,8 @@ fn raise_gather(nodes: &mut [Node]) {
     while at > 0 {
         let above = &nodes[at - 1].op;
         let (inputs, outputs) = (above.inputs(), above.outputs());
-        // An op that reads nothing is where rows begin.
-        if above.changes_state() || inputs.is_empty() {
+        // An op that reads nothing is where rows begin; one that gathers reads other rows.
+        if above.changes_state() || above.gathers() || inputs.is_empty() {
             break;
         }
         // What the op above writes is gathered through what it reads.

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use gleed_gguf::{Array, Metadata, Value};
 
+use crate::program::Pooling;
 use crate::{Config, Error, Result};
 
 /// Reads `<architecture>.<key>` entries; errors name the full key.
@@ -80,6 +81,34 @@ impl<'a> Keys<'a> {
 
     pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>> {
         Ok(self.metadata.str(&self.full(key))?)
+    }
+
+    /// Refuses rows that see later ones, in a model that generates one token after the other.
+    pub(crate) fn must_be_causal(&self) -> Result<()> {
+        match self.bool("attention.causal")? {
+            Some(false) => {
+                Err(Error::UnknownKey { key: self.full("attention.causal"), value: "false".to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How the rows of a text become one vector, where the file says that they do.
+    pub(crate) fn pooling(&self) -> Result<Option<Pooling>> {
+        match self.size("pooling_type")? {
+            None | Some(0) => Ok(None),
+            Some(1) => Ok(Some(Pooling::Mean)),
+            Some(2) => Ok(Some(Pooling::First)),
+            Some(3) => Ok(Some(Pooling::Last)),
+            Some(4) => Err(Error::Invalid(format!(
+                "metadata key {}: 4 (rank): models that rank texts are not supported yet",
+                self.full("pooling_type")
+            ))),
+            Some(other) => Err(Error::Invalid(format!(
+                "metadata key {}: {other} is not known; known: 1 (mean), 2 (first), 3 (last)",
+                self.full("pooling_type")
+            ))),
+        }
     }
 
     /// Which layers see a window: as the file lists them, or all but every `period`-th, which the file may say too.
@@ -161,8 +190,7 @@ const HARMLESS: &[&str] = &[
     // The table of embeddings has its own height.
     "vocab_size",
     "tensor_data_layout",
-    // What is done with the results of an embedding model or an encoder.
-    "pooling_type",
+    // What is done with the results of an encoder.
     "embedding_length_out",
     "decoder_start_token_id",
     // Notes on how a table of rotary factors, which is a tensor, came to be.
@@ -218,7 +246,6 @@ fn describes_computation(key: &str) -> bool {
 fn is_neutral(key: &str, value: &Value, config: &Config) -> bool {
     let number = value.as_f32().map(f64::from).or_else(|| value.as_u64().map(|n| n as f64));
     match key {
-        "attention.causal" => *value == Value::Bool(true),
         // A window as long as the context hides nothing.
         "attention.sliding_window" => number.is_some_and(|n| n == 0.0 || n >= config.context as f64),
         "attention.scale" => {

@@ -39,7 +39,7 @@ struct Finder<'a> {
 impl Observer for Finder<'_> {
     fn after(&mut self, node: usize, buffers: &dyn Buffers) {
         let node = &self.program.nodes[node];
-        if matches!(node.op, Op::Gather { .. }) {
+        if node.op.gathers() {
             self.rows.retain(|row| row.wants_logits);
         }
         for view in node.op.outputs() {

@@ -60,7 +60,7 @@ pub enum Role {
 pub enum Operand<I, V> {
     /// A weight of the program.
     Weight(I, Role),
-    /// Some columns of a buffer, of the row that is computed and of no other.
+    /// Some columns of a buffer, of the row that is computed and of no other; only [`Op::Pool`] reads other rows.
     View(V, Access),
     /// The keys and values of one layer: state that outlives the step.
     Cache(I, Access),
@@ -104,7 +104,7 @@ macro_rules! list {
                 each(Operand::Weight(table, Role::Table));
                 each(Operand::View(out, Write));
             }
-            Op::AddPositions { table, x } => {
+            Op::AddPositions { table, x } | Op::AddTokenType { table, x } => {
                 each(Operand::Weight(table, Role::Table));
                 each(Operand::View(x, Update));
             }
@@ -130,7 +130,16 @@ macro_rules! list {
                 each(Operand::Cache(cache, Write));
             }
             Op::Attention { attention, query, out } => {
-                let Attention { cache, heads: _, scale: _, window: _, soft_cap: _, sinks } = attention;
+                let Attention {
+                    cache,
+                    heads: _,
+                    scale: _,
+                    causal: _,
+                    window: _,
+                    soft_cap: _,
+                    alibi: _,
+                    sinks,
+                } = attention;
                 if let Some(sinks) = sinks {
                     each(Operand::Weight(sinks, Role::Sinks));
                 }
@@ -195,6 +204,7 @@ macro_rules! list {
                     each(Operand::View(view, Update));
                 }
             }
+            Op::Pool { x } => each(Operand::View(x, Update)),
             Op::AddNorm { x, y, norm, out } => {
                 each(Operand::View(x, Update));
                 each(Operand::View(y, Read));
@@ -290,6 +300,11 @@ impl Op {
     /// The weights that hold some values for each channel or head.
     pub fn channels(&self) -> Vec<WeightId> {
         self.weights_that(|role| role == Role::Channels)
+    }
+
+    /// Whether only wanted rows are left after the op.
+    pub fn gathers(&self) -> bool {
+        matches!(self, Op::Gather { .. } | Op::Pool { .. })
     }
 
     /// Whether the op changes what outlives the step, so that every row must go through it.

@@ -133,6 +133,8 @@ pub enum Activation {
     Silu,
     /// GELU in its tanh form.
     Gelu,
+    /// GELU by the error function.
+    ExactGelu,
     /// max(x, 0)².
     SquaredRelu,
     /// 1 / (1 + e^-x).
@@ -159,10 +161,17 @@ pub struct Attention {
     pub heads: usize,
     /// The factor of scores.
     pub scale: f32,
-    /// How many positions a row sees, its own among them; all up to its own where there is none.
+    /// Whether a row sees none of the positions after its own. Where it does, all rows of its sequence must be in
+    /// one step.
+    pub causal: bool,
+    /// How many positions a row sees, its own among them; all where there is none. Without causality half of them
+    /// are on either side of its own.
     pub window: Option<usize>,
     /// What bounds scores, as [`Map::SoftCap`].
     pub soft_cap: Option<f32>,
+    /// What scores lose with distance: the largest exponent of the heads' slopes, see
+    /// [`alibi_slope`](crate::arithmetic::alibi_slope).
+    pub alibi: Option<f32>,
     /// One score for each head that takes its share of the softmax and has no value.
     pub sinks: Option<WeightId>,
 }
@@ -170,14 +179,51 @@ pub struct Attention {
 impl Attention {
     /// Over all positions up to the row's own.
     pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
-        Attention { cache, heads, scale, window: None, soft_cap: None, sinks: None }
+        let (window, soft_cap, alibi, sinks) = (None, None, None, None);
+        Attention { cache, heads, scale, causal: true, window, soft_cap, alibi, sinks }
     }
 
-    /// The positions that a row sees.
-    pub fn visible(&self, position: usize) -> Range<usize> {
+    /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
+    pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
         let end = position + 1;
-        self.window.map_or(0, |window| end.saturating_sub(window))..end
+        match (self.causal, self.window) {
+            (true, window) => window.map_or(0, |window| end.saturating_sub(window))..end,
+            (false, None) => 0..length,
+            (false, Some(window)) => {
+                position.saturating_sub(window / 2)..length.min(end.saturating_add(window / 2))
+            }
+        }
     }
+}
+
+/// How the rows of a text become the one vector that stands for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// The first of them.
+    First,
+    /// The last of them.
+    Last,
+}
+
+impl Pooling {
+    /// The row of a text that is wanted. That of a mean is the last one.
+    pub fn wanted(self, length: usize) -> usize {
+        match self {
+            Pooling::First => 0,
+            Pooling::Mean | Pooling::Last => length.saturating_sub(1),
+        }
+    }
+}
+
+/// What a program computes of the rows that are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// A score for every entry of the vocabulary: logits.
+    Logits,
+    /// A vector that stands for a whole text.
+    Embedding(Pooling),
 }
 
 /// One operation. The first group is plain; the second is what [`crate::fuse`] makes of it.
@@ -190,6 +236,8 @@ pub enum Op {
     Embed { table: WeightId, out: View },
     /// x += the table's entry of each row's position.
     AddPositions { table: WeightId, x: View },
+    /// x += the table's first entry: what the tokens of a text that stands alone have in common.
+    AddTokenType { table: WeightId, x: View },
     /// out = norm(input), over each of `heads` equal parts of the row by itself.
     Norm { norm: Norm, heads: usize, input: View, out: View },
     /// out = the outputs of all parts, one after the other.
@@ -219,6 +267,9 @@ pub enum Op {
     DeltaRule { rule: DeltaRule, query: View, key: View, value: View, alpha: View, beta: View, out: View },
     /// Keeps only the rows that want logits, in these views; all later ops see only those.
     Gather { views: Vec<View> },
+    /// Keeps only the rows that want logits, and of these only x, which becomes the mean of x over all rows of the
+    /// sequence. All rows of each sequence must be in the step.
+    Pool { x: View },
 
     /// x += y, then out = norm(x).
     AddNorm { x: View, y: View, norm: Norm, out: View },
@@ -291,8 +342,10 @@ pub struct Program {
     pub states: Vec<StateLayer>,
     /// The rotary embeddings that the ops name by index.
     pub ropes: Vec<Rope>,
-    /// Where the logits of wanted rows are when the program has run; of no columns where it has none, as the
-    /// first half of a split one.
+    /// What is computed of wanted rows.
+    pub output: Output,
+    /// Where the logits of wanted rows (or whatever else is computed of them) are when the program has run; of no
+    /// columns where it has none, as the first half of a split one.
     pub logits: View,
     /// Entries of the vocabulary.
     pub vocabulary: usize,
@@ -304,6 +357,15 @@ impl Program {
     /// How many layers there are up to the last one.
     pub fn layers(&self) -> usize {
         self.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1)
+    }
+
+    /// Whether all rows of a sequence must be in one step, one after the other: rows see later ones, or are pooled.
+    pub fn needs_whole_sequences(&self) -> bool {
+        self.nodes.iter().any(|node| match &node.op {
+            Op::Attention { attention, .. } => !attention.causal,
+            Op::Pool { .. } => true,
+            _ => false,
+        })
     }
 
     /// The buffers that a batch brings the values of; none in a program that begins with tokens.
@@ -331,6 +393,7 @@ impl Op {
             Op::Input { .. } => "input",
             Op::Embed { .. } => "embed",
             Op::AddPositions { .. } => "add-positions",
+            Op::AddTokenType { .. } => "add-token-type",
             Op::Norm { .. } => "norm",
             Op::Linear { .. } => "linear",
             Op::Rope { .. } => "rope",
@@ -345,6 +408,7 @@ impl Op {
             Op::Scan { .. } => "scan",
             Op::DeltaRule { .. } => "delta-rule",
             Op::Gather { .. } => "gather",
+            Op::Pool { .. } => "pool",
             Op::AddNorm { .. } => "add-norm",
             Op::RopeKvWrite { .. } => "rope-kv-write",
             Op::GatedLinear { .. } => "gated-linear",

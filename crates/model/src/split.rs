@@ -72,6 +72,7 @@ fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> P
         caches: caches.old.iter().map(|id| program.caches[*id]).collect(),
         states: states.old.iter().map(|id| program.states[*id]).collect(),
         ropes: program.ropes.clone(),
+        output: program.output,
         logits,
         vocabulary: program.vocabulary,
         context: program.context,

@@ -2,7 +2,7 @@
 //! whether what they read is there.
 
 use crate::program::{
-    Attention, KvLayer, Node, Norm, Op, Program, Projection, StateLayer, View, Weight, WeightId,
+    Attention, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight, WeightId,
 };
 use crate::recurrence::{Convolution, DeltaRule, Scan};
 
@@ -26,7 +26,8 @@ pub fn verify(program: &Program) -> Result<(), Misfit> {
             .map_err(|what| Misfit { node, kind: op.kind(), what })?;
     }
     let width = program.logits.width;
-    let logits = width == 0 || is_inside(program, program.logits) && width == program.vocabulary;
+    let wide = program.output != Output::Logits || width == program.vocabulary;
+    let logits = width == 0 || is_inside(program, program.logits) && wide;
     ensure(logits, || "the logits are not a view as wide as the vocabulary".to_string())
         .map_err(|what| Misfit { node: program.nodes.len(), kind: "logits", what })
 }
@@ -45,7 +46,7 @@ pub fn verify_flow(program: &Program) -> Result<(), Misfit> {
             let what = format!("reads columns {:?} of {name}, which nothing has written", columns(view));
             return Err(Misfit { node, kind: op.kind(), what });
         }
-        if let Op::Gather { .. } = op {
+        if op.gathers() {
             written.iter_mut().for_each(|buffer| buffer.fill(false));
         }
         op.consumed().into_iter().for_each(|view| written[view.buffer][columns(view)].fill(false));
@@ -90,6 +91,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         }),
         Op::Embed { table, out } => table_of(program, *table, program.vocabulary, *out),
         Op::AddPositions { table, x } => table_of(program, *table, program.context, *x),
+        Op::AddTokenType { table, x } => table_of(program, *table, 1, *x),
         Op::Norm { norm, heads, input, out } => {
             ensure(input == out || is_apart(*input, *out), || "input and output overlap".to_string())?;
             ensure(input.width == out.width, || "input and output differ in width".to_string())?;
@@ -134,8 +136,8 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             })
         }
         Op::Add { x, y } => added(*x, *y),
-        // A view inside its buffer is all that it needs.
-        Op::Map { .. } => Ok(()),
+        // A view inside its buffer is all that they need.
+        Op::Map { .. } | Op::Pool { .. } => Ok(()),
         Op::Unzip { heads, input, outs } => {
             let total: usize = outs.iter().map(|out| out.width).sum();
             ensure(total == input.width, || "the pieces are not the whole".to_string())?;

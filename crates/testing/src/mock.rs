@@ -12,7 +12,7 @@ use gleed_model::arithmetic::PAGE;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::{Observer, Save, check, check_states};
-use gleed_model::program::{Node, StateLayer, View};
+use gleed_model::program::{Node, Output, StateLayer, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 /// What a mock has done, and what it shall do; shared with the test that made it.
@@ -64,6 +64,7 @@ impl Mock {
             caches: vec![],
             states: vec![],
             ropes: vec![],
+            output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: vocabulary },
             vocabulary,
             context,

@@ -5,6 +5,7 @@ pub mod chat;
 pub mod completions;
 #[cfg(feature = "gpu")]
 pub mod devices;
+pub mod embed;
 pub mod inspect;
 pub mod list;
 pub mod perplexity;

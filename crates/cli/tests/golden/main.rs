@@ -3,6 +3,7 @@
 mod bench;
 mod commands;
 mod data;
+mod embeddings;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hostile;

@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Activation;
 
-use super::math::{gelu, sigmoid, silu, squared_relu};
+use super::math::{exact_gelu, gelu, sigmoid, silu, squared_relu};
 use super::simd::{Kernel, Simd};
 
 /// `x = activation(x) · up`, or without `up` the activation alone.
@@ -37,6 +37,13 @@ impl Kernel for Activate<'_> {
                 up,
                 #[inline(always)]
                 |x| gelu(s, x),
+            ),
+            Activation::ExactGelu => apply(
+                s,
+                x,
+                up,
+                #[inline(always)]
+                |x| exact_gelu(s, x),
             ),
             Activation::SquaredRelu => apply(
                 s,

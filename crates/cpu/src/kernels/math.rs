@@ -1,7 +1,8 @@
 //! The elementary functions of `gleed_model::arithmetic`, sixteen at a time.
 
 use gleed_model::arithmetic::{
-    ARTANH_POLYNOMIAL, EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE,
+    ARTANH_POLYNOMIAL, ERF_RATE, EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC,
+    GELU_SCALE, TAIL_END, TAIL_POLYNOMIAL,
 };
 
 use super::simd::Simd;
@@ -69,4 +70,18 @@ pub fn gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let u = s.mul(s.mul(s.splat(GELU_SCALE), x), cubic);
     let e = exp(s, s.mul(s.splat(-2.0), u));
     s.div(x, s.add(s.splat(1.0), e))
+}
+
+/// `arithmetic::exact_gelu`. NaN passes through `max` and `min` as their second operand.
+#[inline(always)]
+pub fn exact_gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let magnitude = s.min(s.splat(TAIL_END), s.abs(x));
+    let one = s.splat(1.0);
+    let t = s.div(one, s.mul_add(s.splat(ERF_RATE), magnitude, one));
+    let mut p = s.splat(TAIL_POLYNOMIAL[0]);
+    for &c in &TAIL_POLYNOMIAL[1..] {
+        p = s.mul_add(p, t, s.splat(c));
+    }
+    let tail = s.mul(s.mul(p, t), exp(s, s.mul(s.mul(s.splat(-0.5), magnitude), magnitude)));
+    s.mul_add(s.mul(magnitude, s.splat(-1.0)), tail, s.max(s.splat(0.0), x))
 }

@@ -17,6 +17,7 @@ pub mod blocked;
 pub mod chain;
 pub mod convert;
 pub mod dot;
+pub mod fade;
 pub mod integer;
 mod isa;
 pub mod limits;
@@ -187,6 +188,7 @@ compiled! {
     convert::ToHalf<'_>,
     integer::Multiply<'_>,
     integer::Pack<'_>,
+    fade::Fade<'_>,
     map::MapValues<'_>,
     norm::Norm<'_>,
     packed::MultiplyPacked<'_>,

@@ -50,6 +50,20 @@ impl Activations {
         &self.values[self.at(view, row)]
     }
 
+    /// One row of a view, to be changed.
+    pub fn row_mut(&mut self, view: View, row: usize) -> &mut [f32] {
+        let at = self.at(view, row);
+        &mut self.values[at]
+    }
+
+    /// One row of a view, to be changed, and a later one.
+    pub fn two_rows(&mut self, view: View, first: usize, later: usize) -> (&mut [f32], &[f32]) {
+        assert!(first < later);
+        let (first, later) = (self.at(view, first), self.at(view, later));
+        let (before, rest) = self.values.split_at_mut(later.start);
+        (&mut before[first], &rest[..view.width])
+    }
+
     /// Copies one row of a view to another row.
     pub fn copy_row(&mut self, view: View, from: usize, to: usize) {
         let (from, to) = (self.at(view, from), self.at(view, to));

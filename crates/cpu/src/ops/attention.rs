@@ -7,13 +7,14 @@
 
 use std::ops::Range;
 
-use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax};
+use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax, alibi_slope};
 use gleed_model::program::{self, Map, View};
 
 use super::Fixed;
 use crate::cache::LayerCache;
 use crate::kernels::Kernels;
 use crate::kernels::attention::{Accumulate, QUERIES, Scores, Seen, interleave};
+use crate::kernels::fade::Fade;
 use crate::kernels::map::MapValues;
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
 use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
@@ -40,7 +41,7 @@ pub(super) fn attention(
 ) {
     let Machine { kernels, pool, activations, rows, scratch, runs, partials, attention_splits, .. } = machine;
     let (key_heads, value_dim) = (plan.columns.len(), layer.values.dim());
-    let visible: usize = rows.iter().map(|row| op.visible(row.position).len()).sum();
+    let visible: usize = rows.iter().map(|row| op.visible(row.position, row.length).len()).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     let work = visible * op.heads * (layer.keys.dim() + value_dim) / 4;
     let ([queries], tasks) = activations.split_view([query], out, runs, &plan.columns);
@@ -135,9 +136,14 @@ impl Attention<'_> {
         run.len() * self.group
     }
 
+    /// The positions that a row sees.
+    fn row_sees(&self, row: &LiveRow) -> Range<usize> {
+        self.op.visible(row.position, row.length)
+    }
+
     /// The positions that some row of a run sees.
     fn visible(&self, run: Range<usize>) -> Range<usize> {
-        let each = || self.rows[run.clone()].iter().map(|row| self.op.visible(row.position));
+        let each = || self.rows[run.clone()].iter().map(|row| self.row_sees(row));
         let start = each().map(|visible| visible.start).min().unwrap_or(0);
         start..each().map(|visible| visible.end).max().unwrap_or(0)
     }
@@ -183,7 +189,7 @@ impl Attention<'_> {
         let pages = self.fixed.batch.pages(rows[0].table);
         for start in (first..visible).step_by(PAGE) {
             for (seen, row) in seen.chunks_exact_mut(self.group).zip(rows) {
-                seen.fill(Seen::of(&self.op.visible(row.position), start));
+                seen.fill(Seen::of(&self.row_sees(row), start));
             }
             let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
             let LayerCache { keys: key_side, values: value_side } = self.layer;
@@ -197,6 +203,14 @@ impl Attention<'_> {
             if let Some(cap) = self.op.soft_cap {
                 for (scores, seen) in scores.iter_mut().zip(&*seen) {
                     kernels.run(MapValues { map: Map::SoftCap(cap), x: &mut scores[seen.range()] });
+                }
+            }
+            if let Some(largest) = self.op.alibi {
+                for (q, (scores, seen)) in scores.iter_mut().zip(&*seen).enumerate() {
+                    let head = head * self.group + q % self.group;
+                    let distance = start as f32 + seen.start as f32 - rows[q / self.group].position as f32;
+                    let slope = alibi_slope(largest, head, self.op.heads);
+                    kernels.run(Fade { slope, distance, scores: &mut scores[seen.range()] });
                 }
             }
             kernels.run(SoftmaxTiles { states, seen, scores, corrections });
@@ -223,7 +237,7 @@ impl Attention<'_> {
         acc: &[[f32; LANES]],
         total: &mut Accumulators,
     ) {
-        let visible = self.op.visible(self.rows[run.start + q / self.group].position);
+        let visible = self.row_sees(&self.rows[run.start + q / self.group]);
         if visible.end > span * SPAN && visible.start < (span + 1) * SPAN {
             let total_acc = &mut bytemuck::cast_slice_mut(&mut total.acc)[q * self.vectors..][..self.vectors];
             let state = Merge { state: &mut total.states[q], acc: total_acc, span: state, span_acc: acc };

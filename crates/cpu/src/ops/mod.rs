@@ -3,6 +3,7 @@
 mod attention;
 mod kv;
 mod linear;
+mod pool;
 mod rows;
 mod state;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(
         Op::Input { ref views } => rows::input(fixed, machine, views),
         Op::Embed { table, out } => rows::embed(fixed, machine, table, out),
         Op::AddPositions { table, x } => rows::add_positions(fixed, machine, table, x),
+        Op::AddTokenType { table, x } => rows::add_token_type(fixed, machine, table, x),
         Op::Norm { norm, heads, input, out } => rows::norm(fixed, machine, norm, heads, input, out),
         Op::Linear { ref parts, input, out } => linear::linear(fixed, plan, machine, parts, None, input, out),
         Op::GatedLinear { activation, gate, up, input, out } => {
@@ -68,5 +70,6 @@ pub(crate) fn run(
         }
         Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
         Op::Gather { ref views } => rows::gather(fixed, machine, views),
+        Op::Pool { x } => pool::pool(fixed, machine, x),
     }
 }

@@ -11,7 +11,7 @@ use crate::kernels::norm::Norm as NormKernel;
 use crate::kernels::pool::Pool;
 use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
-use crate::machine::{Machine, fork, lock};
+use crate::machine::{LiveRow, Machine, fork, lock};
 use crate::weights::{Weights, decode};
 
 /// Calls `each` for every row, on several threads when `width` values per row make it worth it.
@@ -56,13 +56,28 @@ pub(super) fn embed(fixed: Fixed, machine: &mut Machine, table: WeightId, out: V
 
 /// x += the table's entry of each row's position.
 pub(super) fn add_positions(fixed: Fixed, machine: &mut Machine, table: WeightId, x: View) {
+    add_entries(fixed, machine, table, x, |row| row.position);
+}
+
+/// x += the table's first entry.
+pub(super) fn add_token_type(fixed: Fixed, machine: &mut Machine, table: WeightId, x: View) {
+    add_entries(fixed, machine, table, x, |_| 0);
+}
+
+fn add_entries(
+    fixed: Fixed,
+    machine: &mut Machine,
+    table: WeightId,
+    x: View,
+    entry: impl Fn(LiveRow) -> usize + Sync,
+) {
     let Machine { kernels, pool, activations, rows, scratch, .. } = machine;
     let (weights, format) = (fixed.weights, fixed.weights.get(table).format);
     for_each_row(pool, activations, rows.len(), x.width, |thread, row| {
         let mut scratch = lock(&scratch[thread]);
-        let entry = &mut scratch.tile.floats[..x.width];
-        decode(*kernels, format, weights.rows(table, rows[row.index()].position, 1), entry);
-        kernels.run(Add { x: row.write(x), y: entry });
+        let values = &mut scratch.tile.floats[..x.width];
+        decode(*kernels, format, weights.rows(table, entry(rows[row.index()]), 1), values);
+        kernels.run(Add { x: row.write(x), y: values });
     });
 }
 

@@ -7,7 +7,7 @@ use crate::common::{Random, batch, bits, cpu, file};
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::arithmetic::{PAGE, SPAN};
-use gleed_model::program::{Attention, Buffer, KvLayer, Node, Op, Program, View, Weight};
+use gleed_model::program::{Attention, Buffer, KvLayer, Node, Op, Output, Program, View, Weight};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const CONTEXT: usize = 2 * SPAN + 150;
@@ -22,26 +22,40 @@ struct Shape(usize, usize, usize, usize);
 const SHAPES: [Shape; 4] =
     [Shape(4, 2, 12, 20), Shape(3, 3, 40, 16), Shape(6, 2, 32, 80), Shape(7, 1, 24, 8)];
 
-/// What attention may have beside all positions: a window, a soft cap, sinks.
+/// What attention may have beside all positions: later ones, a window, a soft cap, slopes, sinks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Extras {
+    both_ways: bool,
     window: Option<usize>,
     soft_cap: Option<f32>,
+    alibi: Option<f32>,
     sinks: bool,
+}
+
+impl Extras {
+    const NONE: Extras = Extras { both_ways: false, window: None, soft_cap: None, alibi: None, sinks: false };
 }
 
 /// Windows inside a page, over page borders and over spans, with and without the rest.
 const EXTRAS: [(Shape, Extras); 4] = [
-    (SHAPES[0], Extras { window: Some(100), soft_cap: Some(1.5), sinks: true }),
-    (SHAPES[1], Extras { window: Some(1), soft_cap: None, sinks: true }),
-    (SHAPES[2], Extras { window: Some(SPAN + 33), soft_cap: None, sinks: false }),
-    (SHAPES[3], Extras { window: Some(40), soft_cap: Some(0.5), sinks: false }),
+    (SHAPES[0], Extras { window: Some(100), soft_cap: Some(1.5), sinks: true, ..Extras::NONE }),
+    (SHAPES[1], Extras { window: Some(1), sinks: true, alibi: Some(8.0), ..Extras::NONE }),
+    (SHAPES[2], Extras { window: Some(SPAN + 33), ..Extras::NONE }),
+    (SHAPES[3], Extras { window: Some(40), soft_cap: Some(0.5), ..Extras::NONE }),
+];
+
+/// Both ways over all positions, with windows of both parities, and with slopes.
+const BOTH_WAYS: [(Shape, Extras); 4] = [
+    (SHAPES[0], Extras { both_ways: true, ..Extras::NONE }),
+    (SHAPES[1], Extras { both_ways: true, alibi: Some(8.0), ..Extras::NONE }),
+    (SHAPES[2], Extras { both_ways: true, window: Some(2 * SPAN + 11), ..Extras::NONE }),
+    (SHAPES[3], Extras { both_ways: true, window: Some(90), alibi: Some(4.0), ..Extras::NONE }),
 ];
 
 /// Embeds tokens as queries, keys and values, and attends.
 fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Program) {
     let Shape(heads, key_heads, key_dim, value_dim) = shape;
-    let Extras { window, soft_cap, sinks } = extras;
+    let Extras { both_ways, window, soft_cap, alibi, sinks } = extras;
     let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
     let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
     let data = random.units(tokens * width).iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
@@ -54,7 +68,16 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
             value: view(0, widths[0] + widths[1], widths[2]),
         },
         Op::Attention {
-            attention: Attention { cache: 0, heads, scale: 0.4, window, soft_cap, sinks: sinks.then_some(1) },
+            attention: Attention {
+                cache: 0,
+                heads,
+                scale: 0.4,
+                causal: !both_ways,
+                window,
+                soft_cap,
+                alibi,
+                sinks: sinks.then_some(1),
+            },
             query: view(0, 0, widths[0]),
             out: view(1, 0, out),
         },
@@ -73,6 +96,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
         caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
         states: vec![],
         ropes: vec![],
+        output: Output::Logits,
         logits: view(1, 0, out),
         vocabulary: tokens,
         context: CONTEXT,
@@ -106,6 +130,17 @@ fn options(kv: KvType, threads: usize, isa: Isa) -> Options {
     }
 }
 
+fn plainly(file: &Arc<Gguf>, program: &Program, kv: KvType) -> Reference {
+    let made_for = reference::Options {
+        arithmetic: Arithmetic::Q8,
+        rounds_to_groups: None,
+        kv,
+        max_rows: MAX_ROWS,
+        pages: PAGES,
+    };
+    Reference::new(Arc::clone(file), program.clone(), made_for).unwrap()
+}
+
 /// All of sequence 0, in steps of these many rows in turn; sequence 1 grows beside it by one row a step.
 fn check(cpu: &mut Cpu, truth: &[Vec<Vec<u32>>; 2], lengths: &[usize], what: &str) {
     let (mut at, mut lengths, mut beside) = (0, lengths.iter().cycle(), 0);
@@ -127,14 +162,7 @@ fn contexts_of_several_spans() {
     for (shape, extras) in plain.into_iter().chain(EXTRAS) {
         let (file, program) = program(&mut random, shape, extras);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
-            let made_for = reference::Options {
-                arithmetic: Arithmetic::Q8,
-                rounds_to_groups: None,
-                kv,
-                max_rows: MAX_ROWS,
-                pages: PAGES,
-            };
-            let mut reference = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
+            let mut reference = plainly(&file, &program, kv);
             let truth = [0, 1].map(|sequence| {
                 let rows: Vec<_> = (0..CONTEXT).map(|position| (sequence, position)).collect();
                 outputs(&mut reference, &rows)
@@ -150,6 +178,58 @@ fn contexts_of_several_spans() {
                     let mut cpu = cpu(&file, &program, options(kv, threads, isa));
                     let what = format!("{shape:?} {extras:?} {kv} {isa} {threads} threads {lengths:?}");
                     check(&mut cpu, &truth, lengths, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_see_later_ones() {
+    let mut random = Random::new(5);
+    let of = |sequence: usize, length: usize| (0..length).map(move |position| (sequence, position));
+    for (shape, extras) in BOTH_WAYS {
+        let (file, program) = program(&mut random, shape, extras);
+        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+            let mut reference = plainly(&file, &program, kv);
+            // A sequence by itself, and the same in company of another: how long that is changes nothing.
+            let (long, short) = (CONTEXT - 70, 45);
+            let alone: Vec<_> = of(0, long).collect();
+            let together: Vec<_> = of(1, short).chain(of(0, long)).collect();
+            let truth = outputs(&mut reference, &alone);
+            assert!(outputs(&mut reference, &together)[short..] == truth[..], "{shape:?} {extras:?} {kv}");
+            for isa in Isa::available() {
+                for (threads, rows) in [(1, &alone), (2, &together), (8, &together)] {
+                    if isa == Isa::Portable && threads != 2 {
+                        continue;
+                    }
+                    let mut cpu = cpu(&file, &program, options(kv, threads, isa));
+                    let found = outputs(&mut cpu, rows);
+                    let what = format!("{shape:?} {extras:?} {kv} {isa} {threads} threads");
+                    assert!(found[rows.len() - long..] == truth[..], "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// What a row sees is a matter of rows and positions that can be counted.
+#[test]
+fn visible_positions() {
+    let attention = |causal, window| Attention { causal, window, ..Attention::over_all(0, 1, 1.0) };
+    for window in [None, Some(1), Some(2), Some(7), Some(8), Some(1000)] {
+        for length in [1, 2, 9, 30] {
+            for own in 0..length {
+                let sees = |causal: bool, other: usize| match (causal, window) {
+                    (true, None) => other <= own,
+                    (true, Some(window)) => other <= own && own - other < window,
+                    (false, None) => true,
+                    (false, Some(window)) => own.abs_diff(other) <= window / 2,
+                };
+                for causal in [true, false] {
+                    let expected: Vec<_> = (0..length).filter(|other| sees(causal, *other)).collect();
+                    let found: Vec<_> = attention(causal, window).visible(own, length).collect();
+                    assert_eq!(found, expected, "{own} of {length}, {causal} {window:?}");
                 }
             }
         }

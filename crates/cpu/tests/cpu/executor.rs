@@ -10,7 +10,7 @@ use crate::common::{
 use gleed_cpu::{Cpu, Error, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::{Activation, Buffer, Node, Op, Program, Projection, View, Weight};
+use gleed_model::program::{Activation, Buffer, Node, Op, Output, Program, Projection, View, Weight};
 use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const OPTIONS: Options = Options {
@@ -106,6 +106,7 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
         caches: vec![],
         states: vec![],
         ropes: vec![],
+        output: Output::Logits,
         logits: out,
         vocabulary: 23,
         context: 256,

@@ -105,6 +105,7 @@ fn activations() {
             for (activation, plain) in [
                 (Activation::Silu, arithmetic::silu as fn(f32) -> f32),
                 (Activation::Gelu, arithmetic::gelu as fn(f32) -> f32),
+                (Activation::ExactGelu, arithmetic::exact_gelu as fn(f32) -> f32),
                 (Activation::SquaredRelu, arithmetic::squared_relu as fn(f32) -> f32),
                 (Activation::Sigmoid, arithmetic::sigmoid as fn(f32) -> f32),
                 (Activation::Identity, |x| x),

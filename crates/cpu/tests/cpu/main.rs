@@ -2,6 +2,7 @@
 
 mod attention;
 mod common;
+mod encoders;
 mod executor;
 mod integers;
 mod joined;

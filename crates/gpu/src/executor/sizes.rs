@@ -1,7 +1,7 @@
 //! What an executor will allocate, settled before anything is; and what of a model fits.
 
 use gleed_gguf::Gguf;
-use gleed_model::program::Program;
+use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, split};
 
 use super::Memory;
@@ -44,8 +44,13 @@ impl Sizes {
         let Options { arithmetic, kv, max_rows, pages, logits_rows, .. } = options;
         let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
         let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
-        let logits_stride = buffers::stride(program.vocabulary);
-        let logits_rows = logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)).clamp(1, max_rows.max(1));
+        let logits_stride = buffers::stride(program.buffers[program.logits.buffer].width);
+        let logits_rows = match program.output {
+            Output::Logits => logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)),
+            // Its buffer may be that of all rows.
+            Output::Embedding(_) => max_rows,
+        };
+        let logits_rows = logits_rows.clamp(1, max_rows.max(1));
         let logits_bytes = (4 * logits_rows * logits_stride) as u64;
         // What is read back is there twice where it is read in turns.
         let read_bytes = if logits_rows < max_rows { 2 * logits_bytes } else { logits_bytes };

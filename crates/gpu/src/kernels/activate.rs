@@ -10,6 +10,7 @@ pub(crate) fn snippet(activation: Activation) -> String {
     let function = match activation {
         Activation::Silu => include_str!("activation_silu.wgsl"),
         Activation::Gelu => include_str!("activation_gelu.wgsl"),
+        Activation::ExactGelu => include_str!("activation_exact_gelu.wgsl"),
         Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
         Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
         Activation::Identity => include_str!("activation_identity.wgsl"),

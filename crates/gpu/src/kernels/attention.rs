@@ -1,5 +1,6 @@
 //! Attention over pages: how rows and heads are cut into workgroups, and the merge of spans.
 
+use gleed_model::arithmetic::alibi_slope;
 use gleed_model::{KvType, program};
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
@@ -96,9 +97,10 @@ pub(crate) fn attention(
     Ok(all)
 }
 
-/// Whether attention has neither a window nor a soft cap nor sinks.
+/// Whether attention is over all positions up to a row's own, with nothing else to it.
 pub(crate) fn is_plain(op: &program::Attention) -> bool {
-    op.window.is_none() && op.soft_cap.is_none() && op.sinks.is_none()
+    let program::Attention { causal, window, soft_cap, alibi, sinks, .. } = op;
+    *causal && window.is_none() && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
 }
 
 /// How quads of values are read: the text, and what the buffer is then made of.
@@ -110,13 +112,16 @@ fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
     }
 }
 
-/// Attention with a window, a soft cap or sinks, of one row and head for each workgroup.
+/// Attention with any of its options, of one row and head for each workgroup.
 fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
-    let program::Attention { heads, window, soft_cap, .. } = op.op;
+    let program::Attention { heads, causal, window, soft_cap, alibi, .. } = op.op;
     let unrolled = op
         .unrolled()
         .list("FOUR", ["x", "y", "z", "w"])
+        .switch("CAUSAL", causal)
+        .switch("BOTHWAYS", !causal)
         .switch("CAPPED", soft_cap.is_some())
+        .switch("FADING", alibi.is_some())
         .switch("SINKS", op.sinks.is_some());
     let text = [include_str!("key_unit.wgsl"), include_str!("attention_options.wgsl")].concat();
     let (quads, element) = quads_of_values(op.cache.kind);
@@ -133,11 +138,27 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
         Some(cap) => source.float("FACTOR", cap).snippet(include_str!("map_soft_cap.wgsl")),
         None => source,
     };
+    let source = match alibi {
+        Some(largest) => source.snippet(&slopes(largest, heads)),
+        None => source,
+    };
     let source = match op.sinks {
         Some(sinks) => source.read("sinks", "f32", sinks),
         None => source,
     };
     kernels.dispatch(source, Grid::Rows(heads as u32))
+}
+
+/// The function `slope`: what a head's scores lose for every position of distance.
+fn slopes(largest: f32, heads: usize) -> String {
+    let each = (0..heads).map(|head| {
+        let slope = alibi_slope(largest, head, heads);
+        format!("        case {head}u: {{ return {slope:?}; }}\n")
+    });
+    let cases: String = each.collect();
+    format!(
+        "fn slope(head: u32) -> f32 {{\n    switch head {{\n{cases}        default: {{ return 0.0; }}\n    }}\n}}\n"
+    )
 }
 
 impl Attention<'_> {

@@ -1,6 +1,7 @@
-// Attention with a window, a soft cap or sinks, in the plainest way: a workgroup has one row and one query head, and
+// Attention both ways, or with a window, a soft cap, scores that fade or sinks, in the plainest way: a workgroup has one row and one query head, and
 // goes through the pages that the row sees.
-//   score = one chain of fma over the dimensions of query and key, times SCALE, capped; a thread has a position;
+//   score = one chain of fma over the dimensions of query and key, times SCALE, capped, less what the head's slope
+//   takes for distance; a thread has a position;
 //   weight = e^(score - the largest score so far); a thread has a position;
 //   sum of weights: a chain over the positions of the page, added to what came before, times its correction;
 //   result: one chain of fma over the positions; a thread has some quads of values.
@@ -20,8 +21,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let head = group.x;
     let record = record_of(group.y);
     let pages = step[record + ROW_PAGES];
-    let end = step[record + ROW_POSITION] + 1u;
+    let own = step[record + ROW_POSITION];
+    //@if CAUSAL
+    let end = own + 1u;
     let start = end - min(end, WINDOW);
+    //@end
+    //@if BOTHWAYS
+    let end = min(step[record + ROW_LENGTH], own + 1u + min(WINDOW / 2u, 0x7fffffffu - own));
+    let start = own - min(own, WINDOW / 2u);
+    //@end
     let query_at = group.y * QUERY_STRIDE + QUERY_OFFSET + head * KEY_DIM;
 
     // A sink is a score that was seen before all others.
@@ -58,6 +66,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             score *= SCALE;
             //@if CAPPED
             score = mapped(score);
+            //@end
+            //@if FADING
+            score = fma(-slope(head), abs(f32(page * PAGE + thread) - f32(own)), score);
             //@end
             scores[thread] = score;
         }

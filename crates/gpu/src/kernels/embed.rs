@@ -1,4 +1,4 @@
-//! Embeddings: a table's entries by token or by position.
+//! Embeddings: a table's entries by token or by position, or its first one.
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
@@ -12,6 +12,8 @@ pub(crate) enum Index {
     Token = 0,
     /// Its position; the entry is added.
     Position = 1,
+    /// Nothing: the first entry is added.
+    Nothing = 2,
 }
 
 /// One dispatch for each piece that the table had to be cut into. Tokens that the device chose itself are
@@ -31,7 +33,8 @@ pub(crate) fn embed(
             .step(step, list)
             .matrix(table, piece)
             .size("FIELD", index as usize)
-            .flag("ADD", index == Index::Position)
+            .flag("FIXED", index == Index::Nothing)
+            .flag("ADD", index != Index::Token)
             .size("WIDTH", out.width)
             .size("FIRST", piece.rows.start)
             .size("COUNT", piece.rows.len())

@@ -1,4 +1,4 @@
-// out[row] = table[token of row], or out[row] += table[position of row] when ADD.
+// out[row] = table[token of row], or out[row] += table[position of row] when ADD, or table[0] when FIXED.
 //
 // The table is packed as matrices of linear layers are; this binding has its entries FIRST .. FIRST +
 // COUNT, and rows that ask for others are left alone. One thread per group of 32 columns, a workgroup row
@@ -21,7 +21,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let group = id.x;
     let row = id.y;
     let record = record_of(row);
-    var entry = step[record + FIELD];
+    var entry = select(step[record + FIELD], 0u, FIXED);
     if entry == CHAINED {
         // The device chose the token itself, in the step before.
         entry = chosen[step[record + ROW_SOURCE]];

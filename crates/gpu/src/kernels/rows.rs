@@ -36,7 +36,29 @@ pub(crate) fn gather(
     from: Place,
     to: &wgpu::Buffer,
 ) -> Result<Dispatch> {
-    let source = Source::new("gather", include_str!("gather.wgsl"))
+    wanted(kernels, step, "gather", include_str!("gather.wgsl"), from, to)
+}
+
+/// The means of the wanted rows' sequences, one after the other in `to`.
+pub(crate) fn pool(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    from: Place,
+    to: &wgpu::Buffer,
+) -> Result<Dispatch> {
+    wanted(kernels, step, "pool", include_str!("pool.wgsl"), from, to)
+}
+
+/// What makes one row of each wanted one.
+fn wanted(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    name: &'static str,
+    text: &str,
+    from: Place,
+    to: &wgpu::Buffer,
+) -> Result<Dispatch> {
+    let source = Source::new(name, text)
         .step(step, List::Wanted)
         .size("WIDTH", from.width)
         .read_place("source", "", from)

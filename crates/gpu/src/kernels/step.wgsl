@@ -9,8 +9,10 @@ const ROW_PAGES = 2u;
 const ROW_PAGE = 3u;
 // Which row of the batch it is; the same as its own number until rows are gathered.
 const ROW_SOURCE = 4u;
+// Where the rows of its sequence end.
+const ROW_LENGTH = 5u;
 // Its cosines and sines begin here.
-const ROW_ANGLES = 5u;
+const ROW_ANGLES = 6u;
 
 const PAGE = 64u;
 

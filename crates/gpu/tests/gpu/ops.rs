@@ -115,6 +115,7 @@ fn sums_activations_and_gathered_rows() {
         for activation in [
             Activation::Silu,
             Activation::Gelu,
+            Activation::ExactGelu,
             Activation::SquaredRelu,
             Activation::Sigmoid,
             Activation::Identity,

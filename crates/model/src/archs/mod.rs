@@ -1,5 +1,6 @@
 //! One small file per model family: what it computes, in the builder's vocabulary.
 
+mod bert;
 mod decoder;
 mod falcon_h1;
 mod gemma;
@@ -25,6 +26,7 @@ use crate::{Error, Result};
 type Family = (&'static str, fn(&mut Builder) -> Result<()>);
 
 const FAMILIES: &[Family] = &[
+    ("bert", bert::bert),
     ("falcon-h1", falcon_h1::build),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma2),
@@ -33,12 +35,15 @@ const FAMILIES: &[Family] = &[
     ("gpt2", gpt2::build),
     ("granite", granite::build),
     ("granitehybrid", granite::hybrid),
+    ("jina-bert-v2", bert::jina2),
+    ("jina-bert-v3", bert::jina3),
     ("lfm2", lfm2::build),
     ("llama", llama::build),
     ("mamba", mamba::build),
     ("mamba2", mamba::second),
     ("nemotron", nemotron::build),
     ("nemotron_h", nemotron_h::build),
+    ("nomic-bert", bert::nomic),
     ("olmo2", olmo2::build),
     ("phi3", phi3::build),
     ("qwen2", qwen2::build),

@@ -6,6 +6,7 @@ mod linear;
 mod state;
 mod threads;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
@@ -73,6 +74,8 @@ pub struct Reference {
     rows: Vec<Row>,
     /// The pages of the batch's sequences.
     tables: Vec<Vec<u32>>,
+    /// Where each of them ends.
+    lengths: Vec<usize>,
     /// The slot that each sequence's state is in before the batch.
     befores: Vec<Option<u32>>,
     /// The states that the batch wants kept.
@@ -117,6 +120,7 @@ impl Reference {
             buffers,
             rows: vec![],
             tables: vec![],
+            lengths: vec![],
             befores: vec![],
             saves: vec![],
             inputs: vec![],
@@ -137,6 +141,7 @@ impl Reference {
         self.rows = batch.rows().to_vec();
         let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
         self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        self.lengths = (0..tables).map(|t| batch.length(t as u32)).collect();
         self.befores = (0..tables).map(|t| batch.state(t as u32)).collect();
         self.saves = batch.saves().to_vec();
         self.inputs = batch.inputs().to_vec();
@@ -216,6 +221,12 @@ impl Reference {
                     self.set(*x, r).iter_mut().zip(entry).for_each(|(x, p)| *x += p);
                 }
             }
+            Op::AddTokenType { table, x } => {
+                let entry = self.weight_row(*table, 0);
+                for r in 0..self.rows.len() {
+                    self.set(*x, r).iter_mut().zip(&entry).for_each(|(x, t)| *x += t);
+                }
+            }
             Op::Norm { norm, heads, input, out } => self.norm(order, *norm, *heads, *input, *out),
             Op::Linear { parts, input, out } => {
                 let mut offset = 0;
@@ -254,6 +265,18 @@ impl Reference {
                 self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
             }
             Op::Gather { views } => self.gather(views),
+            Op::Pool { x } => {
+                for r in 0..self.rows.len() {
+                    if self.rows[r].wants_logits {
+                        let first = r - self.rows[r].position as usize;
+                        let length = self.lengths[self.rows[r].table as usize];
+                        let rows: Vec<Vec<f32>> =
+                            (first..first + length).map(|r| self.get(*x, r).to_vec()).collect();
+                        plain::mean_of_rows(rows.iter().map(Vec::as_slice), self.set(*x, r));
+                    }
+                }
+                self.gather(&[*x]);
+            }
             Op::AddNorm { x, y, norm, out } => {
                 self.add(*x, *y);
                 self.norm(order, *norm, 1, *x, *out);
@@ -339,8 +362,14 @@ impl Reference {
         self.tables[self.rows[row].table as usize][position / PAGE] as usize * PAGE + position % PAGE
     }
 
+    /// The positions that a row sees.
+    fn visible(&self, attention: Attention, r: usize) -> Range<usize> {
+        let Row { table, position, .. } = self.rows[r];
+        attention.visible(position as usize, self.lengths[table as usize])
+    }
+
     fn attention(&mut self, attention: Attention, query: View, out: View) {
-        let positions: usize = self.rows.iter().map(|row| row.position as usize + 1).sum();
+        let positions: usize = (0..self.rows.len()).map(|r| self.visible(attention, r).len()).sum();
         let work = positions * (query.width + out.width);
         let sinks = attention.sinks.map(|sinks| self.vector(sinks));
         let results = self.threads.run(self.rows.len(), work, |rows| {
@@ -372,10 +401,12 @@ impl Reference {
         r: usize,
         query: &[f32],
     ) -> Vec<f32> {
-        let Attention { cache, heads, scale, soft_cap, .. } = attention;
+        let Attention { cache, heads, scale, soft_cap, alibi, .. } = attention;
         let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
         let kv_head = head / (heads / kv_heads);
-        let visible = attention.visible(self.rows[r].position as usize);
+        let visible = self.visible(attention, r);
+        let (own, slope) =
+            (self.rows[r].position as usize, alibi.map(|largest| plain::alibi_slope(largest, head, heads)));
         let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
         let mut acc = vec![0.0f32; value_dim];
         for span in (visible.start / SPAN * SPAN..visible.end).step_by(SPAN) {
@@ -387,13 +418,15 @@ impl Reference {
                 if seen.is_empty() {
                     continue;
                 }
-                let slots: Vec<usize> = seen.map(|p| self.slot(r, p)).collect();
+                let slots: Vec<usize> = seen.clone().map(|p| self.slot(r, p)).collect();
                 let mut scores: Vec<f32> = slots
                     .iter()
-                    .map(|slot| {
+                    .zip(seen)
+                    .map(|(slot, position)| {
                         let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
                         let score = score(query, k, scale);
-                        soft_cap.map_or(score, |cap| plain::soft_cap(score, cap))
+                        let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
+                        slope.map_or(score, |slope| plain::faded(score, slope, own, position))
                     })
                     .collect();
                 let correction = span_softmax.tile(&mut scores);
@@ -434,6 +467,7 @@ fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut 
     let f = match activation {
         Activation::Silu => plain::silu,
         Activation::Gelu => plain::gelu,
+        Activation::ExactGelu => plain::exact_gelu,
         Activation::SquaredRelu => plain::squared_relu,
         Activation::Sigmoid => plain::sigmoid,
         Activation::Identity => |x| x,

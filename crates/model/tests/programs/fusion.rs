@@ -11,7 +11,8 @@ use crate::support::{FAMILIES, Random, batch, comparable, file, tiny};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{
-    Activation, Attention, Buffer, KvLayer, Node, Norm, Op, Program, Projection, View, Weight, WeightId,
+    Activation, Attention, Buffer, KvLayer, Node, Norm, Op, Output, Program, Projection, View, Weight,
+    WeightId,
 };
 use gleed_model::rope::{Pairing, Rope, Scaling};
 use gleed_model::verify::{verify, verify_flow};
@@ -74,6 +75,7 @@ impl Maker {
             caches: vec![KvLayer { heads: 2, key_dim: 4, value_dim: 4 }; 2],
             states: vec![],
             ropes: vec![rope(Pairing::Interleaved, 100.0), rope(Pairing::SplitHalf, 50.0)],
+            output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: 0 },
             vocabulary: TOKENS,
             context: 64,

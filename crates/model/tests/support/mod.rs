@@ -124,6 +124,9 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// place, olmo2 norms over whole rows and two rotary tables.
 pub const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2"];
 
+/// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes.
+pub const ENCODERS: [&str; 3] = ["bert", "nomic-bert", "jina-bert-v2"];
+
 /// A test for each of some families, which calls a function with its name.
 macro_rules! test_families {
     ($check:ident: $($family:ident),*) => {
@@ -190,12 +193,17 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             ]);
             set("attention.head_count_kv", Value::Array(Array::I32(vec![0, 2])));
         }
+        "bert" => {
+            // The first row of a text stands for it.
+            sizes.extend([("attention.head_count", 8), ("feed_forward_length", 512), ("pooling_type", 2)]);
+        }
         _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
     }
     for (key, size) in sizes {
         set(key, Value::U32(size));
     }
-    let epsilon = if family == "gpt2" { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+    let layer_norms = family == "gpt2" || family.contains("bert");
+    let epsilon = if layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     set(&format!("attention.{epsilon}"), Value::F32(1e-5));
     metadata
 }
@@ -219,7 +227,14 @@ fn state_space(family: &str) -> [(&'static str, u32); 5] {
 /// A tiny random model: matrices take `formats` in turn (F32 where a block is longer than a row).
 pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program) {
     let metadata = tiny_metadata(family);
-    let plan = Model::plan(&metadata, VOCABULARY, |name| name == "output.weight").unwrap();
+    let of_encoders = |name: &str| {
+        let fused = family == "nomic-bert" && name.ends_with("attn_qkv.weight");
+        fused || name == "token_types.weight" || name.ends_with(".bias") || name.ends_with("ffn_gate.weight")
+    };
+    let optional = |name: &str| {
+        if ENCODERS.contains(&family) { of_encoders(name) } else { name == "output.weight" }
+    };
+    let plan = Model::plan(&metadata, VOCABULARY, optional).unwrap();
     let mut random = Random::new(seed);
     let mut tensors = Vec::new();
     for (index, weight) in plan.program.weights.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gleed_gguf::{Format, Gguf, Metadata};
-use gleed_model::program::{Buffer, Node, Op, Program, View, Weight, WeightId};
+use gleed_model::program::{Buffer, Node, Op, Output, Program, View, Weight, WeightId};
 
 use super::{Random, file};
 
@@ -24,6 +24,7 @@ impl Case {
             caches: vec![],
             states: vec![],
             ropes: vec![],
+            output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: 0 },
             vocabulary,
             context,
