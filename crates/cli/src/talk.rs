@@ -68,23 +68,16 @@ impl Talk {
     /// cannot be run, a plain one takes its place, with a warning.
     pub fn conversation(&mut self, messages: &[Message]) -> Result<Vec<u32>> {
         let input = TemplateInput::for_answer(&self.tokenizer);
-        let text = match self.template.apply(messages, &input) {
+        let prompt = match self.template.prompt(messages, &input, &self.tokenizer) {
             Err(error) if self.own_template => {
                 warn_of_fallback(&self.name, &error);
                 self.own_template = false;
                 self.template = ChatTemplate::fallback(&self.tokenizer)?;
-                self.template.apply(messages, &input)?
+                self.template.prompt(messages, &input, &self.tokenizer)?
             }
-            text => text?,
+            prompt => prompt?,
         };
-        // A template that wants the beginning-of-text token writes it itself.
-        let mut tokens = self.tokenizer.encode_prompt(&text, false, true);
-        if let Some(bos) = self.tokenizer.bos().filter(|_| self.tokenizer.adds_bos())
-            && tokens.first() != Some(&bos)
-        {
-            tokens.insert(0, bos);
-        }
-        Ok(tokens)
+        Ok(self.tokenizer.encode_chat(&prompt))
     }
 
     /// The tokens of a text to be continued.

@@ -27,8 +27,8 @@ mod wordpiece;
 
 pub use bytes::byte_alphabet;
 pub use chat::{
-    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, TemplateInput, TemplateValue, Tools,
-    template_value,
+    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, TemplateInput, TemplateValue,
+    Tools, template_value,
 };
 pub use error::{Error, Result};
 pub use special::Special;

@@ -1,6 +1,7 @@
 //! Finding special tokens in a text: a trie over their bytes, the leftmost and then longest match wins.
 
 use crate::vocabulary::{Kind, Vocabulary};
+use std::ops::Range;
 
 /// Whether marks of structure in a text are read as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,11 @@ pub(crate) struct SpecialTokens {
     nodes: Vec<Node>,
     /// Which bytes start a token: most of a text is passed over by this alone.
     starts: [bool; 256],
+    /// The control tokens as they are written, and the length of the longest.
+    controls: Vec<Box<[u8]>>,
+    longest: usize,
+    /// Which bytes end a control token.
+    ends: [bool; 256],
 }
 
 #[derive(Default)]
@@ -30,7 +36,7 @@ struct Node {
 pub(crate) struct Found {
     pub id: u32,
     /// Whether it is found in literal text too.
-    always: bool,
+    pub always: bool,
     /// Whether white space behind it belongs to it.
     pub strips_right: bool,
 }
@@ -38,11 +44,22 @@ pub(crate) struct Found {
 impl SpecialTokens {
     /// Collects the control, unknown and user-defined tokens.
     pub(crate) fn new(vocabulary: &Vocabulary, strips_right: impl Fn(&[u8]) -> bool) -> SpecialTokens {
-        let mut tokens = SpecialTokens { nodes: vec![Node::default()], starts: [false; 256] };
+        let mut tokens = SpecialTokens {
+            nodes: vec![Node::default()],
+            starts: [false; 256],
+            controls: Vec::new(),
+            longest: 0,
+            ends: [false; 256],
+        };
         for (id, piece, kind) in vocabulary.iter() {
             let always = kind == Kind::UserDefined;
             if (always || matches!(kind, Kind::Control | Kind::Unknown)) && !piece.is_empty() {
                 tokens.insert(piece, Found { id, always, strips_right: strips_right(piece) });
+                if !always {
+                    tokens.controls.push(piece.into());
+                    tokens.longest = tokens.longest.max(piece.len());
+                    tokens.ends[usize::from(piece[piece.len() - 1])] = true;
+                }
             }
         }
         tokens
@@ -77,25 +94,12 @@ impl SpecialTokens {
         self.nodes[node].token.map(|token| token.id)
     }
 
-    /// The longest special token at the start of `bytes`, and its length.
-    fn at_start(&self, bytes: &[u8], special: Special) -> Option<(Found, usize)> {
-        let (mut node, mut longest) = (0, None);
-        for (at, &byte) in bytes.iter().enumerate() {
-            let Some(child) = self.child(node, byte) else { break };
-            node = child;
-            if let Some(token) = self.nodes[node].token.filter(|t| t.always || special == Special::Parse) {
-                longest = Some((token, at + 1));
-            }
-        }
-        longest
-    }
-
-    /// Cuts a text at its special tokens: the text before the first one, and that token with the text
-    /// behind it.
+    /// Cuts a text at its special tokens: the text before the first one, and that token with the text behind it. Only
+    /// tokens that `allows` holds for are found, by what they are and where they lie.
     pub(crate) fn split_once<'t>(
         &self,
         text: &'t str,
-        special: Special,
+        allows: impl Fn(&Found, Range<usize>) -> bool,
     ) -> (&'t str, Option<(Found, &'t str)>) {
         let bytes = text.as_bytes();
         for start in 0..bytes.len() {
@@ -103,12 +107,67 @@ impl SpecialTokens {
                 continue;
             }
             // A token's bytes need not be UTF-8: one that does not end at a character is not in the text.
-            if let Some((token, length)) = self.at_start(&bytes[start..], special)
-                && let (Some(before), Some(after)) = (text.get(..start), text.get(start + length..))
+            let longest = self.at(bytes, start).filter(|(token, end)| allows(token, start..*end)).last();
+            if let Some((token, end)) = longest
+                && let (Some(before), Some(after)) = (text.get(..start), text.get(end..))
             {
                 return (before, Some((token, after)));
             }
         }
         (text, None)
+    }
+
+    /// The special tokens that begin at `start`, with their ends, shorter ones first.
+    fn at(&self, bytes: &[u8], start: usize) -> impl Iterator<Item = (Found, usize)> {
+        let mut node = 0;
+        let nodes = (start..bytes.len()).map_while(move |at| {
+            node = self.child(node, bytes[at])?;
+            Some((node, at + 1))
+        });
+        nodes.filter_map(|(node, end)| Some((self.nodes[node].token?, end)))
+    }
+
+    /// The places in a text that no control token may reach over if the text is to stay text: where one begins, where
+    /// the beginning of one is cut off by the end of the text, and the start of the text if it could be the rest of
+    /// one. In this way neither the text nor what it is put together with can make one.
+    pub(crate) fn guards(&self, text: &str) -> Vec<usize> {
+        let bytes = text.as_bytes();
+        let mut places = Vec::new();
+        if self.may_complete(text) {
+            places.push(0);
+        }
+        for start in 0..bytes.len() {
+            if !self.starts[usize::from(bytes[start])] || !text.is_char_boundary(start) {
+                continue;
+            }
+            let mut node = Some(0);
+            let mut found = false;
+            for &byte in &bytes[start..] {
+                node = node.and_then(|node| self.child(node, byte));
+                let Some(node) = node else { break };
+                found |= self.nodes[node].token.is_some_and(|token| !token.always);
+            }
+            // Still in the tree at the end of the text: what follows the text could go on.
+            if (found || node.is_some()) && places.last() != Some(&start) {
+                places.push(start);
+            }
+        }
+        places
+    }
+
+    /// Whether a text begins as the rest of a control token does, or is a part of one that is more than a word.
+    fn may_complete(&self, text: &str) -> bool {
+        // Templates build marks from words, such as who speaks.
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        let is_part = text.len() < self.longest && !text.chars().all(is_word);
+        let bytes = text.as_bytes();
+        let has_end = bytes.iter().take(self.longest).any(|&byte| self.ends[usize::from(byte)]);
+        (is_part || has_end)
+            && self.controls.iter().any(|token| {
+                (1..token.len()).any(|from| {
+                    let rest = &token[from..];
+                    bytes.starts_with(rest) || (is_part && rest.starts_with(bytes))
+                })
+            })
     }
 }

@@ -3,8 +3,9 @@
 use crate::algorithm::Algorithm;
 use crate::bpe::Bpe;
 use crate::charsmap::{self, CharsMap};
+use crate::chat::Prompt;
 use crate::roles::Roles;
-use crate::special::{Special, SpecialTokens};
+use crate::special::{Found, Special, SpecialTokens};
 use crate::spm::{ESCAPED_SPACE, Spm};
 use crate::unigram::Unigram;
 use crate::vocabulary::{Kind, Vocabulary};
@@ -12,6 +13,7 @@ use crate::wordpiece::WordPiece;
 use crate::{Error, Result, bytes, pretokenizer};
 use gleed_gguf::{Array, Metadata, Strings};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Text to tokens and back, as one model's file describes it. It never changes and can be shared between
 /// threads.
@@ -107,11 +109,36 @@ impl Tokenizer {
         ids
     }
 
+    /// The tokens of a prompt that a chat template wrote: control tokens where the template wrote them, and not
+    /// where a message has their words. It begins with BOS if the model wants that.
+    pub fn encode_chat(&self, prompt: &Prompt) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(prompt.text().len() / 4 + 2);
+        self.encode_where(prompt.text(), |token, place| token.always || prompt.is_open(place), &mut ids);
+        // Most templates that want it write it themselves.
+        if let Some(bos) = self.roles.bos.filter(|bos| self.adds_bos && ids.first() != Some(bos)) {
+            ids.insert(0, bos);
+        }
+        ids
+    }
+
+    /// Where a text of a conversation must be guarded, so that no part of it becomes a control token.
+    pub(crate) fn guards(&self, text: &str) -> Vec<usize> {
+        self.special.guards(text)
+    }
+
     fn encode_into(&self, text: &str, special: Special, ids: &mut Vec<u32>) {
+        self.encode_where(text, |token, _| token.always || special == Special::Parse, ids);
+    }
+
+    /// Encodes with the special tokens that `allows` holds for, by what they are and where they lie.
+    fn encode_where(&self, text: &str, allows: impl Fn(&Found, Range<usize>) -> bool, ids: &mut Vec<u32>) {
         let mut rest = text;
         let mut at_start = true;
         while !rest.is_empty() {
-            let (before, found) = self.special.split_once(rest, special);
+            let offset = text.len() - rest.len();
+            let allows_here =
+                |token: &Found, place: Range<usize>| allows(token, offset + place.start..offset + place.end);
+            let (before, found) = self.special.split_once(rest, allows_here);
             let mut stretch = before;
             while !stretch.is_empty() {
                 let (part, tail) = stretch.split_at(stretch.floor_char_boundary(LONGEST_STRETCH));

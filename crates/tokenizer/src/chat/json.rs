@@ -1,6 +1,7 @@
 //! `tojson` as Python writes it: a space after commas and colons, nothing escaped for HTML, characters
 //! beyond ASCII as they are.
 
+use super::guard::GUARDS;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
@@ -122,7 +123,7 @@ impl Style<'_> {
                 '\t' => text.push_str("\\t"),
                 '\u{8}' => text.push_str("\\b"),
                 '\u{c}' => text.push_str("\\f"),
-                _ if c < ' ' || (self.ascii && !c.is_ascii()) => {
+                _ if c < ' ' || (self.ascii && !c.is_ascii() && !GUARDS.contains(&c)) => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         text.push_str(&format!("\\u{unit:04x}"));
                     }

@@ -7,12 +7,14 @@
 //! Strings that a template builds on the way and does not write are not limited: minijinja has no hook for it.
 
 mod answer;
+mod guard;
 mod json;
 mod messages;
 mod python;
 mod time;
 
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools};
+pub use guard::Prompt;
 
 use crate::{Error, Result, Tokenizer};
 use gleed_gguf::Metadata;
@@ -141,12 +143,29 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// The prompt for a conversation. `messages` are [`Message`]s or whatever serialises to the maps that
-    /// the template expects.
+    /// The text of a prompt for a conversation. `messages` are [`Message`]s or whatever serialises to the maps
+    /// that the template expects.
     pub fn apply<M: Serialize>(&self, messages: &[M], input: &TemplateInput) -> Result<String> {
+        self.render(template_value(messages), input.extra.clone(), input)
+    }
+
+    /// The prompt for a conversation, to be encoded with [`Tokenizer::encode_chat`]: whatever messages, tools and
+    /// documents say, only what the template itself writes is read as control tokens.
+    pub fn prompt<M: Serialize>(
+        &self,
+        messages: &[M],
+        input: &TemplateInput,
+        tokenizer: &Tokenizer,
+    ) -> Result<Prompt> {
+        let (values, guard) = guard::guarded([template_value(messages), input.extra.clone()], tokenizer)?;
+        let [messages, extra] = values;
+        Ok(Prompt::new(self.render(messages, extra, input)?, guard))
+    }
+
+    fn render(&self, messages: Value, extra: Value, input: &TemplateInput) -> Result<String> {
         let now = input.now;
         let mut context: Vec<(String, Value)> = vec![
-            ("messages".into(), messages::with_reasoning_named(template_value(messages))),
+            ("messages".into(), messages::with_reasoning_named(messages)),
             ("add_generation_prompt".into(), input.add_generation_prompt.into()),
             ("bos_token".into(), input.bos.into()),
             ("eos_token".into(), input.eos.into()),
@@ -155,9 +174,9 @@ impl ChatTemplate {
             ("documents".into(), ().into()),
             ("strftime_now".into(), Value::from_function(move |format: String| time::strftime(&format, now))),
         ];
-        if !input.extra.is_undefined() {
-            for key in input.extra.try_iter().map_err(template_error)? {
-                context.push((key.to_string(), input.extra.get_item(&key).map_err(template_error)?));
+        if !extra.is_undefined() {
+            for key in extra.try_iter().map_err(template_error)? {
+                context.push((key.to_string(), extra.get_item(&key).map_err(template_error)?));
             }
         }
         let template = self.environment.get_template(NAME).map_err(template_error)?;

@@ -3,6 +3,7 @@
 mod answers;
 mod common;
 mod corpus;
+mod guards;
 mod metadata;
 mod templates;
 mod unigram;

@@ -32,6 +32,7 @@ fn templates_render_as_in_transformers() {
     let conversations: BTreeMap<String, Conversation> =
         serde_json::from_str(&data("conversations.json")).unwrap();
     let folder = crate::common::data_folder().join("templates");
+    let tokenizer = crate::common::tokenizer("qwen2");
     let (mut equal, mut wrong) = (0, Vec::new());
     let vectors = data("template_vectors.txt");
     for line in vectors.lines() {
@@ -56,8 +57,13 @@ fn templates_render_as_in_transformers() {
         let path = Some(folder.join(file)).filter(|path| path.exists());
         let path = path.unwrap_or_else(|| data_path("templates").join(file));
         let source = std::fs::read_to_string(path).unwrap();
-        let output = ChatTemplate::from_source(&source)
-            .and_then(|template| template.apply(&conversation.messages, &input));
+        let output = ChatTemplate::from_source(&source).and_then(|template| {
+            let text = template.apply(&conversation.messages, &input)?;
+            // Guards leave no trace.
+            let prompt = template.prompt(&conversation.messages, &input, &tokenizer)?;
+            assert_eq!(prompt.text(), text, "{file}, {name}");
+            Ok(text)
+        });
         match (output, length) {
             // What Python cannot do (loop over none) minijinja may: there is nothing to compare.
             (_, "error") | (Err(_), "refused") => {}
