@@ -102,6 +102,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::AddPositions { .. }
         | Op::AddTokenType { .. }
         | Op::Norm { .. }
+        | Op::Center { .. }
         | Op::Rope { .. }
         | Op::KvWrite { .. }
         | Op::Activate { .. }

@@ -14,7 +14,7 @@ use crate::kernels::attention::{self, Attention, QueryTiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
-use crate::kernels::rows::{add, gather, map, pool};
+use crate::kernels::rows::{add, center, gather, map, pool};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
 use crate::step::Counts;
@@ -323,6 +323,7 @@ impl<'a> Planner<'a> {
                 let integers = self.norm_integers(of, *out);
                 norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
+            Op::Center { input, out } => center(kernels, place(input), place(out)).map(one),
             // The step's upload has brought it.
             Op::Input { .. } => Ok(vec![]),
             Op::Linear { .. }

@@ -6,7 +6,9 @@
 
 mod encoders;
 
-pub use encoders::{ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, exact_gelu, faded, mean_of_rows};
+pub use encoders::{
+    ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
+};
 
 /// Which order of operations linear layers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -113,6 +113,15 @@ impl<'a> Keys<'a> {
 
     /// Which layers see a window: as the file lists them, or all but every `period`-th, which the file may say too.
     pub(crate) fn windowed_layers(&self, layers: usize, period: usize) -> Result<Vec<bool>> {
+        self.windowed(layers, period, 1)
+    }
+
+    /// The same, where the first of each `period` layers sees everything, and not the last.
+    pub(crate) fn windowed_after_first(&self, layers: usize, period: usize) -> Result<Vec<bool>> {
+        self.windowed(layers, period, 0)
+    }
+
+    fn windowed(&self, layers: usize, period: usize, offset: usize) -> Result<Vec<bool>> {
         let key = self.full("attention.sliding_window_pattern");
         let period = match self.metadata.get(&key) {
             Some(Value::Array(Array::Bool(listed))) if listed.len() >= layers => {
@@ -124,7 +133,7 @@ impl<'a> Keys<'a> {
             }
             _ => self.size("attention.sliding_window_pattern")?.unwrap_or(period).max(1),
         };
-        Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect())
+        Ok((0..layers).map(|layer| !(layer + offset).is_multiple_of(period)).collect())
     }
 
     /// Which layers are recurrent: as the file lists them, or all but every fourth, or as often as the file says.

@@ -113,6 +113,10 @@ macro_rules! list {
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }
+            Op::Center { input, out } => {
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
             Op::Linear { parts, input, out } => {
                 for part in parts {
                     part!(part);

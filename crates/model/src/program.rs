@@ -240,6 +240,8 @@ pub enum Op {
     AddTokenType { table: WeightId, x: View },
     /// out = norm(input), over each of `heads` equal parts of the row by itself.
     Norm { norm: Norm, heads: usize, input: View, out: View },
+    /// out = input less its mean, in each row: with a norm after it, a layer norm without a bias.
+    Center { input: View, out: View },
     /// out = the outputs of all parts, one after the other.
     Linear { parts: Vec<Projection>, input: View, out: View },
     /// Rotates each of `heads` parts of the row by the row's position, in place.
@@ -395,6 +397,7 @@ impl Op {
             Op::AddPositions { .. } => "add-positions",
             Op::AddTokenType { .. } => "add-token-type",
             Op::Norm { .. } => "norm",
+            Op::Center { .. } => "center",
             Op::Linear { .. } => "linear",
             Op::Rope { .. } => "rope",
             Op::KvWrite { .. } => "kv-write",

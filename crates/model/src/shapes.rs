@@ -123,6 +123,11 @@ const MAMBA2_KEYS: &[(&str, Key)] = &[
     ("ssm.time_step_rank", Key::Size(64)),
     ("ssm.group_count", Key::Size(1)),
 ];
+const BERT: Shape =
+    Shape { architecture: "bert", context: 512, vocabulary: 30_522, epsilon: 1e-12, tied: true, ..LLAMA };
+/// How the rows of a text become its vector.
+const MEAN: &[(&str, Key)] = &[("pooling_type", Key::Size(1))];
+const FIRST: &[(&str, Key)] = &[("pooling_type", Key::Size(2))];
 
 /// layers, width, feed-forward, heads, key-value heads, values per head.
 const fn sized(name: &'static str, family: Shape, sizes: [u32; 6]) -> Shape {
@@ -136,6 +141,7 @@ const fn tied(shape: Shape) -> Shape {
 
 /// All shapes.
 pub const SHAPES: &[Shape] = &[
+    Shape { keys: FIRST, ..sized("bge-small", BERT, [12, 384, 1536, 12, 12, 32]) },
     sized("gemma3-270m", GEMMA3, [18, 640, 2048, 4, 1, 256]),
     sized("gemma3-1b", GEMMA3, [26, 1152, 6912, 4, 1, 256]),
     sized("gemma3-4b", GEMMA3_LARGE, [34, 2560, 10240, 8, 4, 256]),
@@ -147,6 +153,7 @@ pub const SHAPES: &[Shape] = &[
     tied(sized("llama3.2-1b", LLAMA3, [16, 2048, 8192, 32, 8, 64])),
     tied(sized("llama3.2-3b", LLAMA3, [28, 3072, 8192, 24, 8, 128])),
     sized("mamba2-1.3b", Shape { keys: MAMBA2_KEYS, ..MAMBA2 }, [48, 2048, 0, 0, 0, 0]),
+    Shape { keys: MEAN, ..sized("minilm-l6", BERT, [6, 384, 1536, 12, 12, 32]) },
     sized("mistral-7b", Shape { context: 32_768, ..LLAMA }, [32, 4096, 14336, 32, 8, 128]),
     sized("phi4-mini", PHI4_MINI, [32, 3072, 8192, 24, 8, 128]),
     tied(sized("qwen2.5-0.5b", QWEN2, [24, 896, 4864, 14, 2, 64])),
@@ -189,8 +196,13 @@ impl Shape {
         for (key, value) in self.keys {
             set(key, value.value());
         }
-        if self.architecture == "gpt2" {
+        if matches!(self.architecture, "gpt2" | "bert") {
             set("attention.layer_norm_epsilon", Value::F32(self.epsilon));
+            if self.architecture == "bert" {
+                set("attention.causal", Value::Bool(false));
+                // Other engines want to be told.
+                metadata.set("tokenizer.ggml.token_type_count", Value::U32(2));
+            }
             return metadata;
         }
         set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
@@ -214,8 +226,11 @@ impl Shape {
 
     /// What a model of this shape computes.
     pub fn model(&self) -> Result<Model> {
-        let untied = |name: &str| name == "output.weight" && !self.tied;
-        Model::plan(&self.metadata(), self.vocabulary as usize, untied)
+        let optional = |name: &str| match self.architecture {
+            "bert" => name == "token_types.weight" || name.ends_with(".bias"),
+            _ => name == "output.weight" && !self.tied,
+        };
+        Model::plan(&self.metadata(), self.vocabulary as usize, optional)
     }
 
     /// The names and shapes (fastest dimension first) of all its tensors.
@@ -255,6 +270,8 @@ mod tests {
     #[test]
     fn shapes_have_the_published_sizes() {
         let published = [
+            // Without the layer on top of the first row, which no vector goes through.
+            ("bge-small", 33.36 - 0.148),
             ("gemma3-270m", 268.1),
             ("gemma3-1b", 999.9),
             ("gemma3-4b", 3880.1),
@@ -266,6 +283,7 @@ mod tests {
             ("llama3.2-1b", 1235.8),
             ("llama3.2-3b", 3212.7),
             ("mamba2-1.3b", 1343.9),
+            ("minilm-l6", 22.71 - 0.148),
             ("mistral-7b", 7241.7),
             ("phi4-mini", 3836.0),
             ("qwen2.5-0.5b", 494.0),

@@ -102,6 +102,10 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 _ => norm_of_heads(program, norm, *heads, width),
             }
         }
+        Op::Center { input, out } => {
+            let fits = input.width == out.width && is_apart(*input, *out);
+            ensure(fits, || "input and output overlap or differ in width".to_string())
+        }
         Op::Linear { parts, input, out } => {
             let mut rows = 0;
             for part in parts {

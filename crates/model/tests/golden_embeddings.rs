@@ -101,6 +101,8 @@ families! {
     bert: "tiny-bert", GELU_TABLE;
     jina_bert_v2_with_alibi: "tiny-jina-bert-v2", GELU_TABLE;
     jina_bert_v3: "tiny-jina-bert-v3", GELU_TABLE;
+    gemma_embedding: "tiny-gemma-embedding", GELU_TABLE;
+    modern_bert: "tiny-modern-bert", ADDITIONS;
     nomic_bert: "tiny-nomic-bert", ADDITIONS;
     qwen3_embedding: "tiny-qwen3-embedding", ADDITIONS;
 }

@@ -43,7 +43,9 @@ fn check_on(name: &str, limit: f32, executor: impl Fn(usize) -> Box<dyn Executor
     }
     let texts: Vec<&[u32]> = golden.iter().map(|golden| &golden.prompt_ids[..]).collect();
     let mut engine = Engine::new(executor(texts.iter().map(|text| text.len().next_multiple_of(64)).sum()));
-    for (index, ours) in engine.embed(&texts).unwrap().iter().enumerate() {
+    let together = engine.embed(&texts).unwrap();
+    for (index, ours) in together.iter().enumerate() {
+        assert_eq!(engine.embed(&texts[index..=index]).unwrap(), std::slice::from_ref(ours), "{name}: alone");
         let truth = vector(name, index);
         let difference = worst(ours, &truth) / spread(&truth);
         assert!(difference < limit, "{name} prompt {index}: vectors differ by {difference} of their spread");
@@ -68,6 +70,8 @@ families! {
     bert: "tiny-bert", GELU_TABLE;
     jina_bert_v2: "tiny-jina-bert-v2", GELU_TABLE;
     jina_bert_v3: "tiny-jina-bert-v3", GELU_TABLE;
+    gemma_embedding: "tiny-gemma-embedding", GELU_TABLE;
+    modern_bert: "tiny-modern-bert", ADDITIONS;
     nomic_bert: "tiny-nomic-bert", ADDITIONS;
     qwen3_embedding: "tiny-qwen3-embedding", ADDITIONS;
 }
@@ -80,6 +84,8 @@ fn encoders_on_a_gpu() {
         ("tiny-bert", GELU_TABLE),
         ("tiny-nomic-bert", ADDITIONS),
         ("tiny-jina-bert-v2", GELU_TABLE),
+        ("tiny-modern-bert", ADDITIONS),
+        ("tiny-gemma-embedding", GELU_TABLE),
         ("tiny-qwen3-embedding", ADDITIONS),
     ] {
         let path = test_data(&format!("tiny/{name}.F32.gguf"));
@@ -210,6 +216,32 @@ fn the_command_takes_texts_from_everywhere() {
     let length: f32 = plain.iter().map(|x| x * x).sum::<f32>().sqrt();
     assert!((unit.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
     assert!(unit.iter().zip(&plain).all(|(unit, x)| (unit - x / length).abs() < 1e-6));
+}
+
+#[test]
+fn other_commands_know_embedding_models() {
+    for name in ["tiny-bert", "tiny-modern-bert", "tiny-qwen3-embedding"] {
+        let model = test_data(&format!("tiny/{name}.F32.gguf"));
+        let model = model.to_str().unwrap();
+        for check in [&["--json"][..], &["--json", "--against-rows"], &["--json", "--ops"]] {
+            let output = gleed(&[&["validate", model, "--device", "cpu"], check].concat(), "");
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(output.status.success() && report["passed"] == true, "{name} {check:?}: {report}");
+        }
+        let measured = gleed(&["bench", model, "--device", "cpu", "-p", "20", "-r", "1", "--json"], "");
+        let report: Value = serde_json::from_slice(&measured.stdout).unwrap();
+        assert_eq!(report["results"].as_array().map(Vec::len), Some(1), "{report}");
+        let generates = gleed(&["bench", model, "--device", "cpu", "-n", "5"], "");
+        let message = String::from_utf8_lossy(&generates.stderr);
+        assert!(!generates.status.success() && message.contains("leave out -n"), "{message}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("minilm.gguf");
+    assert!(gleed(&["synth", "minilm-l6", file.to_str().unwrap(), "--type", "q8_0"], "").status.success());
+    let found =
+        vectors(&gleed(&["embed", file.to_str().unwrap(), "a", "b", "--json", "--device", "cpu"], ""));
+    assert!(found.iter().all(|vector| vector.len() == 384 && vector.iter().all(|x| x.is_finite())));
+    assert_ne!(found[0], found[1]);
 }
 
 #[test]

@@ -190,6 +190,7 @@ compiled! {
     integer::Pack<'_>,
     fade::Fade<'_>,
     map::MapValues<'_>,
+    norm::Center<'_>,
     norm::Norm<'_>,
     packed::MultiplyPacked<'_>,
     packed::UnpackTile<'_>,

@@ -46,11 +46,25 @@ fn rms<S: Simd>(s: S, x: &mut [f32], weight: &[f32], epsilon: f32) {
     }
 }
 
+/// A row less its mean, in place.
+#[derive(Debug)]
+pub struct Center<'a> {
+    /// The row.
+    pub x: &'a mut [f32],
+}
+
+impl Kernel for Center<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        center(s, self.x);
+    }
+}
+
 #[inline(always)]
-fn layer<S: Simd>(s: S, x: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f32) {
-    assert_eq!(x.len(), bias.len());
-    let count = x.len() as f32;
-    let mean = sum(s, x) / count;
+fn center<S: Simd>(s: S, x: &mut [f32]) {
+    let mean = sum(s, x) / x.len() as f32;
     let (xs, x_rest) = x.as_chunks_mut::<LANES>();
     for x in xs {
         s.store(s.sub(s.load(x), s.splat(mean)), x);
@@ -58,6 +72,13 @@ fn layer<S: Simd>(s: S, x: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f3
     for x in x_rest {
         *x -= mean;
     }
+}
+
+#[inline(always)]
+fn layer<S: Simd>(s: S, x: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f32) {
+    assert_eq!(x.len(), bias.len());
+    let count = x.len() as f32;
+    center(s, x);
     let scale = 1.0 / (dot(s, x, x) / count + epsilon).sqrt();
     let scales = s.splat(scale);
     let (xs, x_rest) = x.as_chunks_mut::<LANES>();

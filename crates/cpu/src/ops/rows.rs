@@ -7,7 +7,7 @@ use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
 use crate::kernels::map::MapValues;
-use crate::kernels::norm::Norm as NormKernel;
+use crate::kernels::norm::{Center, Norm as NormKernel};
 use crate::kernels::pool::Pool;
 use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
@@ -107,6 +107,16 @@ pub(super) fn norm(fixed: Fixed, machine: &mut Machine, norm: Norm, heads: usize
         for (head, weight) in row.write(out).chunks_exact_mut(width).zip(weights) {
             norm_with(*kernels, fixed.weights, &norm, weight, head);
         }
+    });
+}
+
+/// out = input less its mean.
+pub(super) fn center(machine: &mut Machine, input: View, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 2 * out.width, |_, row| {
+        let ([input, _], out) = row.read_write([input; 2], out);
+        out.copy_from_slice(input);
+        kernels.run(Center { x: out });
     });
 }
 

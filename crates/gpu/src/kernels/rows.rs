@@ -14,6 +14,16 @@ pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Result<Dispatch>
     kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
 }
 
+/// out = input less its mean, in each row.
+pub(crate) fn center(kernels: &mut Kernels, input: Place, out: Place) -> Result<Dispatch> {
+    let source = Source::new("center", include_str!("center.wgsl"))
+        .size("WIDTH", out.width)
+        .float("INVERSE_WIDTH", 1.0 / out.width as f32)
+        .read_place("source", "SOURCE_", input)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(1))
+}
+
 /// x = map(x), value by value.
 pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch> {
     let (function, factor) = match map {

@@ -10,6 +10,7 @@ mod granite;
 mod lfm2;
 mod llama;
 mod mamba;
+mod modern_bert;
 mod nemotron;
 mod nemotron_h;
 mod olmo2;
@@ -29,6 +30,7 @@ const FAMILIES: &[Family] = &[
     ("bert", bert::bert),
     ("falcon-h1", falcon_h1::build),
     ("gemma", gemma::gemma),
+    ("gemma-embedding", gemma::embedding),
     ("gemma2", gemma::gemma2),
     ("gemma3", gemma::gemma3),
     ("glm4", glm4::build),
@@ -41,6 +43,7 @@ const FAMILIES: &[Family] = &[
     ("llama", llama::build),
     ("mamba", mamba::build),
     ("mamba2", mamba::second),
+    ("modern-bert", modern_bert::build),
     ("nemotron", nemotron::build),
     ("nemotron_h", nemotron_h::build),
     ("nomic-bert", bert::nomic),

@@ -1,6 +1,6 @@
 //! What encoders add to the definition: the exact GELU, scores that fade with distance, the mean of rows.
 
-use super::exp;
+use super::{exp, sum};
 
 /// GELU as it is defined, x · Φ(x), with Φ by the error function: `max(x, 0) - |x| · tail(|x|)`, where the tail of the
 /// normal distribution is `½ · p(t) · e^(-x²/2)` with `t = 1 / (1 + ERF_RATE · |x|)` (Abramowitz and Stegun 7.1.26,
@@ -24,6 +24,14 @@ pub const TAIL_END: f32 = 13.0;
 pub const ERF_RATE: f32 = 0.231_641_9;
 /// Half of the polynomial of [`exact_gelu`], highest power first; a last factor t is left out.
 pub const TAIL_POLYNOMIAL: [f32; 5] = [0.530_702_7, -0.726_576, 0.710_706_9, -0.142_248_37, 0.127_414_8];
+
+/// A row less its mean.
+pub fn center(x: &[f32], out: &mut [f32]) {
+    let mean = sum(x) / x.len() as f32;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = x - mean;
+    }
+}
 
 /// What a head's scores lose for every position of distance (ALiBi): a power of two for each head, from
 /// 2^(-largest / heads) down to 2^-largest where their number is a power of two. Of other numbers the heads beyond

@@ -1,8 +1,8 @@
 //! The vocabulary of encoders: token types, layers whose norms come after, and the pooling of rows.
 
-use super::Builder;
-use crate::Result;
+use super::{Bias, Builder};
 use crate::program::{Op, Output, Pooling, View};
+use crate::{Error, Result};
 
 impl Builder<'_> {
     /// Whether the file has a tensor.
@@ -28,6 +28,36 @@ impl Builder<'_> {
     pub(crate) fn layer_norm_in_place(&mut self, name: &str, x: View) -> Result<()> {
         let norm = self.norm_weights(name, x.width, true)?;
         self.emit(name, Op::Norm { norm, heads: 1, input: x, out: x });
+        Ok(())
+    }
+
+    /// Layer norm without a bias, which is the RMS norm of a row less its mean.
+    pub(crate) fn bare_layer_norm(&mut self, name: &str, input: View, out: View) -> Result<()> {
+        let norm = self.norm_weights(name, input.width, false)?;
+        let centered = self.buffer("centered", input.width);
+        self.emit(&format!("{name}_center"), Op::Center { input, out: centered });
+        self.emit(name, Op::Norm { norm, heads: 1, input: centered, out });
+        Ok(())
+    }
+
+    /// Linear layers of what is pooled, one after the other, of which each is there if its tensor is.
+    pub(crate) fn dense(&mut self, mut x: View) -> Result<()> {
+        for (name, buffer) in [("dense_2", "dense"), ("dense_3", "embedding")] {
+            let (from, to) = (format!("{name}_feat_in"), format!("{name}_feat_out"));
+            let sizes = (self.keys.size(&from)?, self.keys.size(&to)?);
+            let (Some(from), Some(to)) = sizes else { continue };
+            if !self.has(&format!("{name}.weight")) {
+                continue;
+            }
+            if from != x.width || to == 0 {
+                let what = format!("{name} takes {from} values and gives {to}, but there are {}", x.width);
+                return Err(Error::Invalid(what));
+            }
+            let out = self.buffer(buffer, to);
+            self.linear(name, x, out, Bias::Optional)?;
+            x = out;
+        }
+        self.program.logits = x;
         Ok(())
     }
 

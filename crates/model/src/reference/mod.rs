@@ -228,6 +228,12 @@ impl Reference {
                 }
             }
             Op::Norm { norm, heads, input, out } => self.norm(order, *norm, *heads, *input, *out),
+            Op::Center { input, out } => {
+                for r in 0..self.rows.len() {
+                    let x = self.get(*input, r).to_vec();
+                    plain::center(&x, self.set(*out, r));
+                }
+            }
             Op::Linear { parts, input, out } => {
                 let mut offset = 0;
                 for part in parts {
@@ -265,18 +271,7 @@ impl Reference {
                 self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
             }
             Op::Gather { views } => self.gather(views),
-            Op::Pool { x } => {
-                for r in 0..self.rows.len() {
-                    if self.rows[r].wants_logits {
-                        let first = r - self.rows[r].position as usize;
-                        let length = self.lengths[self.rows[r].table as usize];
-                        let rows: Vec<Vec<f32>> =
-                            (first..first + length).map(|r| self.get(*x, r).to_vec()).collect();
-                        plain::mean_of_rows(rows.iter().map(Vec::as_slice), self.set(*x, r));
-                    }
-                }
-                self.gather(&[*x]);
-            }
+            Op::Pool { x } => self.pool(*x),
             Op::AddNorm { x, y, norm, out } => {
                 self.add(*x, *y);
                 self.norm(order, *norm, 1, *x, *out);
@@ -449,6 +444,22 @@ impl Reference {
             let y = self.get(y, r).to_vec();
             self.set(x, r).iter_mut().zip(y).for_each(|(x, y)| *x += y);
         }
+    }
+
+    /// Each wanted row becomes the mean of its sequence's rows, which are all there and follow each other.
+    fn pool(&mut self, x: View) {
+        let mean = |r: usize| {
+            let Row { table, position, .. } = self.rows[r];
+            let first = r - position as usize;
+            let mut mean = vec![0.0; x.width];
+            let rows = (first..first + self.lengths[table as usize]).map(|r| self.get(x, r));
+            plain::mean_of_rows(rows, &mut mean);
+            mean
+        };
+        // All of them before any row changes.
+        let means: Vec<Vec<f32>> = (0..self.rows.len()).map(mean).collect();
+        means.iter().enumerate().for_each(|(r, mean)| self.set(x, r).copy_from_slice(mean));
+        self.gather(&[x]);
     }
 
     fn gather(&mut self, views: &[View]) {

@@ -124,8 +124,9 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// place, olmo2 norms over whole rows and two rotary tables.
 pub const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2"];
 
-/// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes.
-pub const ENCODERS: [&str; 3] = ["bert", "nomic-bert", "jina-bert-v2"];
+/// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
+/// windows on both sides, layers after the pooling.
+pub const ENCODERS: [&str; 5] = ["bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"];
 
 /// A test for each of some families, which calls a function with its name.
 macro_rules! test_families {
@@ -193,6 +194,16 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             ]);
             set("attention.head_count_kv", Value::Array(Array::I32(vec![0, 2])));
         }
+        "modern-bert" => {
+            sizes.extend([("attention.head_count", 4), ("feed_forward_length", 256)]);
+            sizes.extend([("attention.sliding_window", 21), ("attention.sliding_window_pattern", 2)]);
+        }
+        "gemma-embedding" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 40)]);
+            sizes.extend([("attention.sliding_window_pattern", 2), ("dense_2_feat_in", 256)]);
+            sizes.extend([("dense_2_feat_out", 96), ("dense_3_feat_in", 96), ("dense_3_feat_out", 256)]);
+        }
         "bert" => {
             // The first row of a text stands for it.
             sizes.extend([("attention.head_count", 8), ("feed_forward_length", 512), ("pooling_type", 2)]);
@@ -229,7 +240,11 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
     let metadata = tiny_metadata(family);
     let of_encoders = |name: &str| {
         let fused = family == "nomic-bert" && name.ends_with("attn_qkv.weight");
-        fused || name == "token_types.weight" || name.ends_with(".bias") || name.ends_with("ffn_gate.weight")
+        fused
+            || name.starts_with("dense_")
+            || name == "token_types.weight"
+            || name.ends_with(".bias")
+            || name.ends_with("ffn_gate.weight")
     };
     let optional = |name: &str| {
         if ENCODERS.contains(&family) { of_encoders(name) } else { name == "output.weight" }

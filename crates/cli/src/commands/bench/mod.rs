@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use gleed_bench::{Limits, MAX_ROWS, Peer, Rounds, Runner, Settings, Test};
+use gleed_model::program::Output;
 use serde_json::json;
 
 use crate::device::Placed;
@@ -232,13 +233,17 @@ fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
         bail!("--sequences {wrong}: a step takes 1 to {} sequences", MAX_ROWS);
     }
     let mut tests = Vec::new();
+    let generates = loaded.model.program.output == Output::Logits;
+    if !generates && arguments.generate.iter().flatten().any(|tokens| *tokens > 0) {
+        bail!("{} is an embedding model, which generates nothing: leave out -n", loaded.name);
+    }
     for &depth in &arguments.depth {
         let or_default = |asked: &Option<Vec<usize>>, usual: usize| {
             let asked = asked.clone().unwrap_or_else(|| vec![usual.min(context.saturating_sub(depth))]);
             asked.into_iter().filter(|n| *n > 0)
         };
         tests.extend(or_default(&arguments.prompt, 512).map(|n| Test::prompt(n, depth)));
-        for tokens in or_default(&arguments.generate, 128) {
+        for tokens in or_default(&arguments.generate, 128).filter(|_| generates) {
             // One sequence first: the others are compared with it.
             let more = arguments.sequences.iter().filter(|n| **n > 1);
             tests.extend(std::iter::once(&1).chain(more).map(|n| Test::generate(tokens, *n, depth)));
@@ -249,6 +254,14 @@ fn tests(arguments: &Arguments, loaded: &Loaded) -> Result<Vec<Test>> {
     }
     if !arguments.sequences.is_empty() && tests.iter().all(Test::is_prompt) {
         bail!("--sequences needs tokens to generate: give -n a number above 0");
+    }
+    if loaded.model.program.needs_whole_sequences()
+        && let Some(test) = tests.iter().find(|test| test.positions() > MAX_ROWS || test.depth > 0)
+    {
+        bail!(
+            "{}: this model reads a text at once, of up to {MAX_ROWS} tokens here and without a depth",
+            test.name()
+        );
     }
     if let Some(test) = tests.iter().find(|t| t.positions() > context) {
         let needs = test.positions();

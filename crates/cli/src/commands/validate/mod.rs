@@ -3,11 +3,13 @@
 mod ops;
 mod reference;
 mod rows;
+mod texts;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::compare::Difference;
+use gleed_model::program::Output;
 use gleed_model::{Arithmetic, Batch, KvType, Row, reference as plain};
 use serde_json::{Value, json};
 
@@ -58,7 +60,14 @@ const REFERENCE_ROWS: usize = PAGE + 8;
 /// Runs the command; an error when the check fails.
 pub fn run(arguments: Arguments) -> Result<()> {
     let loaded = load::open(&arguments.model)?;
-    let tokens = tokens(&loaded, arguments.prompt.as_deref())?;
+    if loaded.model.program.output != Output::Logits && !arguments.ops {
+        return texts::run(&arguments, &loaded);
+    }
+    let mut tokens = tokens(&loaded, arguments.prompt.as_deref())?;
+    if loaded.model.program.needs_whole_sequences() {
+        // The reference needs all rows that a row sees.
+        tokens.truncate(REFERENCE_ROWS);
+    }
     if arguments.against_rows {
         rows::run(&arguments, &loaded, &tokens)
     } else if arguments.ops {
