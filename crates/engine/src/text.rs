@@ -1,6 +1,6 @@
 //! The text side of an answer: which characters its tokens make, and which tokens end it.
 
-use gleed_tokenizer::{DecodeOptions, Stream, Tokenizer};
+use gleed_tokenizer::{AnswerFormat, DecodeOptions, Stream, Tokenizer};
 
 /// Turns one answer's tokens into text as they come.
 pub trait Text {
@@ -18,12 +18,18 @@ pub trait Text {
 pub struct TokenizerText<'t> {
     tokenizer: &'t Tokenizer,
     stream: Stream<'t>,
+    format: Option<&'t AnswerFormat>,
 }
 
 impl<'t> TokenizerText<'t> {
     /// The text of one answer.
     pub fn new(tokenizer: &'t Tokenizer) -> Self {
-        TokenizerText { tokenizer, stream: tokenizer.stream(DecodeOptions::CONTINUATION) }
+        TokenizerText { tokenizer, stream: tokenizer.stream(DecodeOptions::CONTINUATION), format: None }
+    }
+
+    /// The text of one answer that an `AnswerParser` of this format reads.
+    pub fn for_parser(tokenizer: &'t Tokenizer, format: &'t AnswerFormat) -> Self {
+        TokenizerText { tokenizer, stream: tokenizer.answer_stream(format), format: Some(format) }
     }
 }
 
@@ -33,7 +39,10 @@ impl Text for TokenizerText<'_> {
     }
 
     fn finish(&mut self) -> String {
-        let fresh = self.tokenizer.stream(DecodeOptions::CONTINUATION);
+        let fresh = match self.format {
+            Some(format) => self.tokenizer.answer_stream(format),
+            None => self.tokenizer.stream(DecodeOptions::CONTINUATION),
+        };
         std::mem::replace(&mut self.stream, fresh).finish()
     }
 

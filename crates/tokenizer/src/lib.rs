@@ -2,7 +2,7 @@
 //!
 //! [`Tokenizer`] encodes and decodes with the vocabulary of a file: byte-level BPE with the pre-tokeniser
 //! of its family, SentencePiece (by merges or Unigram) or WordPiece. [`Stream`] decodes tokens as they are generated.
-//! [`ChatTemplate`] turns a conversation into a prompt.
+//! [`ChatTemplate`] turns a conversation into a prompt, [`AnswerParser`] an answer into reasoning, words and calls.
 
 mod algorithm;
 mod bpe;
@@ -27,8 +27,8 @@ mod wordpiece;
 
 pub use bytes::byte_alphabet;
 pub use chat::{
-    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, TemplateInput, TemplateValue,
-    Tools, template_value,
+    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, ReasoningWish, TemplateInput,
+    TemplateValue, Tools, template_value,
 };
 pub use error::{Error, Result};
 pub use special::Special;

@@ -11,10 +11,12 @@ mod guard;
 mod json;
 mod messages;
 mod python;
+mod switch;
 mod time;
 
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools};
 pub use guard::Prompt;
+pub use switch::ReasoningWish;
 
 use crate::{Error, Result, Tokenizer};
 use gleed_gguf::Metadata;
@@ -46,12 +48,21 @@ pub struct Message {
     pub role: String,
     /// What is said.
     pub content: String,
+    /// What an assistant thought before; a template writes it again where its model wants that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
 }
 
 impl Message {
     /// A message of a role.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
-        Message { role: role.into(), content: content.into() }
+        Message { role: role.into(), content: content.into(), reasoning_content: None }
+    }
+
+    /// The same message after some reasoning.
+    pub fn with_reasoning(self, reasoning: impl Into<String>) -> Message {
+        let reasoning = Some(reasoning.into()).filter(|reasoning| !reasoning.is_empty());
+        Message { reasoning_content: reasoning, ..self }
     }
 }
 

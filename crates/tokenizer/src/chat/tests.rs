@@ -77,3 +77,30 @@ fn endless_templates_end() {
     assert!(render(output).expect_err("too much output").to_string().contains("bytes of output"));
     assert!(render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").is_err());
 }
+
+#[test]
+fn switches_are_the_variables_that_a_template_reads() {
+    let variables = |source: &str, wish: ReasoningWish| {
+        let variables = ChatTemplate::from_source(source).unwrap().reasoning_variables(&wish)?;
+        Some(variables.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+    };
+    let qwen = "{% if enable_thinking is defined and enable_thinking is false %}x{% endif %}";
+    assert_eq!(variables(qwen, ReasoningWish::Off).as_deref(), Some("enable_thinking=False"));
+    assert_eq!(variables(qwen, ReasoningWish::On).as_deref(), Some("enable_thinking=True"));
+    assert_eq!(variables(qwen, ReasoningWish::Effort("low".into())), None);
+    // A field of a message is not a switch.
+    let harmony = "{% if reasoning_effort is not defined %}{% set reasoning_effort = 'medium' %}{% endif %}{{ reasoning_effort }}{% for message in messages %}{{ message.thinking }}{% endfor %}";
+    assert_eq!(variables(harmony, ReasoningWish::Off), None);
+    assert_eq!(
+        variables(harmony, ReasoningWish::Effort("low".into())).as_deref(),
+        Some("reasoning_effort=low")
+    );
+    let both = "{% if thinking %}{{ reasoning_effort }}{% endif %}";
+    assert_eq!(
+        variables(both, ReasoningWish::Effort("max".into())).as_deref(),
+        Some("thinking=True reasoning_effort=max")
+    );
+    let seed = "{% if thinking_budget == 0 %}x{% endif %}";
+    assert_eq!(variables(seed, ReasoningWish::On).as_deref(), Some(""));
+    assert_eq!(variables(seed, ReasoningWish::Off).as_deref(), Some("thinking_budget=0"));
+}

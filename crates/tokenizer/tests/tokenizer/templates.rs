@@ -1,6 +1,6 @@
 //! Real chat templates against Hugging Face transformers, see `make_template_vectors.py`.
 
-use gleed_tokenizer::{ChatTemplate, TemplateInput, TemplateValue, Tokenizer, template_value};
+use gleed_tokenizer::{ChatTemplate, ReasoningWish, TemplateInput, TemplateValue, Tokenizer, template_value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -108,5 +108,52 @@ fn templates_from_files() {
         let tokenizer = crate::common::tokenizer(name);
         let template = ChatTemplate::fallback(&tokenizer).unwrap();
         assert_eq!(template.apply(&messages, &TemplateInput::for_answer(&tokenizer)).unwrap(), expected);
+    }
+}
+
+/// With what each template reads, reasoning on and off (or two efforts) are different prompts.
+#[test]
+fn reasoning_can_be_switched() {
+    let switched = [
+        "Qwen-Qwen3-0.6B",
+        "Qwen3.5-4B",
+        "GLM-4.6",
+        "GLM-4.7-Flash",
+        "HuggingFaceTB-SmolLM3-3B",
+        "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        "google-gemma-4-31B-it",
+        "deepseek-ai-DeepSeek-V3.1",
+        "ibm-granite-granite-3.3-2B-Instruct",
+        "Cohere2MoE",
+        "MiniMax-M3",
+        "ByteDance-Seed-OSS",
+        "inclusionai-ling-3.0-flash",
+    ];
+    let prompt = |name: &str, wish: &ReasoningWish| {
+        let path = crate::common::data_folder().join("templates").join(format!("{name}.jinja"));
+        let template = ChatTemplate::from_source(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let variables = template.reasoning_variables(wish)?;
+        let input = TemplateInput {
+            add_generation_prompt: true,
+            bos: "<BOS>",
+            eos: "<EOS>",
+            extra: TemplateValue::from_pairs(variables),
+            now: UNIX_EPOCH,
+        };
+        Some(template.apply(&[gleed_tokenizer::Message::new("user", "Q?")], &input).unwrap())
+    };
+    for name in switched {
+        let (on, off) = (prompt(name, &ReasoningWish::On), prompt(name, &ReasoningWish::Off));
+        assert!(on.is_some() && off.is_some() && on != off, "{name}: {on:?} {off:?}");
+    }
+    let effort =
+        |word: &str| prompt("openai-gpt-oss-120b", &ReasoningWish::Effort(word.to_string())).unwrap();
+    assert!(effort("high").contains("Reasoning: high") && effort("low").contains("Reasoning: low"));
+    for (name, wish) in [
+        ("openai-gpt-oss-120b", ReasoningWish::Off),
+        ("Qwen-Qwen2.5-7B-Instruct", ReasoningWish::Off),
+        ("Qwen-Qwen3-0.6B", ReasoningWish::Effort("low".into())),
+    ] {
+        assert_eq!(prompt(name, &wish), None, "{name}");
     }
 }
