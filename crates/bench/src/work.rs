@@ -139,9 +139,13 @@ impl<'a> Counter<'a> {
     fn op(&self, op: &Op, rows: Rows) -> Work {
         let mut work = Work::default();
         for weight in op.matrices().into_iter().map(|w| &self.program.weights[w]) {
-            work.weights += (weight.bytes() * rows.steps) as f64;
+            // Of experts, those that rows have probably chosen if all are as likely.
+            let used = if let Op::ExpertLinear { choice, .. } = op { choice.width / 2 } else { 1 };
+            let each = used as f64 / weight.experts as f64;
+            let read = 1.0 - (1.0 - each).powf(rows.rows as f64 / rows.steps.max(1) as f64);
+            work.weights += read * (weight.bytes() * rows.steps) as f64;
             let is_integer = self.arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
-            let operations = 2.0 * weight.size() as f64 * rows.rows as f64;
+            let operations = 2.0 * each * weight.size() as f64 * rows.rows as f64;
             *if is_integer { &mut work.integer } else { &mut work.float } += operations;
         }
         if let Op::Attention { attention, .. } = op {
@@ -172,7 +176,7 @@ mod tests {
         let matrix =
             |weight| Op::Linear { parts: vec![Projection { weight, bias: None }], input: VIEW, out: VIEW };
         let attention = Op::Attention { attention: Attention::over_all(0, 4, 1.0), query: VIEW, out: VIEW };
-        let weight = |rows, format| Weight { name: String::new(), rows, columns: 64, format };
+        let weight = |rows, format| Weight { name: String::new(), experts: 1, rows, columns: 64, format };
         Program {
             buffers: vec![],
             weights: vec![weight(32, Format::Q8_0), weight(100, Format::F16)],

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gleed_model::Batch;
 use gleed_model::arithmetic::{BLOCK, LANES, PAGE, SPAN, SUPER_BLOCK, Softmax};
 use gleed_model::program::{Op, Program};
+use gleed_model::routing::ROOM;
 
 use crate::Error;
 use crate::kernels::Kernels;
@@ -19,6 +20,7 @@ use crate::kernels::products::{WAITING, tiles_together};
 use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
+use crate::kernels::slots::Slots;
 use crate::kernels::tile::{Line, TILE};
 use crate::memory::Large;
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
@@ -49,6 +51,8 @@ pub(crate) struct Machine {
     pub quantized: QuantizedInput,
     /// The same in blocks of 256 columns.
     pub super_quantized: QuantizedInput,
+    /// The inputs of the experts that are running.
+    pub slots: SlotInputs,
     /// One for each thread.
     pub scratch: Vec<Mutex<Scratch>>,
     /// The live rows as one part.
@@ -118,6 +122,7 @@ impl Machine {
             angles: angles.collect::<Option<_>>().ok_or(Error::Memory { what: buffers })?,
             quantized: quantized(BLOCK, sizes.columns(BLOCK))?,
             super_quantized: quantized(SUPER_BLOCK, sizes.columns(SUPER_BLOCK))?,
+            slots: SlotInputs::new(program, weights, max_rows).ok_or(Error::Memory { what: buffers })?,
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),
@@ -183,7 +188,8 @@ impl Machine {
         let angles: usize = self.angles.iter().map(|a| size_of_val(&a.values[..])).sum();
         let scratch: usize = self.scratch.iter().map(|s| lock(s).bytes).sum();
         let quantized = self.quantized.bytes() + self.super_quantized.bytes();
-        self.activations.bytes() + quantized + angles + scratch + size_of_val(&self.partials[..])
+        let slots = self.slots.bytes();
+        self.activations.bytes() + quantized + slots + angles + scratch + size_of_val(&self.partials[..])
     }
 }
 
@@ -263,6 +269,63 @@ impl QuantizedInput {
     }
 }
 
+/// What experts read, sorted by expert.
+pub(crate) struct SlotInputs {
+    pub slots: Slots,
+    /// `[slot][columns]`, for weights that are multiplied as floats.
+    pub floats: Large<f32>,
+    /// In blocks of 32 columns, and of 256.
+    pub quantized: [SlotInput; 2],
+}
+
+/// What experts read, in integers.
+pub(crate) struct SlotInput {
+    /// One slot after the other, then the remainders of the uneven ones.
+    pub words: Large<i32>,
+    /// Which slots are uneven.
+    pub uneven: Vec<usize>,
+}
+
+impl SlotInputs {
+    fn new(program: &Program, weights: &Weights, max_rows: usize) -> Option<SlotInputs> {
+        let (mut slots, mut experts, mut floats) = (0, 0, 0);
+        let mut words = [0; 2];
+        for node in &program.nodes {
+            let Op::ExpertLinear { parts, choice, .. } = &node.op else { continue };
+            let rows = max_rows.checked_mul(choice.width / 2)?;
+            slots = slots.max(rows);
+            for weight in parts.iter().map(|part| weights.get(part.weight)) {
+                experts = experts.max(weight.experts);
+                match weight.groups {
+                    None => floats = floats.max(rows.checked_mul(weight.columns)?),
+                    Some(groups) => {
+                        let words = &mut words[usize::from(groups.block != BLOCK)];
+                        *words = (*words).max(rows.checked_mul(row_words(weight.columns, groups.block))?);
+                    }
+                }
+            }
+        }
+        let input = |words: usize, uneven: usize| {
+            Some(SlotInput { words: Large::zeros(words)?, uneven: Vec::with_capacity(uneven) })
+        };
+        // Only blocks of 256 columns can be uneven.
+        let uneven = if words[1] > 0 { slots } else { 0 };
+        Some(SlotInputs {
+            slots: Slots::with_capacity(slots, experts),
+            floats: Large::zeros(floats)?,
+            quantized: [input(words[0], 0)?, input(words[1].checked_mul(2)?, uneven)?],
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let quantized = self
+            .quantized
+            .iter()
+            .map(|input| size_of_val(&input.words[..]) + input.uneven.capacity() * size_of::<usize>());
+        self.slots.bytes() + size_of_val(&self.floats[..]) + quantized.sum::<usize>()
+    }
+}
+
 /// The largest of everything in a program that scratch memory is made for.
 struct Largest {
     /// Columns of weights that are multiplied as integers, in blocks of 32 and of 256 columns.
@@ -273,6 +336,8 @@ struct Largest {
     float_tiles: usize,
     /// How many weights there are.
     weights: usize,
+    /// Numbers that an op on one row needs room for.
+    room: usize,
     key_dim: usize,
     /// Key heads.
     heads: usize,
@@ -295,6 +360,11 @@ impl Largest {
         let matrices = program.nodes.iter().flat_map(|node| node.op.matrices()).map(|id| weights.get(id));
         let floats = matrices.filter(|weight| weight.groups.is_none()).map(|weight| weight.columns);
         let tiles = |columns| tiles_together(columns).min(STREAMS);
+        let mut rooms = program.nodes.iter().filter_map(|node| match node.op {
+            Op::Route { scores, .. } => Some(ROOM * scores.width),
+            Op::Gate { gate, .. } => Some(gate.width),
+            _ => None,
+        });
         Largest {
             quantized_columns: [BLOCK, SUPER_BLOCK].map(|block| {
                 let of_block = |w: &&Weight| w.groups.is_some_and(|groups| groups.block == block);
@@ -303,6 +373,7 @@ impl Largest {
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
             float_tiles: largest(&mut floats.map(|columns| tiles(columns) * TILE * columns)),
             weights: program.weights.len(),
+            room: largest(&mut rooms),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
             heads: largest(&mut caches().map(|c| c.heads)),
             group: largest(&mut groups.into_iter()).max(1),
@@ -329,6 +400,8 @@ pub(crate) struct Scratch {
     pub head: Box<[f32]>,
     /// The state of sixteen channels of a recurrent layer.
     pub state: Box<[[f32; LANES]]>,
+    /// What an op on one row works in.
+    pub room: Box<[f32]>,
     bytes: usize,
 }
 
@@ -480,6 +553,7 @@ impl Scratch {
             },
             head: zeros(sizes.key_dim)?,
             state: zeros(sizes.state_rows)?,
+            room: zeros(sizes.room)?,
             bytes: 0,
         };
         let (tile, attention) = (&scratch.tile, &scratch.attention);
@@ -498,7 +572,8 @@ impl Scratch {
             + 2 * size_of_val(&attention.total.states[..])
             + 2 * size_of_val(&attention.total.acc[..])
             + size_of_val(&scratch.head[..])
-            + size_of_val(&scratch.state[..]);
+            + size_of_val(&scratch.state[..])
+            + size_of_val(&scratch.room[..]);
         Some(scratch)
     }
 }

@@ -4,12 +4,13 @@
 use std::ops::Range;
 
 use gleed_model::arithmetic::LANES;
-use gleed_model::program::{Op, Program, Projection};
+use gleed_model::program::{Op, Program, Projection, View};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::Error;
 use crate::kernels::packed::STREAMS;
 use crate::kernels::shared::Boundaries;
+use crate::kernels::slots::SlotColumns;
 use crate::kernels::tile::TILE;
 
 /// One node, ready to run.
@@ -17,8 +18,10 @@ pub(crate) struct Plan {
     /// Parts of the output's columns that are worked on alone: strips of a linear op, key heads of
     /// attention, all columns of a rotation.
     pub columns: Boundaries,
-    /// The strips of a linear op, as its columns; of a gated one, those of the gate.
+    /// The strips of a linear op, as its columns; of a gated one, those of the gate; of experts, those of each.
     pub strips: Vec<Strip>,
+    /// Where the strips of experts go.
+    pub slots: Vec<SlotColumns>,
     /// How many strips of a linear op a thread takes at once.
     pub chunk: usize,
     /// For each thread the strip it probably begins with in the next linear op, whose memory it can ask for
@@ -30,6 +33,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strip {
     pub part: Projection,
+    pub expert: usize,
     pub first: usize,
     pub rows: usize,
 }
@@ -45,7 +49,7 @@ const STRIPS: usize = 8;
 
 /// Chunks of strips that each thread takes in the course of an op: enough that threads end together, few
 /// enough that a thread mostly reads on where it is.
-const CHUNKS: usize = 4;
+pub(crate) const CHUNKS: usize = 4;
 
 /// Checks a program and plans its nodes.
 pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error> {
@@ -73,7 +77,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
     let rows = |part: &Projection| program.weights[part.weight].rows;
     // As many tiles as are best read together, but so few that every thread gets several strips.
     let width = |rows: usize| TILE * (rows / TILE / (STRIPS * threads)).clamp(1, STREAMS);
-    let mut strips = Vec::new();
+    let (mut strips, mut slots) = (Vec::new(), Vec::new());
     let mut cut = |parts: &[Projection]| {
         let mut columns = Boundaries::with_capacity(0);
         let width = width(parts.iter().map(rows).sum());
@@ -81,13 +85,20 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
             let (start, rows) = (columns.end(), rows(&part));
             columns.push_equal(start + rows, width);
             let firsts = (0..rows).step_by(width);
-            strips.extend(firsts.map(|first| Strip { part, first, rows: width.min(rows - first) }));
+            let strip = |first| Strip { part, expert: 0, first, rows: width.min(rows - first) };
+            strips.extend(firsts.map(strip));
         }
         columns
     };
     let columns = match op {
         Op::Linear { parts, .. } => cut(parts),
         Op::GatedLinear { gate, .. } => cut(&[*gate]),
+        Op::ExpertLinear { parts, choice, out, .. } => {
+            let used = choice.width / 2;
+            cut(parts);
+            slots = slot_columns(program, &strips, used, *out);
+            Boundaries::with_capacity(0)
+        }
         Op::RopeKvWrite { query, .. } => Boundaries::equal(query.width, query.width),
         Op::Attention { attention, out, .. } => {
             Boundaries::equal(out.width, out.width / program.caches[attention.cache].heads)
@@ -110,10 +121,29 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Map { .. }
         | Op::Unzip { .. }
         | Op::UnitNorm { .. }
+        | Op::Gate { .. }
+        | Op::Route { .. }
+        | Op::Weigh { .. }
+        | Op::Combine { .. }
         | Op::Gather { .. }
         | Op::Pool { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };
     let chunk = strips.len().div_ceil(CHUNKS * threads);
-    Plan { columns, strips, chunk, then: Vec::new() }
+    Plan { columns, strips, slots, chunk, then: Vec::new() }
+}
+
+/// Where the strips of experts go: all slots of a row for one part, then for the next.
+fn slot_columns(program: &Program, strips: &[Strip], used: usize, out: View) -> Vec<SlotColumns> {
+    let (mut offset, mut columns) = (0, Vec::new());
+    for strip in strips {
+        let width = program.weights[strip.part.weight].rows;
+        if strip.first == 0 && !columns.is_empty() {
+            let SlotColumns { view, .. } = columns[columns.len() - 1];
+            offset += view.width;
+        }
+        let view = out.part(offset, used * width);
+        columns.push(SlotColumns { view, width, first: strip.first, count: strip.rows });
+    }
+    columns
 }

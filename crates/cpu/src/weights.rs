@@ -34,6 +34,8 @@ pub(crate) struct Weight {
     /// The index of its tensor in the file.
     tensor: usize,
     pub format: Format,
+    pub experts: usize,
+    /// Of one matrix.
     pub rows: usize,
     pub columns: usize,
     pub row_bytes: usize,
@@ -47,8 +49,9 @@ pub(crate) struct Weight {
 #[derive(Debug, Clone, Copy)]
 struct Packed {
     packing: Packing,
+    /// Of one matrix.
     tiles: usize,
-    /// Where its `[tiles][packing.lines()]` begin among all lines.
+    /// Where its `[experts][tiles][packing.lines()]` begin among all lines.
     first: usize,
 }
 
@@ -107,7 +110,7 @@ impl Weights {
         limit: Option<usize>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(), Error> {
-        let bytes = |weight: &Weight| weight.rows * weight.row_bytes;
+        let bytes = |weight: &Weight| weight.experts * weight.rows * weight.row_bytes;
         let columns = matrices.iter().map(|id| self.weights[*id].columns).max().unwrap_or(0);
         let scratch = (0..pool.threads()).map(|_| {
             let words = zeros::<[i32; TILE]>(columns.next_multiple_of(PACK_COLUMNS) / 4)?;
@@ -115,7 +118,7 @@ impl Weights {
         });
         let scratch = scratch.collect::<Option<Vec<_>>>().ok_or(Error::Memory { what: "repacking" })?;
         let packed = self.place(matrices);
-        let needed = packed.iter().map(|(_, packed)| packed.tiles * packed.packing.lines()).sum::<usize>();
+        let needed = packed.iter().map(|(id, packed)| self.lines_of(*id, *packed)).sum::<usize>();
         let limit = limit.or_else(memory::available).unwrap_or(usize::MAX);
         if needed.saturating_mul(size_of::<Line>()) > limit {
             return Ok(());
@@ -126,14 +129,15 @@ impl Weights {
             let weight = &self.weights[id];
             let Some(groups) = weight.groups else { continue };
             let size = packing.lines();
-            let queue = BlockQueue::new(&mut lines[first..first + tiles * size], tiles, size);
+            let all = weight.experts * tiles;
+            let queue = BlockQueue::new(&mut lines[first..first + all * size], all, size);
             pool.run(|thread| {
                 let mut scratch = scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
                 let (unpacked, words) = &mut *scratch;
                 let words = &mut words[..weight.columns.next_multiple_of(PACK_COLUMNS) / 4];
                 while let Some(mut tile) = queue.next() {
-                    let first = tile.index() * TILE;
-                    let rows = self.rows(id, first, TILE.min(weight.rows - first));
+                    let (expert, first) = (tile.index() / tiles, tile.index() % tiles * TILE);
+                    let rows = self.rows(id, expert * weight.rows + first, TILE.min(weight.rows - first));
                     let tile = tile.of(0);
                     unpacked.turn(kernels, weight, groups, rows, words, |lane, row| {
                         pack_scales(packing, lane, row, tile);
@@ -158,10 +162,15 @@ impl Weights {
             let packing = Packing::new(weight.format, weight.columns).filter(|_| weight.groups.is_some())?;
             let tiles = weight.rows.div_ceil(TILE);
             let packed = Packed { packing, tiles, first };
-            first += tiles * packing.lines();
+            first += self.lines_of(id, packed);
             Some((id, packed))
         });
         packable.collect()
+    }
+
+    /// Lines of a repacked weight.
+    fn lines_of(&self, id: WeightId, packed: Packed) -> usize {
+        self.weights[id].experts * packed.tiles * packed.packing.lines()
     }
 
     /// Whether matrices that can be repacked were not, for want of memory.
@@ -170,9 +179,10 @@ impl Weights {
     }
 
     /// The tiles of a repacked weight's rows, the first of which starts a tile; `None` when it was not repacked.
-    pub fn tiles(&self, id: WeightId, rows: Range<usize>) -> Option<Tiles<'_>> {
-        let Packed { packing, first, .. } = self.weights[id].packed?;
-        let (size, tiles) = (packing.lines(), rows.start / TILE..rows.end.div_ceil(TILE));
+    pub fn tiles(&self, id: WeightId, expert: usize, rows: Range<usize>) -> Option<Tiles<'_>> {
+        let Packed { packing, first, tiles } = self.weights[id].packed?;
+        let (size, before) = (packing.lines(), expert * tiles);
+        let tiles = before + rows.start / TILE..before + rows.end.div_ceil(TILE);
         Some(Tiles { packing, lines: &self.lines[first + tiles.start * size..first + tiles.end * size] })
     }
 
@@ -180,15 +190,17 @@ impl Weights {
         &self.weights[id]
     }
 
-    /// All stored bytes.
-    pub fn data(&self, id: WeightId) -> &[u8] {
-        self.file.data(&self.file.tensors()[self.weights[id].tensor])
+    /// The stored bytes of one matrix.
+    pub fn data(&self, id: WeightId, expert: usize) -> &[u8] {
+        let rows = self.weights[id].rows;
+        self.rows(id, expert * rows, rows)
     }
 
-    /// The stored bytes of some rows.
+    /// The stored bytes of some rows, counted from the first of the first matrix.
     pub fn rows(&self, id: WeightId, first: usize, count: usize) -> &[u8] {
         let bytes = self.weights[id].row_bytes;
-        &self.data(id)[first * bytes..(first + count) * bytes]
+        let data = self.file.data(&self.file.tensors()[self.weights[id].tensor]);
+        &data[first * bytes..(first + count) * bytes]
     }
 
     /// A vector that was decoded when the executor was made.
@@ -204,7 +216,7 @@ impl Weights {
 }
 
 fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmetic) -> Result<Weight, Error> {
-    let gleed_model::program::Weight { ref name, rows, columns, format } = *weight;
+    let gleed_model::program::Weight { ref name, experts, rows, columns, format } = *weight;
     let tensor = file
         .tensors()
         .iter()
@@ -213,18 +225,19 @@ fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmet
     let info = &file.tensors()[tensor];
     let differs = || Error::Tensor {
         name: name.clone(),
-        expected: format!("{rows} rows of {columns} values of {format}"),
+        expected: format!("{} rows of {columns} values of {format}", experts * rows),
         found: format!("shape {:?} of {}", info.shape, info.format),
     };
     let row_bytes = format.row_bytes(columns).map_err(|_| differs())?;
-    if info.format != format || row_bytes.checked_mul(rows) != Some(info.bytes) {
+    let bytes = row_bytes.checked_mul(rows).and_then(|matrix| matrix.checked_mul(experts));
+    if info.format != format || bytes != Some(info.bytes) {
         return Err(differs());
     }
     let groups = match arithmetic {
         Arithmetic::Q8 => format.groups(),
         Arithmetic::F32 => None,
     };
-    Ok(Weight { tensor, format, rows, columns, row_bytes, groups, packed: None })
+    Ok(Weight { tensor, format, experts, rows, columns, row_bytes, groups, packed: None })
 }
 
 /// Which kernel would multiply with each matrix of a program. Nothing is loaded for the answer.

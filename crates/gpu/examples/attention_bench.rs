@@ -123,7 +123,7 @@ fn program(arguments: &Arguments) -> Program {
     let names = ["projected", "attended", "normed", "logits"];
     let weight = |rows: usize, columns: usize| {
         let name = format!("{rows} x {columns}");
-        Weight { name, rows, columns, format: Format::F32 }
+        Weight { name, experts: 1, rows, columns, format: Format::F32 }
     };
     let projected = view(0);
     let norm = |weight: usize| Norm { weight, bias: None, epsilon: 1e-6 };

@@ -4,7 +4,7 @@ mod layers;
 mod names;
 mod norms;
 
-use gleed_model::program::{self, Op, Output, Program, View, WeightId};
+use gleed_model::program::{self, Op, Output, Program, View, Weight, WeightId};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
@@ -15,7 +15,7 @@ use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
 use crate::step::Counts;
 use crate::weights::Weights;
@@ -283,6 +283,20 @@ impl<'a> Planner<'a> {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
+            Op::ExpertLinear { parts, choice, input, out } => {
+                let (mut commands, mut offset) = (Vec::new(), 0);
+                for part in parts {
+                    let Weight { experts: count, rows, columns, .. } = self.program.weights[part.weight];
+                    let out = self.place(out.part(offset, choice.width / 2 * rows));
+                    offset += choice.width / 2 * rows;
+                    let matrix = self.with_bias(matrix(part.weight)?, part);
+                    let (choice, input) = (self.place(*choice), self.place(*input));
+                    let sizes = [count, rows, columns];
+                    let dispatches = experts::linear(kernels, matrix, sizes, choice, input, out)?;
+                    commands.extend(dispatches.into_iter().map(Command::Dispatch));
+                }
+                Ok(commands)
+            }
             op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
         }
     }
@@ -328,6 +342,7 @@ impl<'a> Planner<'a> {
             Op::Input { .. } => Ok(vec![]),
             Op::Linear { .. }
             | Op::GatedLinear { .. }
+            | Op::ExpertLinear { .. }
             | Op::Embed { .. }
             | Op::AddPositions { .. }
             | Op::AddTokenType { .. } => unreachable!("ops with matrices are not planned here"),
@@ -368,6 +383,20 @@ impl<'a> Planner<'a> {
             }
             Op::Add { x, y } => add(kernels, place(x), place(y)).map(one),
             Op::Map { map: function, x } => map(kernels, *function, place(x)).map(one),
+            Op::Gate { activation, gate, x } => {
+                experts::gate(kernels, *activation, place(gate), place(x)).map(one)
+            }
+            Op::Route { routing, scores, out } => {
+                let vector = |id: Option<WeightId>| id.map(|id| self.resources.weights.vector(id));
+                let vectors = [vector(routing.bias), vector(routing.factors)];
+                experts::route(kernels, *routing, vectors, place(scores), place(out)).map(one)
+            }
+            Op::Weigh { choice, input, out } => {
+                experts::weigh(kernels, place(choice), place(input), place(out)).map(one)
+            }
+            Op::Combine { choice, weighted, input, out } => {
+                experts::combine(kernels, place(choice), *weighted, place(input), place(out)).map(one)
+            }
             Op::Gather { views } => {
                 let moves = views.iter().map(|view| {
                     let from = activations.place(*view, List::All);

@@ -86,7 +86,7 @@ impl Weights {
             if vectors.contains(&id) {
                 return load_vector(gpu, &weights, &tensors);
             }
-            let rows = weights.iter().map(|weight| weight.rows).sum();
+            let rows = weights.iter().map(|weight| weight.experts * weight.rows).sum();
             let packing = Packing::new(&first.name, first.format, rows, first.columns)?;
             let matrix = PackedWeight::new(gpu, &first.name, packing)?;
             chunks.extend(matrix.chunks(&tensors));
@@ -122,7 +122,7 @@ impl Weights {
 }
 
 fn packing(weight: &Weight) -> Result<Packing> {
-    Packing::new(&weight.name, weight.format, weight.rows, weight.columns)
+    Packing::new(&weight.name, weight.format, weight.experts * weight.rows, weight.columns)
 }
 
 fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Loaded> {
@@ -170,8 +170,9 @@ fn stacked_with(stack: &[Projection], id: WeightId) -> Option<Vec<WeightId>> {
 
 /// The bytes of a weight in the file.
 fn find<'a>(file: &'a Gguf, weight: &Weight) -> Result<&'a [u8]> {
-    let Weight { ref name, rows, columns, format } = *weight;
+    let Weight { ref name, experts, rows, columns, format } = *weight;
     let tensor = file.tensor(name).ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+    let rows = experts.saturating_mul(rows);
     let bytes = format.row_bytes(columns).ok().and_then(|bytes| bytes.checked_mul(rows));
     if tensor.format != format || bytes != Some(tensor.bytes) {
         return Err(Error::Tensor {

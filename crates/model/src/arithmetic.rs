@@ -156,6 +156,20 @@ pub fn softplus(x: f32) -> f32 {
 pub const ARTANH_POLYNOMIAL: [f32; 8] =
     [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 0.2, 1.0 / 3.0, 1.0];
 
+/// gate · sigmoid(1.702 gate) · (up + 1), with the gate at most 7 and up between -7 and 7.
+pub fn clamped_swiglu(gate: f32, up: f32) -> f32 {
+    let limit = CLAMPED_SWIGLU_LIMIT;
+    // NaN passes through comparisons that it fails.
+    let gate = if gate > limit { limit } else { gate };
+    let up = up.clamp(-limit, limit);
+    gate / (1.0 + exp(gate * -CLAMPED_SWIGLU_SLOPE)) * (up + 1.0)
+}
+
+/// The bound of [`clamped_swiglu`].
+pub const CLAMPED_SWIGLU_LIMIT: f32 = 7.0;
+/// How much steeper than a plain sigmoid that of [`clamped_swiglu`] is.
+pub const CLAMPED_SWIGLU_SLOPE: f32 = 1.702;
+
 /// The tanh approximation of GELU, as x · sigmoid(2u) with u = √(2/π)(x + 0.044715 x³).
 pub fn gelu(x: f32) -> f32 {
     let u = GELU_SCALE * x * (GELU_CUBIC * x).mul_add(x, 1.0);

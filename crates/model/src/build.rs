@@ -4,9 +4,12 @@
 //! and the planning of a file that does not exist yet.
 
 mod encoder;
+mod experts;
 mod state;
 
 use gleed_gguf::{Format, Gguf};
+
+pub(crate) use self::experts::Experts;
 
 use crate::config::Config;
 use crate::keys::Keys;
@@ -61,6 +64,8 @@ pub(crate) struct AttentionStyle {
     pub both_ways: bool,
     /// What scores lose with distance.
     pub alibi: Option<f32>,
+    /// Whether each head has a score that takes its share of the softmax and has no value.
+    pub sinks: bool,
 }
 
 /// How queries and keys are normed.
@@ -71,6 +76,8 @@ pub(crate) enum QueryNorms {
     None,
     /// Each head by itself, with the same factors.
     Heads,
+    /// The same if the file has the factors.
+    HeadsWhereGiven,
     /// All heads of a row together.
     Rows,
     /// All heads of a row together, by layer norms.
@@ -183,7 +190,8 @@ impl<'a> Builder<'a> {
         if let Some(known) = weights.iter().position(|w| w.name == name) {
             return Ok(Some(known));
         }
-        weights.push(Weight { name, columns: shape[0], rows: shape.get(1).copied().unwrap_or(1), format });
+        let size = |dimension: usize| shape.get(dimension).copied().unwrap_or(1);
+        weights.push(Weight { name, experts: size(2), rows: size(1), columns: size(0), format });
         Ok(Some(weights.len() - 1))
     }
 
@@ -338,7 +346,8 @@ impl<'a> Builder<'a> {
         for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", kv_heads, key)] {
             match style.norms {
                 QueryNorms::None => {}
-                QueryNorms::Heads => {
+                QueryNorms::HeadsWhereGiven if !self.has(&self.name(&format!("{name}.weight"))) => {}
+                QueryNorms::Heads | QueryNorms::HeadsWhereGiven => {
                     let norm = self.norm_weights(name, c.key_dim, false)?;
                     self.emit(name, Op::Norm { norm, heads, input: x, out: x });
                 }
@@ -354,6 +363,7 @@ impl<'a> Builder<'a> {
         self.program.caches.push(KvLayer { heads: kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
         self.emit("kv_write", Op::KvWrite { cache, key, value });
         let mixed = self.buffer("attention", c.heads * c.value_dim);
+        let sinks = if style.sinks { Some(self.required("attn_sinks.weight", &[c.heads])?) } else { None };
         let attention = Attention {
             cache,
             heads: c.heads,
@@ -364,7 +374,7 @@ impl<'a> Builder<'a> {
             window: style.window.filter(|window| (1..c.context).contains(window)),
             soft_cap: style.soft_cap.filter(|cap| *cap > 0.0),
             alibi: style.alibi,
-            sinks: None,
+            sinks,
         };
         self.emit("attention", Op::Attention { attention, query, out: mixed });
         let mixed = match gate {

@@ -13,8 +13,10 @@ pub struct Config {
     pub architecture: String,
     /// `general.name`, when the file has one.
     pub name: Option<String>,
-    /// Transformer blocks.
+    /// Transformer blocks that the next token goes through.
     pub layers: usize,
+    /// Blocks after them that guess at tokens after the next one, and are not used.
+    pub guessing_layers: usize,
     /// Values per token between blocks.
     pub width: usize,
     /// Positions that the model was made for.
@@ -54,7 +56,8 @@ impl Config {
 
     pub(crate) fn from_keys(keys: &Keys) -> Result<Config> {
         let width = keys.required("embedding_length")?;
-        let layers = keys.required("block_count")?;
+        let guessing_layers = keys.size("nextn_predict_layers")?.unwrap_or(0);
+        let layers = keys.required("block_count")?.saturating_sub(guessing_layers);
         if layers > MOST {
             return Err(Error::Invalid(format!("{} layers: not a model", layers)));
         }
@@ -71,6 +74,7 @@ impl Config {
             architecture: keys.architecture().to_string(),
             name: keys.model_name()?.map(str::to_string),
             layers,
+            guessing_layers,
             width,
             context: keys.required("context_length")?,
             heads,

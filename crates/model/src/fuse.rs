@@ -3,7 +3,7 @@
 //! Each rule looks at neighbouring nodes only and can be switched off. None may change a single bit of
 //! the result: the fused ops are defined as the plain ones in order.
 
-use crate::program::{Node, Norm, Op, Program, View};
+use crate::program::{Node, Norm, Op, Program, Projection, View};
 use crate::verify::check;
 
 /// Which rules apply.
@@ -108,14 +108,25 @@ fn is_read_later(program: &Program, first: usize, view: View) -> bool {
 
 fn merge_linears(_: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
     let [first, second, ..] = nodes else { return None };
-    let Op::Linear { parts, input, out } = &first.op else { return None };
-    let Op::Linear { parts: more, input: same, out: next } = &second.op else { return None };
-    let op = || Op::Linear {
-        parts: parts.iter().chain(more).copied().collect(),
-        input: *input,
-        out: View { width: out.width + next.width, ..*out },
+    let both = |parts: &[Projection], more: &[Projection]| parts.iter().chain(more).copied().collect();
+    let op = match (&first.op, &second.op) {
+        (Op::Linear { parts, input, out }, Op::Linear { parts: more, input: same, out: next })
+            if input == same && out.is_followed_by(*next) =>
+        {
+            Op::Linear { parts: both(parts, more), input: *input, out: out.hull(*next) }
+        }
+        (
+            Op::ExpertLinear { parts, choice, input, out },
+            Op::ExpertLinear { parts: more, choice: as_well, input: same, out: next },
+        ) if (choice, input) == (as_well, same) && out.is_followed_by(*next) => Op::ExpertLinear {
+            parts: both(parts, more),
+            choice: *choice,
+            input: *input,
+            out: out.hull(*next),
+        },
+        _ => return None,
     };
-    (input == same && out.is_followed_by(*next)).then(|| (op(), 2))
+    Some((op, 2))
 }
 
 /// Linear (gate | up) and its activation.

@@ -176,13 +176,17 @@ impl<'a> Keys<'a> {
     /// The keys that nothing has read and that are not known to be of no account; an error where one of them changes
     /// what the model computes.
     pub(crate) fn judge_unread(&self, config: &Config) -> Result<Vec<String>> {
+        // Asked for here without being read: a family that knows no experts must not pass them by.
+        let experts = self.metadata.size(&format!("{}.expert_count", self.prefix))?;
+        let has_experts = experts.is_some_and(|count| count > 0);
         let read = self.read.borrow();
         let mut unread = Vec::new();
         for (full, value) in self.metadata.iter().filter(|(key, _)| !read.contains(*key)) {
             let Some(key) = full.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.')) else {
                 continue;
             };
-            if HARMLESS.contains(&key) || is_neutral(key, value, config) {
+            let idle = !has_experts && OF_EXPERTS.contains(&key);
+            if HARMLESS.contains(&key) || idle || is_neutral(key, value, config) {
                 continue;
             }
             if describes_computation(key) {
@@ -206,7 +210,10 @@ const HARMLESS: &[&str] = &[
     "rope.scaling.finetuned",
     "rope.scaling.low_freq_factor",
     "rope.scaling.high_freq_factor",
-    // Nothing without experts, whose number is asked for.
+];
+
+/// Keys that say nothing where there are no experts.
+const OF_EXPERTS: &[&str] = &[
     "expert_used_count",
     "expert_shared_count",
     "expert_feed_forward_length",

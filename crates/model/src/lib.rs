@@ -25,6 +25,7 @@ pub mod program;
 pub mod recurrence;
 pub mod reference;
 pub mod rope;
+pub mod routing;
 pub mod shapes;
 pub mod slots;
 mod split;

@@ -2,12 +2,12 @@
 
 use gleed_gguf::{Format, Gguf, Metadata};
 
+use crate::Result;
 use crate::archs;
 use crate::build::{Builder, Tensors};
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::program::Program;
-use crate::{Error, Result};
 
 /// A model that is understood, though not yet loaded onto any device.
 #[derive(Debug, Clone)]
@@ -26,8 +26,12 @@ impl Model {
     /// Reads a file's metadata and tensor table.
     pub fn load(file: &Gguf) -> Result<Model> {
         let Built { config, program, read, unread } = build(file.metadata(), file)?;
+        let guessing = config.layers..config.layers + config.guessing_layers;
         let used = |name: &str| {
-            read.iter().any(|read| read == name) || program.weights.iter().any(|w| w.name == name)
+            let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+            read.iter().any(|read| read == name)
+                || program.weights.iter().any(|w| w.name == name)
+                || layer.is_some_and(|layer: usize| guessing.contains(&layer))
         };
         let unused = file.tensors().iter().filter(|t| !used(&t.name)).map(|t| t.name.clone()).collect();
         Ok(Model { config, program, unused, unread })
@@ -58,14 +62,6 @@ fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<Built> {
         return Err(archs::unknown(keys.architecture()));
     }
     let config = Config::from_keys(&keys)?;
-    if let Some(experts) = keys.size("expert_count")?
-        && experts > 0
-    {
-        return Err(Error::Invalid(format!(
-            "{} with {experts} experts is not supported yet, only dense feed-forward layers are",
-            config.architecture
-        )));
-    }
     let mut builder = Builder::new(&config, &keys, tensors);
     archs::build(&mut builder)?;
     let (program, read) = builder.finish();

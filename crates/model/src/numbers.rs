@@ -60,12 +60,17 @@ impl Observer for Finder<'_> {
 /// The plain op that wrote a column: of several matrices side by side the right one, else all that the node
 /// stands for.
 fn name(program: &Program, node: &Node, column: usize) -> String {
-    if let Op::Linear { parts, .. } = &node.op
+    let several = match &node.op {
+        Op::Linear { parts, .. } => Some((parts, 1)),
+        Op::ExpertLinear { parts, choice, .. } => Some((parts, choice.width / 2)),
+        _ => None,
+    };
+    if let Some((parts, times)) = several
         && parts.len() == node.labels.len()
     {
         let mut end = 0;
         for (part, label) in parts.iter().zip(&node.labels) {
-            end += program.weights[part.weight].rows;
+            end += times * program.weights[part.weight].rows;
             if column < end {
                 return label.clone();
             }

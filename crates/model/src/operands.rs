@@ -6,6 +6,7 @@
 
 use crate::program::{Attention, Norm, Op, Projection, View, WeightId};
 use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::routing::Routing;
 
 /// What an op does with a view or with a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +202,31 @@ macro_rules! list {
                     each(Operand::View(view, Read));
                 }
                 each(Operand::State(state, Update));
+                each(Operand::View(out, Write));
+            }
+            Op::Gate { activation: _, gate, x } => {
+                each(Operand::View(gate, Read));
+                each(Operand::View(x, Update));
+            }
+            Op::Route { routing, scores, out } => {
+                let Routing { gate: _, used: _, groups: _, bias, normalised: _, scale: _, factors } = routing;
+                for weight in [bias, factors].into_iter().flatten() {
+                    each(Operand::Weight(weight, Role::Bias));
+                }
+                each(Operand::View(scores, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::ExpertLinear { parts, choice, input, out } => {
+                for part in parts {
+                    part!(part);
+                }
+                each(Operand::View(choice, Read));
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Weigh { choice, input, out } | Op::Combine { choice, weighted: _, input, out } => {
+                each(Operand::View(choice, Read));
+                each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }
             Op::Gather { views } => {

@@ -12,6 +12,7 @@ use gleed_gguf::Format;
 use crate::operands::Role;
 use crate::recurrence::{Convolution, DeltaRule, Scan};
 use crate::rope::Rope;
+use crate::routing::Routing;
 
 /// A range of columns of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,11 +79,13 @@ pub struct Buffer {
     pub width: usize,
 }
 
-/// A tensor that the program uses. A vector has one row.
+/// A tensor that the program uses. A vector has one row; only experts have more matrices than one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weight {
     /// The tensor's name in the file.
     pub name: String,
+    /// Matrices of equal shape that it has, one after the other.
+    pub experts: usize,
     /// Outputs of a linear layer, entries of a table; 1 for vectors.
     pub rows: usize,
     /// Inputs of a linear layer, values per entry.
@@ -94,7 +97,7 @@ pub struct Weight {
 impl Weight {
     /// How many values it has.
     pub fn size(&self) -> usize {
-        self.rows * self.columns
+        self.experts * self.rows * self.columns
     }
 
     /// How many bytes they take.
@@ -141,6 +144,9 @@ pub enum Activation {
     Sigmoid,
     /// x, where only the gate's other factor is wanted.
     Identity,
+    /// GPT-OSS's SwiGLU, which bounds gate and up and adds one to up: see
+    /// [`clamped_swiglu`](crate::arithmetic::clamped_swiglu). Only with `up`.
+    ClampedSwiglu,
 }
 
 /// What is done to each value by itself.
@@ -267,6 +273,17 @@ pub enum Op {
     Scan { scan: Scan, x: View, dt: View, b: View, c: View, out: View },
     /// out = what the gated delta rule reads from its state with the query when it has taken in key and value.
     DeltaRule { rule: DeltaRule, query: View, key: View, value: View, alpha: View, beta: View, out: View },
+    /// x, cut into as many equal parts as `gate` has columns, is multiplied part by part with activation(gate).
+    Gate { activation: Activation, gate: View, x: View },
+    /// out = which experts the row uses, in order of rank, then with what weights.
+    Route { routing: Routing, scores: View, out: View },
+    /// out = for each part, the outputs of each expert of the row in order of rank. The input is the same for all
+    /// experts of a row, or there is one for each.
+    ExpertLinear { parts: Vec<Projection>, choice: View, input: View, out: View },
+    /// out = the input times the weight of each expert of the row, in order of rank.
+    Weigh { choice: View, input: View, out: View },
+    /// out = the sum of what the experts of the row gave, in order of rank, times their weights if `weighted`.
+    Combine { choice: View, weighted: bool, input: View, out: View },
     /// Keeps only the rows that want logits, in these views; all later ops see only those.
     Gather { views: Vec<View> },
     /// Keeps only the rows that want logits, and of these only x, which becomes the mean of x over all rows of the
@@ -410,6 +427,11 @@ impl Op {
             Op::Convolve { .. } => "convolve",
             Op::Scan { .. } => "scan",
             Op::DeltaRule { .. } => "delta-rule",
+            Op::Gate { .. } => "gate",
+            Op::Route { .. } => "route",
+            Op::ExpertLinear { .. } => "expert-linear",
+            Op::Weigh { .. } => "weigh",
+            Op::Combine { .. } => "combine",
             Op::Gather { .. } => "gather",
             Op::Pool { .. } => "pool",
             Op::AddNorm { .. } => "add-norm",
@@ -432,7 +454,8 @@ impl fmt::Display for Program {
         };
         let weight = |w: WeightId| {
             let w = &self.weights[w];
-            format!("{} {} {}x{}", w.name, w.format, w.rows, w.columns)
+            let experts = if w.experts > 1 { format!("{}x", w.experts) } else { String::new() };
+            format!("{} {} {experts}{}x{}", w.name, w.format, w.rows, w.columns)
         };
         for (index, node) in self.nodes.iter().enumerate() {
             let list = |views: Vec<View>| views.iter().map(view).collect::<Vec<_>>().join(", ");

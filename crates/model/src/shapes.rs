@@ -235,7 +235,11 @@ impl Shape {
 
     /// The names and shapes (fastest dimension first) of all its tensors.
     pub fn tensors(&self) -> Result<Vec<(String, Vec<usize>)>> {
-        let shape = |w: &Weight| if w.rows == 1 { vec![w.columns] } else { vec![w.columns, w.rows] };
+        let shape = |w: &Weight| match (w.experts, w.rows) {
+            (1, 1) => vec![w.columns],
+            (1, rows) => vec![w.columns, rows],
+            (experts, rows) => vec![w.columns, rows, experts],
+        };
         let weights = self.model()?.program.weights;
         let mut tensors: Vec<_> = weights.iter().map(|w| (w.name.clone(), shape(w))).collect();
         if let Some(factors) = self.rope_factors() {

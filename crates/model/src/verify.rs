@@ -5,6 +5,7 @@ use crate::program::{
     Attention, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight, WeightId,
 };
 use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::routing::{Groups, Routing};
 
 /// A node that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,12 +110,14 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         Op::Linear { parts, input, out } => {
             let mut rows = 0;
             for part in parts {
+                one_matrix(program, part.weight)?;
                 rows += part_of(program, part, *input)?;
             }
             ensure(rows == out.width, || format!("{rows} outputs for {} columns", out.width))?;
             ensure(input.buffer != out.buffer, || "input and output share a buffer".to_string())
         }
         Op::GatedLinear { gate, up, input, out, .. } => {
+            [gate, up].into_iter().try_for_each(|part| one_matrix(program, part.weight))?;
             let rows = [part_of(program, gate, *input)?, part_of(program, up, *input)?];
             ensure(rows == [out.width; 2], || format!("{rows:?} outputs for {} columns", out.width))?;
             ensure(input.buffer != out.buffer, || "input and output share a buffer".to_string())
@@ -191,6 +194,44 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             channels_of(program, decay, heads, 1)?;
             vector_of(program, dt_bias, heads)
         }
+        Op::Gate { gate, x, .. } => {
+            ensure(is_apart(*gate, *x), || "gate and what it opens overlap".to_string())?;
+            head_width(*x, gate.width).map(|_| ())
+        }
+        Op::Route { routing, scores, out } => {
+            let Routing { used, groups, bias, factors, .. } = *routing;
+            let experts = scores.width;
+            ensure((1..=experts).contains(&used) && out.width == 2 * used, || {
+                format!("{used} of {experts} experts in {} columns", out.width)
+            })?;
+            if let Some(Groups { count, used: groups_used }) = groups {
+                let fits = experts.is_multiple_of(count.max(1)) && (1..=count).contains(&groups_used);
+                ensure(fits && groups_used * (experts / count.max(1)) >= used, || {
+                    format!("{used} experts of {groups_used} of {count} groups of {experts}")
+                })?;
+            }
+            [bias, factors].into_iter().flatten().try_for_each(|id| vector_of(program, id, experts))?;
+            ensure(is_apart(*scores, *out), || "scores and choice overlap".to_string())
+        }
+        Op::ExpertLinear { parts, choice, input, out } => {
+            let used = used_of(*choice)?;
+            let mut rows = 0;
+            let shape = |part: &Projection| {
+                weight_of(program, part.weight).map(|weight| (weight.experts, weight.columns))
+            };
+            for part in parts {
+                let width = weight_of(program, part.weight)?.columns;
+                ensure(shape(part)? == shape(&parts[0])?, || "experts of several shapes".to_string())?;
+                let fits = input.width == width || input.width == used * width;
+                ensure(fits, || format!("{} inputs for experts of {width} columns", input.width))?;
+                rows += used * part_of(program, part, View { width, ..*input })?;
+            }
+            ensure(rows == out.width, || format!("{rows} outputs for {} columns", out.width))?;
+            let alone = input.buffer != out.buffer && choice.buffer != out.buffer;
+            ensure(alone, || "input and output share a buffer".to_string())
+        }
+        Op::Weigh { choice, input, out } => weighed(*choice, *input, *out),
+        Op::Combine { choice, input, out, .. } => weighed(*choice, *out, *input),
         Op::AddNorm { x, y, norm, out } => {
             added(*x, *y)?;
             let fits = out.width == x.width && is_apart(*x, *out) && is_apart(*y, *out);
@@ -223,6 +264,21 @@ fn head_width(view: View, heads: usize) -> Result<usize, String> {
     Ok(view.width / heads)
 }
 
+/// How many experts a choice names.
+fn used_of(choice: View) -> Result<usize, String> {
+    ensure(choice.width.is_multiple_of(2), || "a choice without a weight for each expert".to_string())?;
+    Ok(choice.width / 2)
+}
+
+/// That there is one of `each` for every expert in `all`.
+fn weighed(choice: View, each: View, all: View) -> Result<(), String> {
+    let used = used_of(choice)?;
+    let apart = is_apart(each, all) && is_apart(choice, each) && is_apart(choice, all);
+    ensure(apart && all.width == used * each.width, || {
+        format!("{} columns for {used} experts of {}, or views that overlap", all.width, each.width)
+    })
+}
+
 fn added(x: View, y: View) -> Result<(), String> {
     ensure(x.width == y.width && is_apart(x, y), || "addends overlap or differ in width".to_string())
 }
@@ -231,9 +287,14 @@ fn weight_of(program: &Program, id: WeightId) -> Result<&Weight, String> {
     program.weights.get(id).ok_or_else(|| format!("there is no weight {id}"))
 }
 
+fn one_matrix(program: &Program, id: WeightId) -> Result<(), String> {
+    let weight = weight_of(program, id)?;
+    ensure(weight.experts == 1, || format!("{} has {} matrices", weight.name, weight.experts))
+}
+
 fn vector_of(program: &Program, id: WeightId, width: usize) -> Result<(), String> {
     let weight = weight_of(program, id)?;
-    ensure(weight.rows == 1 && weight.columns == width, || {
+    ensure(weight.experts == 1 && weight.rows == 1 && weight.columns == width, || {
         format!("{} is not a vector of {width}", weight.name)
     })
 }
@@ -286,7 +347,7 @@ fn part_of(program: &Program, part: &Projection, input: View) -> Result<usize, S
         format!("{} has {} columns for {} inputs", weight.name, weight.columns, input.width)
     })?;
     if let Some(bias) = part.bias {
-        vector_of(program, bias, weight.rows)?;
+        vector_of(program, bias, weight.experts * weight.rows)?;
     }
     Ok(weight.rows)
 }

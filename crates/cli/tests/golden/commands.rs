@@ -403,7 +403,7 @@ fn unknown_architectures_are_named() {
     let model = altered("more.gguf", set("llama.block_count", Value::U32(7)));
     refused(&["run", &model, "Hello"], "blk.6.attn_norm.weight is missing");
     let model = altered("moe.gguf", set("llama.expert_count", Value::U32(8)));
-    refused(&["run", &model, "Hello"], "8 experts");
+    refused(&["run", &model, "Hello"], "llama.expert_used_count is missing");
 }
 
 #[test]

@@ -50,26 +50,34 @@ families! {
     gemma2: "tiny-gemma2", GELU_TABLE;
     gemma3: "tiny-gemma3", GELU_TABLE;
     glm4: "tiny-glm4", ADDITIONS;
+    glm4moe: "tiny-glm4moe", ADDITIONS;
+    gpt_oss: "tiny-gpt-oss", ADDITIONS;
     gpt2: "tiny-gpt2", GELU_TABLE;
     granite: "tiny-granite", ADDITIONS;
     granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
+    granitemoe: "tiny-granitemoe", ADDITIONS;
     lfm2: "tiny-lfm2", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3: "tiny-llama3", ADDITIONS;
     mamba: "tiny-mamba", ADDITIONS;
     mamba2: "tiny-mamba2", ADDITIONS;
+    mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h: "tiny-nemotron_h", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3: "tiny-olmo3", ADDITIONS;
+    olmoe: "tiny-olmoe", ADDITIONS;
     phi3: "tiny-phi3", ADDITIONS;
     phi4_mini: "tiny-phi4-mini", ADDITIONS;
     phi4_mini_long: "tiny-phi4-mini-long", ADDITIONS;
     qwen2: "tiny-qwen2", ADDITIONS;
+    qwen2moe: "tiny-qwen2moe", ADDITIONS;
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
     qwen3: "tiny-qwen3", ADDITIONS;
     qwen35: "tiny-qwen35", ADDITIONS;
+    qwen3moe: "tiny-qwen3moe", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
+    qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
 }
 
@@ -87,6 +95,9 @@ fn families_on_a_gpu() {
         ("tiny-nemotron", ADDITIONS),
         ("tiny-olmo3", ADDITIONS),
         ("tiny-phi4-mini", ADDITIONS),
+        ("tiny-gpt-oss", ADDITIONS),
+        ("tiny-glm4moe", ADDITIONS),
+        ("tiny-qwen2moe", ADDITIONS),
     ] {
         check_on(name, limit, |path, positions| Box::new(crate::data::gpu(path, KvType::F32, positions)));
     }

@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Activation;
 
-use super::math::{exact_gelu, gelu, sigmoid, silu, squared_relu};
+use super::math::{clamped_swiglu, exact_gelu, gelu, sigmoid, silu, squared_relu};
 use super::simd::{Kernel, Simd};
 
 /// `x = activation(x) · up`, or without `up` the activation alone.
@@ -66,6 +66,7 @@ impl Kernel for Activate<'_> {
                 #[inline(always)]
                 |x| x,
             ),
+            Activation::ClampedSwiglu => apply_clamped_swiglu(s, x, up),
         }
     }
 }
@@ -84,4 +85,22 @@ fn apply<S: Simd>(s: S, x: &mut [f32], up: Option<&[f32]>, function: impl Fn(S::
         s.store(s.mul(function(s.load(x)), s.load(up)), x);
     }
     s.store_partial(s.mul(function(s.load_partial(rest)), s.load_partial(up_rest)), rest);
+}
+
+#[inline(always)]
+fn apply_clamped_swiglu<S: Simd>(s: S, x: &mut [f32], up: Option<&[f32]>) {
+    let (chunks, rest) = x.as_chunks_mut::<LANES>();
+    let (ups, up_rest) = up.unwrap_or_default().as_chunks::<LANES>();
+    if up.is_some() {
+        assert_eq!((chunks.len(), rest.len()), (ups.len(), up_rest.len()));
+    }
+    for (index, x) in chunks.iter_mut().enumerate() {
+        let up = ups.get(index).map_or(
+            s.splat(0.0),
+            #[inline(always)]
+            |up| s.load(up),
+        );
+        s.store(clamped_swiglu(s, s.load(x), up), x);
+    }
+    s.store_partial(clamped_swiglu(s, s.load_partial(rest), s.load_partial(up_rest)), rest);
 }

@@ -1,8 +1,8 @@
 //! The elementary functions of `gleed_model::arithmetic`, sixteen at a time.
 
 use gleed_model::arithmetic::{
-    ARTANH_POLYNOMIAL, ERF_RATE, EXP_HIGH, EXP_LN2_HIGH, EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC,
-    GELU_SCALE, TAIL_END, TAIL_POLYNOMIAL,
+    ARTANH_POLYNOMIAL, CLAMPED_SWIGLU_LIMIT, CLAMPED_SWIGLU_SLOPE, ERF_RATE, EXP_HIGH, EXP_LN2_HIGH,
+    EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE, TAIL_END, TAIL_POLYNOMIAL,
 };
 
 use super::simd::Simd;
@@ -46,6 +46,16 @@ pub fn softplus<S: Simd>(s: S, x: S::F32) -> S::F32 {
     }
     let positive = s.max(s.splat(0.0), x);
     s.add(positive, s.mul(s.mul(s.splat(2.0), quotient), p))
+}
+
+/// `arithmetic::clamped_swiglu`. NaN passes through `min` and `max` as their second operand.
+#[inline(always)]
+pub fn clamped_swiglu<S: Simd>(s: S, gate: S::F32, up: S::F32) -> S::F32 {
+    let limit = s.splat(CLAMPED_SWIGLU_LIMIT);
+    let gate = s.min(limit, gate);
+    let up = s.min(limit, s.max(s.splat(-CLAMPED_SWIGLU_LIMIT), up));
+    let e = exp(s, s.mul(gate, s.splat(-CLAMPED_SWIGLU_SLOPE)));
+    s.mul(s.div(gate, s.add(s.splat(1.0), e)), s.add(up, s.splat(1.0)))
 }
 
 /// `arithmetic::squared_relu`. NaN passes through `max` as its second operand.

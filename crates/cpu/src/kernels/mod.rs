@@ -33,6 +33,7 @@ pub mod recur;
 pub mod rope;
 pub(crate) mod shared;
 pub mod simd;
+pub(crate) mod slots;
 pub mod softmax;
 pub mod tile;
 pub mod unpack;
@@ -178,6 +179,7 @@ macro_rules! compiled {
 compiled! {
     activate::Activate<'_>,
     add::Add<'_>,
+    add::AddScaled<'_>,
     attention::Accumulate<'_>,
     attention::Scores<'_>,
     convert::FromBf16<'_>,

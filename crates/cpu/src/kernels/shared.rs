@@ -45,6 +45,11 @@ impl Activations {
         size_of_val(&self.values[..])
     }
 
+    /// The most rows of a buffer.
+    pub fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
     /// One row of a view.
     pub fn row(&self, view: View, row: usize) -> &[f32] {
         &self.values[self.at(view, row)]
@@ -120,7 +125,7 @@ pub fn is_apart(a: View, b: View) -> bool {
 
 /// All activations, borrowed exclusively, for parts to be made of.
 #[derive(Debug, Clone, Copy)]
-struct Pointer<'a> {
+pub(super) struct Pointer<'a> {
     values: *mut f32,
     matrices: &'a [Matrix],
     max_rows: usize,
@@ -134,13 +139,13 @@ unsafe impl Send for Pointer<'_> {}
 unsafe impl Sync for Pointer<'_> {}
 
 impl<'a> Pointer<'a> {
-    fn new(all: &'a mut Activations) -> Pointer<'a> {
+    pub(super) fn new(all: &'a mut Activations) -> Pointer<'a> {
         let values = all.values.as_mut_ptr();
         Pointer { values, matrices: &all.matrices, max_rows: all.max_rows, borrow: PhantomData }
     }
 
     /// The start of a row of a view, checked to lie inside its buffer.
-    fn at(self, view: View, row: usize) -> *mut f32 {
+    pub(super) fn at(self, view: View, row: usize) -> *mut f32 {
         let Matrix { start, width } = self.matrices[view.buffer];
         assert!(view.offset + view.width <= width && row < self.max_rows);
         // SAFETY: buffers have `max_rows` rows of `width` values from `start` on, so this is inside.

@@ -158,30 +158,30 @@ fn quantize(machine: &mut Machine, input: View, block: usize) {
 }
 
 /// What all tiles of an op share.
-struct Inputs<'a> {
-    kernels: Kernels,
-    weights: &'a Weights,
-    floats: Rows<'a>,
+pub(super) struct Inputs<'a> {
+    pub kernels: Kernels,
+    pub weights: &'a Weights,
+    pub floats: Rows<'a>,
     /// Columns of a row.
-    columns: usize,
+    pub columns: usize,
     /// In blocks of 32 columns, and of 256.
-    quantized: [Input<'a>; 2],
+    pub quantized: [Input<'a>; 2],
 }
 
 /// The input in integers.
 #[derive(Clone, Copy)]
-struct Input<'a> {
+pub(super) struct Input<'a> {
     /// All rows, then the remainders of the uneven ones.
-    quantized: Quantized<'a>,
+    pub quantized: Quantized<'a>,
     /// The same in blocks.
-    blocked: Blocked<'a>,
-    uneven: &'a [usize],
+    pub blocked: Blocked<'a>,
+    pub uneven: &'a [usize],
 }
 
 impl Inputs<'_> {
     /// A strip of a weight times all rows of the batch, with the bias: `[tile][stride]`. Memory for the next
     /// one is asked for meanwhile.
-    fn multiply(
+    pub fn multiply(
         &self,
         strip: Strip,
         next: Strip,
@@ -207,7 +207,7 @@ impl Inputs<'_> {
             None => {
                 let mut way = Way::Floats;
                 for (tile, results) in tiles.clone().zip(results.chunks_mut(stride)) {
-                    way = self.few_floats(part, tile, scratch, results);
+                    way = self.few_floats(strip, tile, scratch, results);
                 }
                 way
             }
@@ -216,8 +216,9 @@ impl Inputs<'_> {
             scratch.multiplied[part.weight][way as usize] += 1;
         }
         if let Some(bias) = part.bias {
+            let before = strip.expert * self.weights.get(part.weight).rows;
             for (tile, results) in tiles.zip(results.chunks_mut(stride)) {
-                let bias = &self.weights.vector(bias)[tile];
+                let bias = &self.weights.vector(bias)[before + tile.start..before + tile.end];
                 for results in &mut results[..self.floats.count] {
                     results.iter_mut().zip(bias).for_each(|(result, bias)| *result += bias);
                 }
@@ -241,8 +242,8 @@ impl Inputs<'_> {
         results: &mut [[f32; TILE]],
         stride: usize,
     ) -> Way {
-        let (part, range) = (strip.part, strip.range());
-        let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.range());
+        let range = strip.range();
+        let tiles_of = |strip: Strip| self.weights.tiles(strip.part.weight, strip.expert, strip.range());
         let Input { quantized: x, blocked, .. } = self.input(groups);
         let on_tiles = x.rows.min(blocked.row_blocks * BLOCK_ROWS);
         let rest = x.from_row(on_tiles);
@@ -270,7 +271,7 @@ impl Inputs<'_> {
         }
         for (tile, results) in range.clone().step_by(TILE).zip(results.chunks_mut(stride)) {
             let tile = tile..range.end.min(tile + TILE);
-            let panel = self.unpack(part, groups, tile, rows, &mut panels[0]);
+            let panel = self.unpack(strip, groups, tile, rows, &mut panels[0]);
             if on_tiles > 0 {
                 on_tile_unit(&[panel], &[], results);
             }
@@ -282,14 +283,14 @@ impl Inputs<'_> {
     /// A tile of a weight that was not repacked, from the file.
     fn unpack<'a>(
         &self,
-        part: Projection,
+        strip: Strip,
         groups: Groups,
         range: Range<usize>,
         rows: &mut UnpackedRows,
         panel: &'a mut PanelBuffers,
     ) -> Panel<'a> {
-        let weight = self.weights.get(part.weight);
-        let (data, bytes) = (self.weights.data(part.weight), weight.row_bytes);
+        let weight = self.weights.get(strip.part.weight);
+        let (data, bytes) = (self.weights.data(strip.part.weight, strip.expert), weight.row_bytes);
         // Meanwhile memory fetches the next tile.
         let next = range.end * bytes..((range.end + TILE) * bytes).min(data.len());
         self.kernels.run(Prefetch { bytes: &data[next.start.min(next.end)..next.end] });
@@ -332,13 +333,14 @@ impl Inputs<'_> {
         stride: usize,
     ) -> Way {
         let mut way = Way::Floats;
-        let &Weight { format, columns, .. } = self.weights.get(strip.part.weight);
+        let &Weight { format, columns, rows, .. } = self.weights.get(strip.part.weight);
+        let before = strip.expert * rows;
         let TileScratch { floats, sums, .. } = scratch;
         let tiles = tiles_together(columns).min(STREAMS);
         let firsts = strip.range().step_by(tiles * TILE);
         for (first, out) in firsts.zip(results.chunks_mut(tiles * stride)) {
             let count = (tiles * TILE).min(strip.range().end - first);
-            let bytes = self.weights.rows(strip.part.weight, first, count);
+            let bytes = self.weights.rows(strip.part.weight, before + first, count);
             let weights = match as_floats(format, bytes) {
                 Some(weights) => weights,
                 None => {
@@ -356,18 +358,20 @@ impl Inputs<'_> {
     /// In `f32` arithmetic: a few rows of weights at a time, as they lie in the file where it pays, or decoded.
     fn few_floats(
         &self,
-        part: Projection,
+        strip: Strip,
         range: Range<usize>,
         scratch: &mut TileScratch,
         results: &mut [[f32; TILE]],
     ) -> Way {
         let mut way = Way::Floats;
-        let &Weight { format, columns, rows, .. } = self.weights.get(part.weight);
+        let id = strip.part.weight;
+        let &Weight { format, columns, rows, .. } = self.weights.get(id);
+        let before = strip.expert * rows;
         for first in range.clone().step_by(DOT_ROWS) {
             let count = DOT_ROWS.min(range.end - first);
-            let bytes = self.weights.rows(part.weight, first, count);
-            let next =
-                self.weights.rows(part.weight, rows.min(first + count), count.min(rows - first - count));
+            let bytes = self.weights.rows(id, before + first, count);
+            let next = before + rows.min(first + count);
+            let next = self.weights.rows(id, next, count.min(rows - first - count));
             let out = &mut results.as_flattened_mut()[first - range.start..];
             match format {
                 Format::F32 if self.dots::<f32>(bytes, next, out) => {}

@@ -1,6 +1,7 @@
 //! The ops: how each one's work is cut up, spread over the threads and given to kernels.
 
 mod attention;
+mod experts;
 mod kv;
 mod linear;
 mod pool;
@@ -68,6 +69,15 @@ pub(crate) fn run(
         Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
             let inputs = [query, key, value, alpha, beta];
             state::delta_rule(fixed, plan, machine, &mut states[rule.state], rule, (inputs, out));
+        }
+        Op::Gate { activation, gate, x } => experts::gate(machine, activation, gate, x),
+        Op::Route { routing, scores, out } => experts::route(fixed, machine, routing, scores, out),
+        Op::ExpertLinear { ref parts, choice, input, .. } => {
+            experts::linear(fixed, plan, machine, parts, choice, input);
+        }
+        Op::Weigh { choice, input, out } => experts::weigh(machine, choice, input, out),
+        Op::Combine { choice, weighted, input, out } => {
+            experts::combine(machine, choice, weighted, input, out);
         }
         Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
         Op::Gather { ref views } => rows::gather(fixed, machine, views),

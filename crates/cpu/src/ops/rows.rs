@@ -15,7 +15,7 @@ use crate::machine::{LiveRow, Machine, fork, lock};
 use crate::weights::{Weights, decode};
 
 /// Calls `each` for every row, on several threads when `width` values per row make it worth it.
-fn for_each_row(
+pub(super) fn for_each_row(
     pool: &mut Pool,
     activations: &mut Activations,
     count: usize,

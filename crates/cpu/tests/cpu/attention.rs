@@ -86,6 +86,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
         buffers: [("x", width), ("out", out)].map(|(name, width)| Buffer { name, width }).to_vec(),
         weights: [("table", tokens, width), ("sinks", 1, heads)]
             .map(|(name, rows, columns)| Weight {
+                experts: 1,
                 name: name.to_string(),
                 rows,
                 columns,

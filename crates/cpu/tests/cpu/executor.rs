@@ -81,7 +81,7 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
         };
         let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
         tensors.push((name.to_string(), shape, format, data));
-        weights.push(Weight { name: name.to_string(), rows, columns, format });
+        weights.push(Weight { name: name.to_string(), experts: 1, rows, columns, format });
     }
     let part = |weight, bias| Projection { weight, bias };
     let (input, both, gated, out) = (view(0, width), view(1, 53), view(2, 19), view(3, 23));

@@ -5,7 +5,7 @@ use crate::common::{NO_NUMBERS, Random, bits, comparable, each_isa, plain_quanti
 use gleed_cpu::Isa;
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::activate::Activate;
-use gleed_cpu::kernels::add::Add;
+use gleed_cpu::kernels::add::{Add, AddScaled};
 use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, Seen, interleave};
 use gleed_cpu::kernels::chain::{Bf16, Stored};
 use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
@@ -109,6 +109,7 @@ fn activations() {
                 (Activation::SquaredRelu, arithmetic::squared_relu as fn(f32) -> f32),
                 (Activation::Sigmoid, arithmetic::sigmoid as fn(f32) -> f32),
                 (Activation::Identity, |x| x),
+                (Activation::ClampedSwiglu, |x| arithmetic::clamped_swiglu(x, 0.0)),
             ] {
                 let mut out = gate.clone();
                 kernels.run(Activate { activation, x: &mut out, up: None });
@@ -117,9 +118,26 @@ fn activations() {
                 assert!(gate.iter().zip(&out).all(|(gate, out)| gate.is_nan() == out.is_nan()));
                 out.copy_from_slice(&gate);
                 kernels.run(Activate { activation, x: &mut out, up: Some(&up) });
-                let truth: Vec<f32> = truth.iter().zip(&up).map(|(x, up)| x * up).collect();
+                let together = |(x, up): (&f32, &f32)| match activation {
+                    Activation::ClampedSwiglu => arithmetic::clamped_swiglu(*x, *up),
+                    _ => plain(*x) * up,
+                };
+                let truth: Vec<f32> = gate.iter().zip(&up).map(together).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {activation:?}", kernels.isa());
             }
+        }
+    });
+}
+
+#[test]
+fn sums_with_a_factor() {
+    each_isa(|kernels, random| {
+        for len in LENGTHS {
+            let (x, y) = (random.floats(len), random.floats(len));
+            let mut out = x.clone();
+            kernels.run(AddScaled { x: &mut out, y: &y, factor: -0.7 });
+            let truth: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (-0.7f32).mul_add(*y, *x)).collect();
+            assert_eq!(comparable(&out), comparable(&truth), "{:?}", kernels.isa());
         }
     });
 }

@@ -5,7 +5,7 @@ use gleed_model::program::Activation;
 use super::{Dispatch, Grid, Kernels, Place, Source};
 use crate::Result;
 
-/// The function `activation`, and what it calls.
+/// The functions `activation` and, with up, `activated`, and what they call.
 pub(crate) fn snippet(activation: Activation) -> String {
     let function = match activation {
         Activation::Silu => include_str!("activation_silu.wgsl"),
@@ -14,8 +14,13 @@ pub(crate) fn snippet(activation: Activation) -> String {
         Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
         Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
         Activation::Identity => include_str!("activation_identity.wgsl"),
+        Activation::ClampedSwiglu => include_str!("activation_clamped_swiglu.wgsl"),
     };
-    [include_str!("exp.wgsl"), function].concat()
+    let activated = match activation {
+        Activation::ClampedSwiglu => "",
+        _ => include_str!("activated.wgsl"),
+    };
+    [include_str!("exp.wgsl"), function, activated].concat()
 }
 
 /// out = activation(gate) · up, or activation(gate).

@@ -7,9 +7,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if column >= WIDTH {
         return;
     }
-    var result = activation(gate[id.y * GATE_STRIDE + GATE_OFFSET + column]);
+    let x = gate[id.y * GATE_STRIDE + GATE_OFFSET + column];
+    let at = id.y * OUT_STRIDE + OUT_OFFSET + column;
     if GATED {
-        result *= up[id.y * UP_STRIDE + UP_OFFSET + column];
+        out[at] = activated(x, up[id.y * UP_STRIDE + UP_OFFSET + column]);
+    } else {
+        out[at] = activation(x);
     }
-    out[id.y * OUT_STRIDE + OUT_OFFSET + column] = result;
 }

@@ -124,6 +124,6 @@ fn row_factor(row: u32) -> f32 {
 
 //@if GATED
 fn gated(gate: f32, up: f32) -> f32 {
-    return activation(gate) * up;
+    return activated(gate, up);
 }
 //@end

@@ -7,6 +7,7 @@ pub(crate) mod activate;
 pub(crate) mod attention;
 pub(crate) mod choose;
 pub(crate) mod embed;
+pub(crate) mod experts;
 pub(crate) mod heads;
 pub(crate) mod norm;
 pub(crate) mod rows;

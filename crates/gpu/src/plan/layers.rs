@@ -91,7 +91,12 @@ pub(super) fn has_integers(program: &Program, id: WeightId) -> bool {
 pub(super) fn of_integers(program: &Program, op: &Op) -> bool {
     let matrices = op.matrices();
     let mut have = matrices.iter().map(|id| has_integers(program, *id));
-    if let Op::GatedLinear { .. } = op { have.all(|has| has) } else { have.any(|has| has) }
+    match op {
+        Op::GatedLinear { .. } => have.all(|has| has),
+        // Experts are multiplied as floats, whatever they have.
+        Op::ExpertLinear { .. } => false,
+        _ => have.any(|has| has),
+    }
 }
 
 /// The most columns of the inputs that become integers.
@@ -270,7 +275,7 @@ impl<'a> Planner<'a> {
         self.writes_factors(writer).then_some(norm.epsilon)
     }
 
-    fn with_bias(&self, weight: &'a PackedWeight, part: &Projection) -> Matrix<'a> {
+    pub(super) fn with_bias(&self, weight: &'a PackedWeight, part: &Projection) -> Matrix<'a> {
         Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
     }
 }

@@ -31,6 +31,9 @@ pub fn kernels_of(gpu: &Gpu, program: &Program, options: Options) -> Vec<WeightK
 }
 
 fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId) -> String {
+    if let Op::ExpertLinear { .. } = op {
+        return "f32: each row with the experts it chose".to_string();
+    }
     let integers =
         options.arithmetic == Arithmetic::Q8 && has_integers(program, id) && of_integers(program, op);
     let layout = |id: WeightId| (Layout::of(program.weights[id].format).0, false);

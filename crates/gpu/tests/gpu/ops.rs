@@ -119,6 +119,7 @@ fn sums_activations_and_gathered_rows() {
             Activation::SquaredRelu,
             Activation::Sigmoid,
             Activation::Identity,
+            Activation::ClampedSwiglu,
         ] {
             let mut case = Case::new(20 + index as u64, 2 * width + 3);
             let x = View { buffer: 0, offset: 3, width: 2 * width };

@@ -92,4 +92,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen3, gpt2, gemma2);
+test_families!(check_family: llama, qwen3, gpt2, gemma2, gpt_oss);

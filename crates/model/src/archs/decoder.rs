@@ -2,7 +2,7 @@
 //! differ in what is said here, and in the attention of each layer.
 
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder};
+use crate::build::{AttentionStyle, Bias, Builder, Experts};
 use crate::program::{Activation, Map, View};
 
 /// What the layers of a family have in common.
@@ -18,6 +18,8 @@ pub(super) struct Decoder {
     pub activation: Activation,
     /// What it is multiplied with.
     pub gate: Gate,
+    /// What takes the place of feed-forward in some layers or in all.
+    pub experts: Option<Experts>,
     /// The factor of what each half adds.
     pub residual_scale: f32,
     /// The tensor of the RMS norm before feed-forward.
@@ -57,6 +59,7 @@ impl Default for Decoder {
             qkv_bias: Bias::Optional,
             activation: Activation::Silu,
             gate: Gate::Apart,
+            experts: None,
             residual_scale: 1.0,
             ffn_norm: "ffn_norm.weight",
             output_norm: "output_norm",
@@ -90,7 +93,9 @@ impl Decoder {
                 true => self.before(b, "ffn_norm", x)?,
                 false => b.rms_norm_of(self.ffn_norm, x)?,
             };
+            let experts = self.experts.filter(|experts| experts.are_in(layer));
             let y = match self.gate {
+                _ if let Some(experts) = experts => b.experts(&experts, self.activation, h)?,
                 Gate::Apart => b.gated_feed_forward(self.activation, h)?,
                 Gate::InUp => b.fused_feed_forward(self.activation, h)?,
                 Gate::None(bias) => b.feed_forward(self.activation, h, bias)?,

@@ -1,10 +1,10 @@
 //! Granite: Llama's decoder with four factors: of embeddings, of scores, of what each half of a layer adds, and of
 //! the logits, which are divided by theirs (here before the head, where there are fewer values). Granite 4 has Mamba 2 in
-//! the place of attention in layers without key heads.
+//! the place of attention in layers without key heads. As `granitemoe`, and where Granite 4 says so, it has experts.
 
 use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder};
+use crate::build::{AttentionStyle, Bias, Builder, Experts};
 use crate::program::{Map, View};
 use crate::rope::Pairing;
 
@@ -36,7 +36,8 @@ fn decoder(
     let style = AttentionStyle { rope, scale, ..AttentionStyle::default() };
     let x = b.embed()?;
     b.map("embed_scale", Map::Scale(embedding), x);
-    let decoder = Decoder { residual_scale: residual, ..Decoder::default() };
+    let experts = Experts::read(b.keys, b.config.feed_forward)?;
+    let decoder = Decoder { residual_scale: residual, experts, ..Decoder::default() };
     let h = decoder.layers_of(b, x, b.config.layers, |b, layer, h| mixer(b, layer, style, h))?;
     b.map("logit_scale", Map::Scale(1.0 / logits), h);
     b.head(h)?;

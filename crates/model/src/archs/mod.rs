@@ -6,6 +6,7 @@ mod falcon_h1;
 mod gemma;
 mod glm4;
 mod gpt2;
+mod gpt_oss;
 mod granite;
 mod lfm2;
 mod llama;
@@ -14,6 +15,7 @@ mod modern_bert;
 mod nemotron;
 mod nemotron_h;
 mod olmo2;
+mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
@@ -34,9 +36,12 @@ const FAMILIES: &[Family] = &[
     ("gemma2", gemma::gemma2),
     ("gemma3", gemma::gemma3),
     ("glm4", glm4::build),
+    ("glm4moe", glm4::experts),
+    ("gpt-oss", gpt_oss::build),
     ("gpt2", gpt2::build),
     ("granite", granite::build),
     ("granitehybrid", granite::hybrid),
+    ("granitemoe", granite::build),
     ("jina-bert-v2", bert::jina2),
     ("jina-bert-v3", bert::jina3),
     ("lfm2", lfm2::build),
@@ -48,12 +53,16 @@ const FAMILIES: &[Family] = &[
     ("nemotron_h", nemotron_h::build),
     ("nomic-bert", bert::nomic),
     ("olmo2", olmo2::build),
+    ("olmoe", olmoe::build),
     ("phi3", phi3::build),
     ("qwen2", qwen2::build),
+    ("qwen2moe", qwen2::experts),
     ("qwen2vl", qwen2::vision),
     ("qwen3", qwen3::build),
     ("qwen35", qwen35::build),
+    ("qwen3moe", qwen3::build),
     ("qwen3vl", qwen3::vision),
+    ("qwen3vlmoe", qwen3::vision),
     ("smollm3", smollm3::build),
 ];
 

@@ -16,6 +16,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     Ok(())
 }
 
+/// The factors that the context asks for.
 fn rope(b: &mut Builder) -> Result<usize> {
     let c = b.config;
     let original = b.keys.size("rope.scaling.original_context_length")?.unwrap_or(c.context);

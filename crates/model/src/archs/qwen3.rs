@@ -1,16 +1,17 @@
-//! Qwen3, and the text side of Qwen3-VL: Llama's decoder with split-half rotary pairs and a norm on each head of Q
-//! and K.
+//! Qwen3, its mixture of experts, and the text side of Qwen3-VL: Llama's decoder with split-half rotary pairs and a
+//! norm on each head of Q and K.
 
 use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Builder, QueryNorms};
+use crate::build::{AttentionStyle, Builder, Experts, QueryNorms};
 use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::SplitHalf)?;
     let style = AttentionStyle { rope: Some(rope), norms: QueryNorms::Heads, ..AttentionStyle::default() };
     let x = b.embed()?;
-    let h = Decoder::default().layers(b, x, |_| style)?;
+    let experts = Experts::read(b.keys, b.config.feed_forward)?;
+    let h = Decoder { experts, ..Decoder::default() }.layers(b, x, |_| style)?;
     b.head(h)?;
     Ok(())
 }

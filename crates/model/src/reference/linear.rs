@@ -7,7 +7,7 @@ use gleed_gguf::{Groups, Unpacked};
 use super::{Normed, Order, Reference};
 use crate::arithmetic::{self as plain, IntegerRow, SUPER_BLOCK, dot, dot_q8};
 use crate::kernels::with_fused_multiply_add;
-use crate::program::{Projection, View, Weight};
+use crate::program::{Projection, View, Weight, WeightId};
 
 /// The rows that a matrix is multiplied with.
 enum Activations {
@@ -23,6 +23,23 @@ impl Reference {
         let bias = part.bias.map(|b| self.vector(b));
         let (inputs, factors) = self.activations(order, weight, input, out);
         let rows = inputs.len();
+        for (i, result) in self.products(order, part.weight, 0, inputs).into_iter().enumerate() {
+            let (n, r) = (i / rows, i % rows);
+            let result = factors.as_ref().map_or(result, |factors| result * factors[r]);
+            self.set(out, r)[n] = bias.as_ref().map_or(result, |b| result + b[n]);
+        }
+    }
+
+    /// One matrix of a weight times some rows: `[output][row]`.
+    pub(super) fn products(
+        &self,
+        order: Order,
+        id: WeightId,
+        expert: usize,
+        inputs: Vec<Vec<f32>>,
+    ) -> Vec<f32> {
+        let weight = &self.program.weights[id];
+        let rows = inputs.len();
         let activations = match weight.format.groups().filter(|_| order == Order::Blocks) {
             Some(groups) => {
                 let quantised = inputs.iter().map(|x| Quantised::new(x, groups.block)).collect();
@@ -30,19 +47,16 @@ impl Reference {
             }
             None => Activations::Floats(inputs),
         };
-        let data = self.data(part.weight);
-        let results = self.threads.run(weight.rows, weight.size() * rows, |range| {
+        let data = self.data(id);
+        let matrix = data.len() / weight.experts;
+        let data = &data[expert * matrix..][..matrix];
+        let results = self.threads.run(weight.rows, weight.rows * weight.columns * rows, |range| {
             with_fused_multiply_add(
                 #[inline(always)]
                 || outputs(weight, data, &activations, range),
             )
         });
-        // `[output][row]`, as the ranges gave them.
-        for (i, result) in results.into_iter().flatten().enumerate() {
-            let (n, r) = (i / rows, i % rows);
-            let result = factors.as_ref().map_or(result, |factors| result * factors[r]);
-            self.set(out, r)[n] = bias.as_ref().map_or(result, |b| result + b[n]);
-        }
+        results.concat()
     }
 
     /// The rows of activations that a matrix meets, and what its results are multiplied with.

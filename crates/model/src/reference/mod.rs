@@ -2,6 +2,7 @@
 //! defines. It is the truth that every other path is held against, so it has no cleverness at all; only the outputs
 //! of linear layers and the rows of attention are shared out among threads.
 
+mod experts;
 mod linear;
 mod state;
 mod threads;
@@ -174,7 +175,7 @@ impl Reference {
     fn weight_row(&self, weight: WeightId, row: usize) -> Vec<f32> {
         let w = &self.program.weights[weight];
         let data = self.data(weight);
-        let bytes = data.len() / w.rows;
+        let bytes = data.len() / (w.experts * w.rows);
         let mut out = vec![0.0; w.columns];
         w.format.decode(&data[row * bytes..(row + 1) * bytes], &mut out);
         out
@@ -270,6 +271,22 @@ impl Reference {
             Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
                 self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
             }
+            Op::Gate { activation, gate, x } => {
+                for r in 0..self.rows.len() {
+                    let gates = self.get(*gate, r).to_vec();
+                    let width = x.width / gate.width;
+                    for (x, gate) in self.set(*x, r).chunks_mut(width).zip(gates) {
+                        let factor = activated(*activation, gate);
+                        x.iter_mut().for_each(|x| *x *= factor);
+                    }
+                }
+            }
+            Op::Route { routing, scores, out } => self.route(*routing, *scores, *out),
+            Op::ExpertLinear { parts, choice, input, out } => {
+                self.expert_linear(order, parts, *choice, *input, *out);
+            }
+            Op::Weigh { choice, input, out } => self.weigh(*choice, *input, *out),
+            Op::Combine { choice, weighted, input, out } => self.combine(*choice, *weighted, *input, *out),
             Op::Gather { views } => self.gather(views),
             Op::Pool { x } => self.pool(*x),
             Op::AddNorm { x, y, norm, out } => {
@@ -475,19 +492,24 @@ impl Reference {
 }
 
 fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut [f32]) {
-    let f = match activation {
-        Activation::Silu => plain::silu,
-        Activation::Gelu => plain::gelu,
-        Activation::ExactGelu => plain::exact_gelu,
-        Activation::SquaredRelu => plain::squared_relu,
-        Activation::Sigmoid => plain::sigmoid,
-        Activation::Identity => |x| x,
-    };
     for (i, (out, gate)) in out.iter_mut().zip(gate).enumerate() {
-        *out = match up {
-            Some(up) => f(*gate) * up[i],
-            None => f(*gate),
+        *out = match (activation, up) {
+            (Activation::ClampedSwiglu, Some(up)) => plain::clamped_swiglu(*gate, up[i]),
+            (_, Some(up)) => activated(activation, *gate) * up[i],
+            (_, None) => activated(activation, *gate),
         };
+    }
+}
+
+fn activated(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Silu => plain::silu(x),
+        Activation::Gelu => plain::gelu(x),
+        Activation::SquaredRelu => plain::squared_relu(x),
+        Activation::Sigmoid => plain::sigmoid(x),
+        Activation::ExactGelu => plain::exact_gelu(x),
+        Activation::Identity => x,
+        Activation::ClampedSwiglu => plain::clamped_swiglu(x, 0.0),
     }
 }
 

@@ -95,7 +95,7 @@ impl Maker {
         let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
         let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
         self.tensors.push((name.clone(), shape, Format::F32, bytes));
-        self.program.weights.push(Weight { name, rows, columns, format: Format::F32 });
+        self.program.weights.push(Weight { name, experts: 1, rows, columns, format: Format::F32 });
         self.program.weights.len() - 1
     }
 

@@ -38,13 +38,17 @@ fn what_changes_the_result_is_refused() {
             ("residual_scale", Value::F32(0.22)),
             ("embedding_scale", Value::F32(12.0)),
             ("leading_dense_block_count", Value::U32(1)),
-            ("nextn_predict_layers", Value::U32(1)),
             ("ssm.state_size", Value::U32(16)),
             ("hidden_act", Value::Str("relu".to_string())),
         ] {
             let full = format!("{family}.{key}");
             assert_eq!(with(family, &full, value), Err(full));
         }
+    }
+    // Families without experts do not pass them by.
+    for family in ["qwen2", "gpt2"] {
+        let full = format!("{family}.expert_count");
+        assert_eq!(with(family, &full, Value::U32(8)), Err(full));
     }
     let message = {
         let mut metadata = tiny_metadata("qwen2");

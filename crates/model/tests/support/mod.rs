@@ -120,9 +120,10 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
     Arc::new(Gguf::from_vec("tiny.gguf", std::fs::read(&path).unwrap()).unwrap())
 }
 
-/// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
-/// place, olmo2 norms over whole rows and two rotary tables.
-pub const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2"];
+/// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in place, olmo2 norms
+/// over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a gate, gpt-oss experts
+/// with biases, sinks and a bounded activation.
+pub const FAMILIES: [&str; 8] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss"];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
 /// windows on both sides, layers after the pooling.
@@ -147,6 +148,7 @@ pub const VOCABULARY: usize = 67;
 /// key heads, partial rotary dimensions and a stretched context where the family has them.
 pub fn tiny_metadata(family: &str) -> Metadata {
     let mut metadata = Metadata::default();
+    let family = if family == "gpt_oss" { "gpt-oss" } else { family };
     metadata.set("general.architecture", Value::Str(family.to_string()));
     let mut set = |key: &str, value: Value| metadata.set(format!("{family}.{key}"), value);
     let mut sizes = vec![("block_count", 2), ("context_length", 512), ("embedding_length", 256)];
@@ -208,6 +210,17 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             // The first row of a text stands for it.
             sizes.extend([("attention.head_count", 8), ("feed_forward_length", 512), ("pooling_type", 2)]);
         }
+        "qwen2moe" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("feed_forward_length", 256), ("expert_count", 7), ("expert_used_count", 3)]);
+            sizes.extend([("expert_feed_forward_length", 96), ("expert_shared_feed_forward_length", 64)]);
+        }
+        "gpt-oss" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("rope.dimension_count", 40), ("attention.sliding_window", 21)]);
+            sizes.extend([("feed_forward_length", 256), ("expert_count", 5), ("expert_used_count", 2)]);
+        }
         _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
     }
     for (key, size) in sizes {
@@ -246,14 +259,16 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
             || name.ends_with(".bias")
             || name.ends_with("ffn_gate.weight")
     };
+    let of_decoders =
+        |name: &str| name == "output.weight" || name.ends_with("exps.bias") || name.contains("shexp");
     let optional = |name: &str| {
-        if ENCODERS.contains(&family) { of_encoders(name) } else { name == "output.weight" }
+        if ENCODERS.contains(&family) { of_encoders(name) } else { of_decoders(name) }
     };
     let plan = Model::plan(&metadata, VOCABULARY, optional).unwrap();
     let mut random = Random::new(seed);
     let mut tensors = Vec::new();
     for (index, weight) in plan.program.weights.iter().enumerate() {
-        let (rows, columns) = (weight.rows, weight.columns);
+        let (rows, columns) = (weight.experts * weight.rows, weight.columns);
         let mut format = formats[index % formats.len()];
         if rows == 1 || !columns.is_multiple_of(format.block_len()) {
             format = Format::F32;
@@ -269,7 +284,15 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
         let values: Vec<f32> = (0..rows * columns).map(|_| middle + reach * random.unit()).collect();
         let mut bytes = vec![0; rows * format.row_bytes(columns).unwrap()];
         format.encode(&values, &mut bytes).unwrap();
-        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        let shape = match (weight.experts, weight.rows) {
+            (1, 1) if weight.name.ends_with("exps.bias") => {
+                let experts = plan.program.weights.iter().find(|other| other.experts > 1).unwrap().experts;
+                vec![columns / experts, experts]
+            }
+            (1, 1) => vec![columns],
+            (1, rows) => vec![columns, rows],
+            (experts, rows) => vec![columns, rows, experts],
+        };
         tensors.push((weight.name.clone(), shape, format, bytes));
     }
     let file = file(&metadata, &tensors);

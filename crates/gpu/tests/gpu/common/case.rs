@@ -45,7 +45,7 @@ impl Case {
         format.encode(&values, &mut bytes).unwrap();
         let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
         self.tensors.push((name.clone(), shape, format, bytes));
-        self.program.weights.push(Weight { name, rows, columns, format });
+        self.program.weights.push(Weight { name, experts: 1, rows, columns, format });
         self.program.weights.len() - 1
     }
 

@@ -1,0 +1,250 @@
+//! Experts: rows are sorted by the expert that they chose and each expert's matrices are multiplied with its rows, so
+//! that every weight is read once for all rows that need it, and no other.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
+use gleed_model::program::{Activation, Map, Projection, View};
+use gleed_model::routing::{ROOM, Routing};
+
+use super::Fixed;
+use super::linear::{Input, Inputs};
+use super::rows::for_each_row;
+use crate::kernels::activate::Activate;
+use crate::kernels::add::{Add, AddScaled};
+use crate::kernels::blocked::Blocked;
+use crate::kernels::dot::Rows;
+use crate::kernels::map::MapValues;
+use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
+use crate::kernels::shared::{Activations, BlockQueue};
+use crate::kernels::slots::Slot;
+use crate::kernels::tile::TILE;
+use crate::machine::{Machine, Scratch, SlotInput, SlotInputs, fork, lock};
+use crate::plan::{CHUNKS, Plan, Strip};
+
+/// out = the experts of each row and their weights.
+pub(super) fn route(fixed: Fixed, machine: &mut Machine, routing: Routing, scores: View, out: View) {
+    let Machine { pool, activations, rows, scratch, .. } = machine;
+    let [bias, factors] = [routing.bias, routing.factors].map(|id| id.map(|id| fixed.weights.vector(id)));
+    // Exponentials, then a pass over all experts for each that is chosen.
+    let work = scores.width * (16 + routing.used);
+    for_each_row(pool, activations, rows.len(), work, |thread, row| {
+        let room = &mut lock(&scratch[thread]).room[..ROOM * scores.width];
+        let ([scores, _], out) = row.read_write([scores; 2], out);
+        routing.choose(scores, bias, factors, room, out);
+    });
+}
+
+/// x, cut into equal parts, is multiplied part by part with activation(gate).
+pub(super) fn gate(machine: &mut Machine, activation: Activation, gate: View, x: View) {
+    let Machine { kernels, pool, activations, rows, scratch, .. } = machine;
+    for_each_row(pool, activations, rows.len(), 8 * x.width, |thread, row| {
+        let room = &mut lock(&scratch[thread]).room[..gate.width];
+        let ([gates, _], x) = row.read_write([gate; 2], x);
+        room.copy_from_slice(gates);
+        if gates.len() == x.len() {
+            kernels.run(Activate { activation, x: room, up: Some(x) });
+            x.copy_from_slice(room);
+        } else {
+            kernels.run(Activate { activation, x: room, up: None });
+            for (x, factor) in x.chunks_exact_mut(x.len() / room.len()).zip(room) {
+                kernels.run(MapValues { map: Map::Scale(*factor), x });
+            }
+        }
+    });
+}
+
+/// out = the input times the weight of each expert of the row.
+pub(super) fn weigh(machine: &mut Machine, choice: View, input: View, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), out.width, |_, row| {
+        let ([choice, input], out) = row.read_write([choice, input], out);
+        let weights = &choice[choice.len() / 2..];
+        for (x, weight) in out.chunks_exact_mut(input.len()).zip(weights) {
+            x.copy_from_slice(input);
+            kernels.run(MapValues { map: Map::Scale(*weight), x });
+        }
+    });
+}
+
+/// out = the sum of what the experts of the row gave, in order of rank.
+pub(super) fn combine(machine: &mut Machine, choice: View, weighted: bool, input: View, out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), input.width, |_, row| {
+        let ([choice, given], x) = row.read_write([choice, input], out);
+        let weights = &choice[choice.len() / 2..];
+        x.fill(0.0);
+        for (y, weight) in given.chunks_exact(x.len()).zip(weights) {
+            kernels.run(AddScaled { x, y, factor: if weighted { *weight } else { 1.0 } });
+        }
+    });
+}
+
+/// out = for each part, the outputs of each expert of the row.
+pub(super) fn linear(
+    fixed: Fixed,
+    plan: &Plan,
+    machine: &mut Machine,
+    parts: &[Projection],
+    choice: View,
+    input: View,
+) {
+    let weights = fixed.weights;
+    let Some(first) = parts.first() else { return };
+    let (experts, columns) = (weights.get(first.weight).experts, weights.get(first.weight).columns);
+    sort(machine, choice, experts);
+    let source = Source { input, columns };
+    let blocks = |part: &Projection| weights.get(part.weight).groups.map(|groups| groups.block);
+    for (index, block) in [BLOCK, SUPER_BLOCK].into_iter().enumerate() {
+        machine.slots.quantized[index].uneven.clear();
+        if parts.iter().any(|part| blocks(part) == Some(block)) {
+            quantize(machine, source, index, block);
+        }
+    }
+    if parts.iter().any(|part| blocks(part).is_none()) {
+        gather(machine, source);
+    }
+    let Machine {
+        kernels, pool, activations, scratch, slots: SlotInputs { slots, floats, quantized }, ..
+    } = machine;
+    let (kernels, quantized) = (*kernels, &*quantized);
+    let inputs = |rows: Range<usize>, remainders: bool| {
+        let quantized = [(BLOCK, &quantized[0]), (SUPER_BLOCK, &quantized[1])]
+            .map(|(block, input)| input.rows(block, columns, slots.all().len(), rows.clone(), remainders));
+        let values = floats.get(rows.start * columns..rows.end * columns).unwrap_or_default();
+        let floats = Rows { values, stride: columns, count: rows.len() };
+        Inputs { kernels, weights, floats, columns, quantized }
+    };
+    let queue = activations.split_slots(slots, &plan.slots);
+    let chunk = queue.len().div_ceil(CHUNKS * pool.threads()).max(1);
+    let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * columns).sum();
+    fork(pool, slots.all().len() * size / 8, |thread| {
+        let mut scratch = lock(&scratch[thread]);
+        let Scratch { tile, results, .. } = &mut *scratch;
+        let [results, more] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
+        let strip_of =
+            |chosen: usize, part: usize| Strip { expert: slots.chosen()[chosen].0, ..plan.strips[part] };
+        let mut tasks = queue.in_chunks(chunk).peekable();
+        while let Some(mut task) = tasks.next() {
+            let strip = strip_of(task.chosen, task.part);
+            let next = tasks.peek().map_or(plan.then[thread], |next| strip_of(next.chosen, next.part));
+            let rows = slots.chosen()[task.chosen].1.clone();
+            let stride = rows.len();
+            inputs(rows.clone(), false).multiply(strip, next, tile, results, stride);
+            if let Some(block) = blocks(&strip.part) {
+                let uneven = &quantized[usize::from(block != BLOCK)].uneven;
+                let first = uneven.partition_point(|slot| *slot < rows.start);
+                let count = uneven[first..].partition_point(|slot| *slot < rows.end);
+                if count > 0 {
+                    let part = Projection { bias: None, ..strip.part };
+                    let strip = Strip { part, ..strip };
+                    inputs(first..first + count, true).multiply(strip, strip, tile, more, count);
+                    for (results, more) in results.chunks_mut(stride).zip(more.chunks(count)) {
+                        for (slot, more) in uneven[first..first + count].iter().zip(more) {
+                            kernels.run(Add { x: &mut results[slot - rows.start], y: more });
+                        }
+                    }
+                }
+            }
+            for slot in 0..task.len() {
+                for (t, out) in task.write(slot).chunks_mut(TILE).enumerate() {
+                    out.copy_from_slice(&results[t * stride + slot][..out.len()]);
+                }
+            }
+        }
+    });
+}
+
+/// Where the rows of experts come from.
+#[derive(Clone, Copy)]
+struct Source {
+    input: View,
+    /// Of a row.
+    columns: usize,
+}
+
+impl Source {
+    /// What a slot reads: the same as the others of its row, or its own.
+    fn row(self, activations: &Activations, Slot { row, rank }: Slot) -> &[f32] {
+        let Source { input, columns } = self;
+        let own = if input.width == columns { 0 } else { rank * columns };
+        activations.row(input.part(own, columns), row)
+    }
+}
+
+/// Sorts the slots of all rows by expert.
+fn sort(machine: &mut Machine, choice: View, experts: usize) {
+    let Machine { activations, rows, slots: SlotInputs { slots, .. }, .. } = machine;
+    slots.sort(rows.len(), choice.width / 2, experts, |Slot { row, rank }| {
+        activations.row(choice, row)[rank] as usize
+    });
+}
+
+/// Copies what the slots read.
+fn gather(machine: &mut Machine, source: Source) {
+    let Machine { pool, activations, slots: SlotInputs { slots, floats, .. }, .. } = machine;
+    let (activations, count, columns) = (&*activations, slots.all().len(), source.columns);
+    let queue = BlockQueue::new(&mut floats[..count * columns], count, columns);
+    fork(pool, count * columns, |_| {
+        while let Some(mut block) = queue.next() {
+            let slot = slots.all()[block.index()];
+            block.of(0).copy_from_slice(source.row(activations, slot));
+        }
+    });
+}
+
+/// Quantises what the slots read, and what is left of the uneven ones.
+fn quantize(machine: &mut Machine, source: Source, index: usize, block: usize) {
+    let Machine { kernels, pool, activations, slots: SlotInputs { slots, quantized, .. }, scratch, .. } =
+        machine;
+    let (kernels, activations) = (*kernels, &*activations);
+    let SlotInput { words, uneven } = &mut quantized[index];
+    let (count, columns) = (slots.all().len(), source.columns);
+    let row = row_words(columns, block);
+    let (whole, remainders) = words.split_at_mut(count * row);
+    let found = Mutex::new(&mut *uneven);
+    let queue = BlockQueue::new(whole, count, row);
+    fork(pool, 2 * count * columns, |_| {
+        while let Some(mut row) = queue.next() {
+            let index = row.index();
+            let x = source.row(activations, slots.all()[index]);
+            if kernels.run(Quantize { x, block, words: row.of(0) }) {
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+            }
+        }
+    });
+    uneven.sort_unstable();
+    let whole = Quantized { words: whole, columns, block, rows: count };
+    let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
+    fork(pool, 4 * uneven.len() * columns, |thread| {
+        let rest = &mut lock(&scratch[thread]).tile.floats[..columns];
+        while let Some(mut remainder) = queue.next() {
+            let slot = uneven[remainder.index()];
+            let (x, quantized) = (source.row(activations, slots.all()[slot]), whole.row(slot, BLOCK));
+            kernels.run(Remainder { x, quantized, out: rest });
+            kernels.run(Quantize { x: rest, block, words: remainder.of(0) });
+        }
+    });
+}
+
+impl SlotInput {
+    /// Some slots, or some of the remainders, as the input of a matrix.
+    fn rows(
+        &self,
+        block: usize,
+        columns: usize,
+        slots: usize,
+        rows: Range<usize>,
+        remainders: bool,
+    ) -> Input<'_> {
+        let row = row_words(columns, block);
+        let first = rows.start + if remainders { slots } else { 0 };
+        let words = self.words.get(first * row..(first + rows.len()) * row).unwrap_or_default();
+        Input {
+            quantized: Quantized { words, columns, block, rows: rows.len() },
+            blocked: Blocked { lines: &[], row_blocks: 0, columns, block },
+            uneven: &[],
+        }
+    }
+}

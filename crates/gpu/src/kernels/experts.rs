@@ -1,0 +1,114 @@
+//! Experts: which ones a row uses, their products, and what is made of these.
+
+use gleed_model::program::Activation;
+use gleed_model::routing::{Gate, LEAST_SUM, Routing};
+
+use super::{Dispatch, Grid, Kernels, Place, Source, activate};
+use crate::Result;
+use crate::linear::{Matrix, PackedWeight};
+
+/// Threads of a choice.
+const THREADS: usize = 64;
+
+/// out = the experts of each row, then their weights. `bias` and `factors` are the routing's.
+pub(crate) fn route(
+    kernels: &mut Kernels,
+    routing: Routing,
+    [bias, factors]: [Option<&wgpu::Buffer>; 2],
+    scores: Place,
+    out: Place,
+) -> Result<Dispatch> {
+    let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
+    let mut source = Source::new("route", include_str!("route.wgsl"))
+        .snippet(include_str!("exp.wgsl"))
+        .size("THREADS", THREADS)
+        .size("EXPERTS", scores.width)
+        .size("USED", routing.used)
+        .flag("SOFTMAX", routing.gate == Gate::Softmax)
+        .flag("SIGMOID", routing.gate == Gate::Sigmoid)
+        .flag("SOFTMAX_OF_CHOSEN", routing.gate == Gate::SoftmaxOfChosen)
+        .size("GROUPS", groups.0)
+        .size("GROUPS_USED", groups.1)
+        .flag("NORMALISED", routing.normalised)
+        .float("LEAST_SUM", LEAST_SUM)
+        .float("SCALE", routing.scale)
+        .read_place("scores", "SCORES_", scores)
+        .write_place("out", "OUT_", out);
+    // What is not there is never read: a vector that is takes its place.
+    for (name, flag, vector) in [("bias", "BIASED", bias), ("factors", "WITH_FACTORS", factors)] {
+        source = source.flag(flag, vector.is_some()).read(name, "f32", vector.unwrap_or(scores.buffer));
+    }
+    kernels.dispatch(source, Grid::Rows(1))
+}
+
+/// out = the outputs of each expert of the row, for one matrix of each expert: a dispatch for each piece that they
+/// had to be cut into.
+pub(crate) fn linear(
+    kernels: &mut Kernels,
+    matrix: Matrix,
+    [experts, outputs, columns]: [usize; 3],
+    choice: Place,
+    input: Place,
+    out: Place,
+) -> Result<Vec<Dispatch>> {
+    let weight: &PackedWeight = matrix.weight;
+    let (used, tiles) = (choice.width / 2, outputs.div_ceil(32));
+    let dispatches = weight.pieces().iter().map(|piece| {
+        let source = Source::new("expert-linear", include_str!("expert_linear.wgsl"))
+            .matrix(weight, piece)
+            .size("FIRST", piece.rows.start)
+            .size("COUNT", piece.rows.len())
+            .size("EXPERTS", experts)
+            .size("OUTPUTS", outputs)
+            .size("COLUMNS", columns)
+            .size("TILES", tiles)
+            .size("SLOT_STRIDE", if input.width == columns { 0 } else { columns })
+            .flag("BIASED", matrix.bias.is_some())
+            .read("bias", "f32", matrix.bias.unwrap_or(choice.buffer))
+            .read_place("choice", "CHOICE_", choice)
+            .read_place("x", "X_", input)
+            .write_place("out", "OUT_", out);
+        kernels.dispatch(source, Grid::Rows((used * tiles) as u32))
+    });
+    dispatches.collect()
+}
+
+/// out = the input times the weight of each expert of the row.
+pub(crate) fn weigh(kernels: &mut Kernels, choice: Place, input: Place, out: Place) -> Result<Dispatch> {
+    let source = Source::new("weigh", include_str!("weigh.wgsl"))
+        .size("USED", choice.width / 2)
+        .size("WIDTH", input.width)
+        .read_place("choice", "CHOICE_", choice)
+        .read_place("x", "X_", input)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}
+
+/// out = the sum of what the experts of the row gave, in order of rank.
+pub(crate) fn combine(
+    kernels: &mut Kernels,
+    choice: Place,
+    weighted: bool,
+    input: Place,
+    out: Place,
+) -> Result<Dispatch> {
+    let source = Source::new("combine", include_str!("combine.wgsl"))
+        .size("USED", choice.width / 2)
+        .size("WIDTH", out.width)
+        .flag("WEIGHTED", weighted)
+        .read_place("choice", "CHOICE_", choice)
+        .read_place("x", "X_", input)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}
+
+/// x, cut into equal parts, is multiplied part by part with activation(gate).
+pub(crate) fn gate(kernels: &mut Kernels, activation: Activation, gate: Place, x: Place) -> Result<Dispatch> {
+    let source = Source::new("gate", include_str!("gate.wgsl"))
+        .snippet(&activate::snippet(activation))
+        .size("WIDTH", x.width)
+        .size("PART", x.width / gate.width)
+        .read_place("gate", "GATE_", gate)
+        .write_place("x", "X_", x);
+    kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
+}
