@@ -138,6 +138,7 @@ families! {
     granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
     granitemoe: "tiny-granitemoe", ADDITIONS;
     lfm2_with_short_convolutions: "tiny-lfm2", ADDITIONS;
+    lfm2moe: "tiny-lfm2moe", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3_with_rotary_factors: "tiny-llama3", ADDITIONS;
     mamba: "tiny-mamba", ADDITIONS;
@@ -145,6 +146,7 @@ families! {
     mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h_with_one_mixer_a_layer: "tiny-nemotron_h", ADDITIONS;
+    nemotron_h_moe: "tiny-nemotron_h_moe", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3_with_windows: "tiny-olmo3", ADDITIONS;
     olmoe: "tiny-olmoe", ADDITIONS;
@@ -156,7 +158,9 @@ families! {
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
     qwen3: "tiny-qwen3", ADDITIONS;
     qwen35_with_the_gated_delta_rule: "tiny-qwen35", ADDITIONS;
+    qwen35moe: "tiny-qwen35moe", ADDITIONS;
     qwen3moe: "tiny-qwen3moe", ADDITIONS;
+    qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;

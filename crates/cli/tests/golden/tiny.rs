@@ -57,6 +57,7 @@ families! {
     granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
     granitemoe: "tiny-granitemoe", ADDITIONS;
     lfm2: "tiny-lfm2", ADDITIONS;
+    lfm2moe: "tiny-lfm2moe", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3: "tiny-llama3", ADDITIONS;
     mamba: "tiny-mamba", ADDITIONS;
@@ -64,6 +65,7 @@ families! {
     mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h: "tiny-nemotron_h", ADDITIONS;
+    nemotron_h_moe: "tiny-nemotron_h_moe", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3: "tiny-olmo3", ADDITIONS;
     olmoe: "tiny-olmoe", ADDITIONS;
@@ -75,7 +77,9 @@ families! {
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
     qwen3: "tiny-qwen3", ADDITIONS;
     qwen35: "tiny-qwen35", ADDITIONS;
+    qwen35moe: "tiny-qwen35moe", ADDITIONS;
     qwen3moe: "tiny-qwen3moe", ADDITIONS;
+    qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;

@@ -1,11 +1,24 @@
 //! Nemotron-H: one mixer in each layer, which is Mamba 2, attention without positions, or feed-forward with a squared
-//! ReLU. Feed-forward widths and key heads, listed by layer, tell which.
+//! ReLU. Feed-forward widths and key heads, listed by layer, tell which. As `nemotron_h_moe` its feed-forward layers
+//! are experts without gates.
 
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder};
-use crate::program::Activation;
+use crate::build::{AttentionStyle, Bias, Builder, Experts};
+use crate::program::{Activation, View};
+use crate::routing::Gate;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
+    layers(b, |b, h| b.feed_forward(Activation::SquaredRelu, h, Bias::Optional))
+}
+
+/// Experts are chosen by sigmoid and a bias of the choice, and one is used by every row.
+pub(super) fn experts(b: &mut Builder) -> Result<()> {
+    let read = Experts::required(b.keys, b.config.feed_forward)?;
+    let experts = Experts { gate: Gate::Sigmoid, gated: false, ..read };
+    layers(b, |b, h| b.experts(&experts, Activation::SquaredRelu, h))
+}
+
+fn layers(b: &mut Builder, feed_forward: impl Fn(&mut Builder, View) -> Result<View>) -> Result<()> {
     let sizes = b.state_space()?;
     let scale = b.keys.f32("attention.scale")?.filter(|scale| *scale != 0.0);
     let style = AttentionStyle { scale, ..AttentionStyle::default() };
@@ -18,7 +31,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
         let y = match (width, c.layer_kv_heads[layer]) {
             (0, 0) => b.mamba2(sizes, h)?,
             (0, _) => b.attention(style, h, Bias::Optional)?,
-            _ => b.feed_forward(Activation::SquaredRelu, h, Bias::Optional)?,
+            _ => feed_forward(b, h)?,
         };
         b.add("residual", x, y);
     }
