@@ -73,6 +73,7 @@ families! {
     gemma_embedding: "tiny-gemma-embedding", GELU_TABLE;
     modern_bert: "tiny-modern-bert", ADDITIONS;
     nomic_bert: "tiny-nomic-bert", ADDITIONS;
+    nomic_bert_moe: "tiny-nomic-bert-moe", GELU_TABLE;
     qwen3_embedding: "tiny-qwen3-embedding", ADDITIONS;
 }
 

@@ -54,6 +54,7 @@ const FAMILIES: &[Family] = &[
     ("nemotron_h", nemotron_h::build),
     ("nemotron_h_moe", nemotron_h::experts),
     ("nomic-bert", bert::nomic),
+    ("nomic-bert-moe", bert::nomic_experts),
     ("olmo2", olmo2::build),
     ("olmoe", olmoe::build),
     ("phi3", phi3::build),
