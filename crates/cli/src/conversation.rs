@@ -30,9 +30,10 @@ impl Conversation {
         self.messages.push(Message::new("user", question));
     }
 
-    /// Adds the answer to the last question.
-    pub fn answer(&mut self, answer: &str) {
-        self.messages.push(Message::new("assistant", answer));
+    /// Adds the answer to the last question, with what the model thought before it: the template decides whether the
+    /// model sees that again.
+    pub fn answer(&mut self, answer: &str, reasoning: &str) {
+        self.messages.push(Message::new("assistant", answer).with_reasoning(reasoning));
     }
 
     /// Removes the last question and its answer and returns the question.
@@ -84,7 +85,12 @@ impl Conversation {
 
     /// All of it, for people.
     pub fn transcript(&self) -> String {
-        self.seen_from(0).iter().map(|m| format!("{}:\n{}\n\n", m.role, m.content)).collect()
+        let message = |message: &Message| {
+            let reasoning = message.reasoning_content.as_ref();
+            let reasoning = reasoning.map(|text| format!("{}, thinking:\n{text}\n\n", message.role));
+            format!("{}{}:\n{}\n\n", reasoning.unwrap_or_default(), message.role, message.content)
+        };
+        self.seen_from(0).iter().map(message).collect()
     }
 }
 
@@ -106,7 +112,7 @@ mod tests {
         let mut conversation = Conversation::new(Some("Be brief ."));
         for turn in 0..10 {
             conversation.ask(&format!("question {turn}"));
-            conversation.answer(&format!("answer {turn} ."));
+            conversation.answer(&format!("answer {turn} ."), "");
         }
         conversation.ask("question x");
         conversation
@@ -126,6 +132,12 @@ mod tests {
         assert_eq!(conversation.shorten(150, Some(10), length).unwrap(), 0);
         // All of it is still there to be saved.
         assert!(conversation.transcript().contains("question 0"));
+        conversation.answer("42.", "Six times seven.");
+        assert!(
+            conversation
+                .transcript()
+                .ends_with("assistant, thinking:\nSix times seven.\n\nassistant:\n42.\n\n")
+        );
     }
 
     #[test]

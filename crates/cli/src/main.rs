@@ -12,6 +12,7 @@ mod models;
 mod output;
 mod progress;
 mod prompt;
+mod reasoning;
 mod sampling;
 mod talk;
 

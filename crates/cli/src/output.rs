@@ -1,7 +1,7 @@
 //! How every command speaks: results on stdout, everything else on stderr, colour only for people,
 //! one line per warning or error. A reader that closes stdout early (`gleed list | head -1`) ends the
-//! command quietly. What people read may quote a model file, so all of it is escaped here; only [`print()`], for
-//! text that a model was asked for, is not.
+//! command quietly. What people read may quote a model file, so all of it is escaped here; only [`print()`] and
+//! [`print_aside`], for text that a model was asked for, are not.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -106,7 +106,13 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}", visible_lines(&text.to_string()));
 }
 
-/// The same, only if somebody is watching.
+/// A model's own words beside its answer to stderr, as they are. A closed stderr is nobody's problem.
+pub fn print_aside(text: &str) {
+    let mut stderr = io::stderr();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
+/// The same as a note, only if somebody is watching.
 #[cfg(feature = "gpu")]
 pub fn remark(text: impl Display) {
     if io::stderr().is_terminal() {

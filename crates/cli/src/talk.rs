@@ -2,9 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
-use gleed_engine::{Engine, Event, Finish, GenerationSettings, Sequence, TokenizerText};
-use gleed_tokenizer::{ChatTemplate, Message, TemplateInput, Tokenizer};
+use anyhow::{Result, bail};
+use gleed_engine::{Engine, Event, Finish, GenerationSettings, Sequence, Token, TokenizerText};
+use gleed_tokenizer::{
+    AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, ReasoningWish, TemplateInput,
+    TemplateValue, Tokenizer, Tools,
+};
 use serde_json::{Map, Value};
 
 use crate::load::{self, Loaded, Options};
@@ -14,6 +17,10 @@ use crate::output;
 pub struct Talk {
     pub tokenizer: Tokenizer,
     template: ChatTemplate,
+    /// How the model marks its reasoning.
+    format: AnswerFormat,
+    /// What the template is told beside the messages.
+    variables: Vec<(String, TemplateValue)>,
     /// Whether the template is the file's own.
     own_template: bool,
     has_template: bool,
@@ -25,6 +32,20 @@ pub struct Talk {
     start: Box<dyn Fn() -> Value>,
     engine: Engine,
     sequence: Sequence,
+}
+
+/// What a model is asked.
+pub struct Question {
+    pub tokens: Vec<u32>,
+    /// The prompt that a chat template wrote; none for a text that is continued.
+    prompt: Option<Prompt>,
+}
+
+/// A part of an answer.
+pub enum Part {
+    Token(Token),
+    Reasoning(String),
+    Text(String),
 }
 
 /// Rows per step: what bounds the memory of a long prompt.
@@ -40,6 +61,7 @@ impl Talk {
         let has_template = loaded.file.metadata().get("tokenizer.chat_template").is_some();
         let own_template = own.is_some();
         let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
+        let format = AnswerFormat::new(template.source(), &tokenizer);
         let most = loaded.model.config.context;
         let executor = loaded.executor(options, context, MAX_ROWS.min(context.unwrap_or(most)))?;
         let (mut report, start) = (executor.report(loaded), executor.start());
@@ -49,6 +71,8 @@ impl Talk {
         Ok(Talk {
             tokenizer,
             template,
+            format,
+            variables: Vec::new(),
             own_template,
             has_template,
             name,
@@ -64,37 +88,79 @@ impl Talk {
         self.has_template
     }
 
-    /// The tokens of a conversation, up to where the model's answer begins. When the file's template
-    /// cannot be run, a plain one takes its place, with a warning.
-    pub fn conversation(&mut self, messages: &[Message]) -> Result<Vec<u32>> {
-        let input = TemplateInput::for_answer(&self.tokenizer);
+    /// Asks the model to reason this much from here on, as its chat template has it.
+    pub fn reason(&mut self, wish: &ReasoningWish) -> Result<()> {
+        let marks = self.format.marks_reasoning();
+        self.variables = match self.template.reasoning_variables(wish) {
+            Some(variables) => variables,
+            // There is nothing to turn off.
+            None if !marks && *wish == ReasoningWish::Off => Vec::new(),
+            None if !marks => bail!("{}: the model's chat template knows no reasoning", self.name),
+            None => bail!(
+                "{}: the model's chat template has no switch for that; it reasons as it was made to",
+                self.name
+            ),
+        };
+        Ok(())
+    }
+
+    /// A conversation, up to where the model's answer begins. When the file's template cannot be run, a plain one
+    /// takes its place, with a warning.
+    pub fn conversation(&mut self, messages: &[Message]) -> Result<Question> {
+        let mut input = TemplateInput::for_answer(&self.tokenizer);
+        input.extra = TemplateValue::from_pairs(self.variables.iter().cloned());
         let prompt = match self.template.prompt(messages, &input, &self.tokenizer) {
             Err(error) if self.own_template => {
                 warn_of_fallback(&self.name, &error);
                 self.own_template = false;
                 self.template = ChatTemplate::fallback(&self.tokenizer)?;
+                self.format = AnswerFormat::new(self.template.source(), &self.tokenizer);
                 self.template.prompt(messages, &input, &self.tokenizer)?
             }
             prompt => prompt?,
         };
-        Ok(self.tokenizer.encode_chat(&prompt))
+        Ok(Question { tokens: self.tokenizer.encode_chat(&prompt), prompt: Some(prompt) })
     }
 
-    /// The tokens of a text to be continued.
-    pub fn text(&self, text: &str) -> Vec<u32> {
-        self.tokenizer.encode_prompt(text, true, true)
+    /// A text to be continued.
+    pub fn text(&self, text: &str) -> Question {
+        Question { tokens: self.tokenizer.encode_prompt(text, true, true), prompt: None }
     }
 
-    /// Answers; what the conversation has in common with the last one is not computed again.
+    /// Answers; what the conversation has in common with the last one is not computed again. Each token comes before
+    /// the words that it completes.
     pub fn answer(
         &mut self,
-        prompt: &[u32],
+        question: &Question,
         settings: GenerationSettings,
         cancel: &AtomicBool,
-        on_event: impl FnMut(Event),
+        mut on_part: impl FnMut(Part),
     ) -> Result<Finish> {
-        let text = TokenizerText::new(&self.tokenizer);
-        Ok(self.engine.generate(&mut self.sequence, prompt, settings, text, cancel, on_event)?)
+        let Some(prompt) = &question.prompt else {
+            let text = TokenizerText::new(&self.tokenizer);
+            let on_event = |event: Event| {
+                let words = event.text().to_string();
+                if let Event::Token(token) = event {
+                    on_part(Part::Token(token));
+                }
+                on_part(Part::Text(words));
+            };
+            let tokens = &question.tokens;
+            return Ok(self.engine.generate(&mut self.sequence, tokens, settings, text, cancel, on_event)?);
+        };
+        let mut parser = AnswerParser::new(&self.format, prompt.text(), &Tools::default());
+        let text = TokenizerText::for_parser(&self.tokenizer, &self.format);
+        let on_event = |event: Event| {
+            let events = parser.push(event.text());
+            if let Event::Token(token) = event {
+                on_part(Part::Token(token));
+            }
+            events.into_iter().filter_map(part).for_each(&mut on_part);
+        };
+        let finish =
+            self.engine.generate(&mut self.sequence, &question.tokens, settings, text, cancel, on_event)?;
+        parser.finish().into_iter().filter_map(part).for_each(&mut on_part);
+        Ok(finish)
     }
 
     /// What reports for programs say of how the model is run.
@@ -113,6 +179,15 @@ impl Talk {
     pub fn room(&self) -> String {
         let (fit, most) = (self.context(), self.engine.executor().program().context);
         if fit < most { format!("{fit} of the model's {most} positions") } else { format!("{fit} positions") }
+    }
+}
+
+/// The words of an event. There are no calls where no tools are offered.
+fn part(event: AnswerEvent) -> Option<Part> {
+    match event {
+        AnswerEvent::Reasoning(text) => Some(Part::Reasoning(text)),
+        AnswerEvent::Text(text) => Some(Part::Text(text)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `gleed chat`: a conversation in the terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,9 @@ use rustyline::error::ReadlineError;
 use crate::conversation::Conversation;
 use crate::load::{self, Options};
 use crate::output::{self, Style};
+use crate::reasoning::{self, Display, Reasoning};
 use crate::sampling::Sampling;
-use crate::talk::{Talk, summary};
+use crate::talk::{Part, Question, Talk, summary};
 
 /// Hold a conversation
 #[derive(Args)]
@@ -31,6 +32,9 @@ pub struct Arguments {
     context: Option<usize>,
 
     #[command(flatten)]
+    reasoning: Reasoning,
+
+    #[command(flatten)]
     sampling: Sampling,
 
     #[command(flatten)]
@@ -40,6 +44,7 @@ pub struct Arguments {
 const HELP: &str = "\
 /help          this list
 /clear         forget the conversation
+/reasoning X   on, off, or an effort such as low or high; show or hide what the model thinks
 /system TEXT   tell the model something before the conversation, and start it anew
 /retry         another answer to the last question
 /undo          forget the last question and its answer
@@ -54,19 +59,29 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!("chat needs a terminal; for a script use `gleed run {} PROMPT`", arguments.model);
     }
     let loaded = load::open(&arguments.model)?;
-    let talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
+    let mut talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
     if !talk.has_template() {
         output::warning(format!(
             "{} has no chat template: it may continue your text rather than answer it",
             arguments.model
         ));
     }
+    if let Some(wish) = &arguments.reasoning.reasoning {
+        talk.reason(wish)?;
+    }
     let cancel = Arc::new(AtomicBool::new(false));
     let handler = cancel.clone();
     ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot handle Ctrl-C")?;
     output::note(format!("{}, {}. /help lists the commands.", arguments.model, talk.room()));
     let conversation = Conversation::new(arguments.system.as_deref());
-    let mut chat = Chat { talk, cancel, sampling: arguments.sampling, conversation, stats: false };
+    let mut chat = Chat {
+        talk,
+        cancel,
+        sampling: arguments.sampling,
+        conversation,
+        hides_reasoning: arguments.reasoning.hide_reasoning,
+        stats: false,
+    };
     chat.converse()
 }
 
@@ -75,6 +90,7 @@ struct Chat {
     cancel: Arc<AtomicBool>,
     sampling: Sampling,
     conversation: Conversation,
+    hides_reasoning: bool,
     stats: bool,
 }
 
@@ -116,19 +132,27 @@ impl Chat {
         self.cancel.store(false, Ordering::Relaxed);
         let settings = self.sampling.settings(None);
         let most = settings.max_tokens;
-        let mut answer = String::new();
+        let (mut answer, mut thoughts) = (String::new(), String::new());
         let mut closed = Ok(());
-        let finish = self.prompt(most).and_then(|tokens| {
-            self.talk.answer(&tokens, settings, &self.cancel, |event| {
-                answer.push_str(event.text());
-                closed = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
+        let mut display = Display::new(self.hides_reasoning);
+        let finish = self.prompt(most).and_then(|question| {
+            self.talk.answer(&question, settings, &self.cancel, |part| match part {
+                Part::Token(_) => {}
+                Part::Reasoning(text) => {
+                    thoughts.push_str(&text);
+                    display.reasoning(&text);
+                }
+                Part::Text(text) => {
+                    answer.push_str(&text);
+                    closed = display.text(&text);
+                }
             })
         });
         closed?;
         match finish {
             Ok(finish) => {
-                output::print_line("")?;
-                self.conversation.answer(&answer);
+                display.finish()?;
+                self.conversation.answer(&answer, &thoughts);
                 match finish.reason.name() {
                     "length" if most == Some(finish.generated_tokens) => {
                         output::note("(stopped: --max-tokens was reached)");
@@ -151,12 +175,12 @@ impl Chat {
 
     /// The tokens of the conversation; where they leave too little of the context for an answer of `most` tokens, the
     /// oldest turns are forgotten.
-    fn prompt(&mut self, most: Option<usize>) -> Result<Vec<u32>> {
+    fn prompt(&mut self, most: Option<usize>) -> Result<Question> {
         let context = self.talk.context();
         let talk = &mut self.talk;
-        let forgotten = self
-            .conversation
-            .shorten(context, most, |messages| talk.conversation(messages).map(|tokens| tokens.len()))?;
+        let forgotten = self.conversation.shorten(context, most, |messages| {
+            talk.conversation(messages).map(|question| question.tokens.len())
+        })?;
         match forgotten {
             0 => {}
             1 => output::note(format!(
@@ -191,6 +215,20 @@ impl Chat {
             "undo" => match self.conversation.take_back() {
                 Some(question) => output::note(format!("(forgotten: {question})")),
                 None => output::note("(nothing was asked yet)"),
+            },
+            "reasoning" => match rest {
+                "show" | "hide" => {
+                    self.hides_reasoning = rest == "hide";
+                    let state = if self.hides_reasoning { "hidden" } else { "shown" };
+                    output::note(format!("(reasoning is {state})"));
+                }
+                _ => match reasoning::wish(rest)
+                    .map_err(anyhow::Error::msg)
+                    .and_then(|wish| self.talk.reason(&wish))
+                {
+                    Ok(()) => output::note(format!("(reasoning: {rest})")),
+                    Err(error) => output::error(format!("/reasoning {rest}: {error:#}")),
+                },
             },
             "stats" => {
                 self.stats = !self.stats;

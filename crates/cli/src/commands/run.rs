@@ -1,19 +1,20 @@
 //! `gleed run`: one prompt, one answer.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gleed_engine::{Event, LogProb, Token};
+use gleed_engine::{LogProb, Token};
 use gleed_tokenizer::{Message, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::load::{self, Options};
 use crate::output::{self, Style};
 use crate::prompt::Words;
+use crate::reasoning::{Display, Reasoning};
 use crate::sampling::Sampling;
-use crate::talk::{Talk, summary};
+use crate::talk::{Part, Talk, summary};
 
 /// Answer or continue a prompt
 #[derive(Args)]
@@ -43,6 +44,9 @@ pub struct Arguments {
     json: bool,
 
     #[command(flatten)]
+    reasoning: Reasoning,
+
+    #[command(flatten)]
     sampling: Sampling,
 
     #[command(flatten)]
@@ -58,7 +62,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if raw && arguments.system.is_some() {
         bail!("{model} has no chat template, so --system has no place to go");
     }
-    let tokens = if raw {
+    match &arguments.reasoning.reasoning {
+        Some(_) if raw => bail!("--reasoning needs the model's chat template, and none is used"),
+        Some(wish) => talk.reason(wish)?,
+        None => {}
+    }
+    let question = if raw {
         talk.text(&prompt)
     } else {
         let system = arguments.system.iter().map(|text| Message::new("system", text));
@@ -69,28 +78,28 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let cancel = AtomicBool::new(false);
     if arguments.json {
         let mut generated: Vec<Token> = Vec::new();
-        let mut text = String::new();
-        let finish = talk.answer(&tokens, settings, &cancel, |event| {
-            text.push_str(event.text());
-            if let Event::Token(token) = event {
-                generated.push(token);
-            }
+        let (mut text, mut reasoning) = (String::new(), String::new());
+        let finish = talk.answer(&question, settings, &cancel, |part| match part {
+            Part::Token(token) => generated.push(token),
+            Part::Reasoning(more) => reasoning.push_str(&more),
+            Part::Text(more) => text.push_str(&more),
         })?;
         return output::print_report(
             talk.report(),
             json!({
-                "prompt_tokens": tokens,
+                "prompt_tokens": question.tokens,
                 "tokens": generated.iter().map(|t| t.id).collect::<Vec<_>>(),
                 "logprobs": generated.iter().map(|t| t.logprob).collect::<Vec<_>>(),
                 "top_logprobs": (arguments.logprobs > 0).then(|| top_logprobs(&generated, &talk.tokenizer)),
                 "text": text,
+                "reasoning": (!reasoning.is_empty()).then_some(reasoning),
                 "finish_reason": finish.reason.name(),
                 "seed": finish.seed,
                 "timings": {
                     "prompt_seconds": finish.timings.prompt_seconds,
                     "generation_seconds": finish.timings.generation_seconds,
                     "time_to_first_token_seconds": finish.timings.time_to_first_token,
-                    "prompt_tokens_per_second": tokens.len() as f64 / finish.timings.prompt_seconds,
+                    "prompt_tokens_per_second": question.tokens.len() as f64 / finish.timings.prompt_seconds,
                     "tokens_per_second": generated.len() as f64 / finish.timings.generation_seconds,
                 },
             }),
@@ -102,16 +111,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
         output::print(output::paint(&prompt, Style::Dim, output::colour(&stdout)))?;
     }
     let mut closed = Ok(());
-    let finish = talk.answer(&tokens, settings, &cancel, |event| {
-        let shown = output::print(event.text()).and_then(|()| Ok(std::io::stdout().flush()?));
-        if shown.is_err() {
-            // Nobody reads any more.
-            cancel.store(true, Ordering::Relaxed);
-            closed = shown;
+    let mut display = Display::new(arguments.reasoning.hide_reasoning);
+    let finish = talk.answer(&question, settings, &cancel, |part| match part {
+        Part::Token(_) => {}
+        Part::Reasoning(text) => display.reasoning(&text),
+        Part::Text(text) => {
+            let shown = display.text(&text);
+            if shown.is_err() {
+                // Nobody reads any more.
+                cancel.store(true, Ordering::Relaxed);
+                closed = shown;
+            }
         }
     })?;
     closed?;
-    output::print_line("")?;
+    display.finish()?;
     if std::io::stderr().is_terminal() {
         output::note(format!("{}, {}", summary(&finish), talk.room()));
     }

@@ -432,6 +432,47 @@ fn a_template_shapes_the_prompt() {
 }
 
 #[test]
+fn reasoning_is_told_apart_and_switched() {
+    // The prompt begins the reasoning, unless it is switched off.
+    let template = "{{ bos_token }}{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>{% endif %}";
+    let model = altered("reasoning.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
+    let ask = ["run", &model, "Once upon", "-n", "8", "--temperature", "0", "--ignore-eos"];
+    let answer = |more: &[&str]| json(&[&ask[..], &["--json"], more].concat());
+    for more in [&[][..], &["--reasoning", "on"]] {
+        let answer = answer(more);
+        assert_eq!(answer["text"], "");
+        assert!(answer["reasoning"].as_str().is_some_and(|text| text.len() > 8), "{answer}");
+    }
+    let off = answer(&["--reasoning", "off"]);
+    assert_eq!(off["reasoning"], serde_json::Value::Null);
+    assert!(off["text"].as_str().is_some_and(|text| text.len() > 8), "{off}");
+    // A pipe gets the answer alone.
+    let output = gleed(&ask);
+    assert_eq!((output.stdout, output.stderr), (b"\n".to_vec(), vec![]));
+    refused(&[&ask[..], &["--reasoning", "high"]].concat(), "has no switch for that");
+    refused(&[&ask[..], &["--reasoning", "on", "--raw"]].concat(), "chat template");
+    let plain = "{{ messages[0].content }}";
+    let model = altered("plain.gguf", set("tokenizer.chat_template", Value::Str(plain.to_string())));
+    refused(&["run", &model, "Hello", "--reasoning", "on"], "knows no reasoning");
+    assert_eq!(
+        json(&["run", &model, "Hello", "-n", "1", "--reasoning", "off", "--json"])["reasoning"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
+fn a_message_cannot_write_control_tokens() {
+    let template = "<s>{{ messages[0].content }}</s>";
+    let model = altered("marks.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
+    let answer = json(&["run", &model, "a</s><s>b", "-n", "1", "--json"]);
+    let tokens = answer["prompt_tokens"].as_array().unwrap();
+    // One BOS and one EOS, which the template wrote.
+    assert_eq!(tokens.iter().filter(|id| **id == 1).count(), 1, "{tokens:?}");
+    assert_eq!(tokens.iter().filter(|id| **id == 2).count(), 1, "{tokens:?}");
+    assert!(tokens.len() > 8, "{tokens:?}");
+}
+
+#[test]
 fn a_reader_that_leaves_ends_the_answer_quietly() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gleed"))
         .args(["run", "Once upon a time", "--ignore-eos"])
