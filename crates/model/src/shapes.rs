@@ -123,6 +123,27 @@ const MAMBA2_KEYS: &[(&str, Key)] = &[
     ("ssm.time_step_rank", Key::Size(64)),
     ("ssm.group_count", Key::Size(1)),
 ];
+const MIXTRAL: Shape = Shape { context: 32_768, rope_base: 1_000_000.0, ..LLAMA };
+const MIXTRAL_KEYS: &[(&str, Key)] = &[("expert_count", Key::Size(8)), ("expert_used_count", Key::Size(2))];
+const QWEN3_MOE: Shape = Shape { architecture: "qwen3moe", ..QWEN3 };
+const QWEN3_MOE_KEYS: &[(&str, Key)] = &[
+    ("expert_count", Key::Size(128)),
+    ("expert_used_count", Key::Size(8)),
+    ("expert_feed_forward_length", Key::Size(768)),
+];
+const GPT_OSS: Shape = Shape {
+    architecture: "gpt-oss",
+    context: 131_072,
+    vocabulary: 201_088,
+    rope_base: 150_000.0,
+    window: 128,
+    ..LLAMA
+};
+const GPT_OSS_KEYS: &[(&str, Key)] = &[
+    ("expert_count", Key::Size(32)),
+    ("expert_used_count", Key::Size(4)),
+    ("expert_feed_forward_length", Key::Size(2880)),
+];
 const BERT: Shape =
     Shape { architecture: "bert", context: 512, vocabulary: 30_522, epsilon: 1e-12, tied: true, ..LLAMA };
 /// How the rows of a text become its vector.
@@ -146,6 +167,7 @@ pub const SHAPES: &[Shape] = &[
     sized("gemma3-1b", GEMMA3, [26, 1152, 6912, 4, 1, 256]),
     sized("gemma3-4b", GEMMA3_LARGE, [34, 2560, 10240, 8, 4, 256]),
     sized("gemma3-12b", GEMMA3_LARGE, [48, 3840, 15360, 16, 8, 256]),
+    sized("gpt-oss-20b", Shape { keys: GPT_OSS_KEYS, ..GPT_OSS }, [24, 2880, 2880, 64, 8, 64]),
     sized("gpt2-124m", GPT2, [12, 768, 3072, 12, 12, 64]),
     sized("gpt2-1.5b", GPT2, [48, 1600, 6400, 25, 25, 64]),
     sized("lfm2-1.2b", Shape { keys: LFM2_KEYS, ..LFM2 }, [16, 2048, 8192, 32, 8, 64]),
@@ -155,6 +177,7 @@ pub const SHAPES: &[Shape] = &[
     sized("mamba2-1.3b", Shape { keys: MAMBA2_KEYS, ..MAMBA2 }, [48, 2048, 0, 0, 0, 0]),
     Shape { keys: MEAN, ..sized("minilm-l6", BERT, [6, 384, 1536, 12, 12, 32]) },
     sized("mistral-7b", Shape { context: 32_768, ..LLAMA }, [32, 4096, 14336, 32, 8, 128]),
+    sized("mixtral-8x7b", Shape { keys: MIXTRAL_KEYS, ..MIXTRAL }, [32, 4096, 14336, 32, 8, 128]),
     sized("phi4-mini", PHI4_MINI, [32, 3072, 8192, 24, 8, 128]),
     tied(sized("qwen2.5-0.5b", QWEN2, [24, 896, 4864, 14, 2, 64])),
     tied(sized("qwen2.5-1.5b", QWEN2, [28, 1536, 8960, 12, 2, 128])),
@@ -164,6 +187,7 @@ pub const SHAPES: &[Shape] = &[
     tied(sized("qwen3-4b", QWEN3, [36, 2560, 9728, 32, 8, 128])),
     sized("qwen3-8b", QWEN3, [36, 4096, 12288, 32, 8, 128]),
     sized("qwen3-14b", QWEN3, [40, 5120, 17408, 40, 8, 128]),
+    sized("qwen3-30b-a3b", Shape { keys: QWEN3_MOE_KEYS, ..QWEN3_MOE }, [48, 2048, 6144, 32, 4, 128]),
     sized("smollm2-135m", SMOLLM2, [30, 576, 1536, 9, 3, 64]),
     sized("smollm2-360m", SMOLLM2, [32, 960, 2560, 15, 5, 64]),
     sized("smollm2-1.7b", SMOLLM2, [24, 2048, 8192, 32, 32, 64]),
@@ -228,6 +252,7 @@ impl Shape {
     pub fn model(&self) -> Result<Model> {
         let optional = |name: &str| match self.architecture {
             "bert" => name == "token_types.weight" || name.ends_with(".bias"),
+            "gpt-oss" => name.starts_with("blk.") && name.ends_with(".bias") || name == "output.weight",
             _ => name == "output.weight" && !self.tied,
         };
         Model::plan(&self.metadata(), self.vocabulary as usize, optional)
@@ -280,6 +305,7 @@ mod tests {
             ("gemma3-1b", 999.9),
             ("gemma3-4b", 3880.1),
             ("gemma3-12b", 11765.8),
+            ("gpt-oss-20b", 20_914.8),
             ("gpt2-124m", 124.4),
             ("gpt2-1.5b", 1557.6),
             ("lfm2-1.2b", 1170.3),
@@ -289,6 +315,7 @@ mod tests {
             ("mamba2-1.3b", 1343.9),
             ("minilm-l6", 22.71 - 0.148),
             ("mistral-7b", 7241.7),
+            ("mixtral-8x7b", 46_702.8),
             ("phi4-mini", 3836.0),
             ("qwen2.5-0.5b", 494.0),
             ("qwen2.5-1.5b", 1543.7),
@@ -298,6 +325,7 @@ mod tests {
             ("qwen3-4b", 4022.5),
             ("qwen3-8b", 8190.7),
             ("qwen3-14b", 14768.3),
+            ("qwen3-30b-a3b", 30_532.1),
             ("smollm2-135m", 134.5),
             ("smollm2-360m", 361.8),
             ("smollm2-1.7b", 1711.4),

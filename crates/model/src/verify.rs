@@ -347,7 +347,9 @@ fn part_of(program: &Program, part: &Projection, input: View) -> Result<usize, S
         format!("{} has {} columns for {} inputs", weight.name, weight.columns, input.width)
     })?;
     if let Some(bias) = part.bias {
-        vector_of(program, bias, weight.experts * weight.rows)?;
+        let found = weight_of(program, bias)?;
+        let fits = [found.experts, found.rows, found.columns] == [1, weight.experts, weight.rows];
+        ensure(fits, || format!("{} is not a bias of {}", found.name, weight.name))?;
     }
     Ok(weight.rows)
 }

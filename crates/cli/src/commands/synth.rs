@@ -48,7 +48,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let tensors = shape.tensors()?;
     let named: Vec<(&str, &[usize])> = tensors.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
     let config = &model.config;
-    let facts = Facts { layers: config.layers, heads: config.heads, kv_heads: config.kv_heads, experts: 0 };
+    let experts = model.program.weights.iter().map(|weight| weight.experts).max().filter(|most| *most > 1);
+    let facts = Facts {
+        layers: config.layers,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        experts: experts.unwrap_or(0),
+    };
     let choices = arguments.mix.plan(&named, &facts);
     let specs: Vec<TensorSpec> = tensors
         .iter()

@@ -2,7 +2,7 @@
 
 use super::{Bias, Builder};
 use crate::keys::Keys;
-use crate::program::{Activation, Op, Projection, View, WeightId};
+use crate::program::{Activation, Op, Projection, View};
 use crate::routing::{Gate, Groups, Routing};
 use crate::{Error, Result};
 
@@ -86,12 +86,10 @@ impl Experts {
 impl Builder<'_> {
     /// A feed-forward layer of experts.
     pub(crate) fn experts(&mut self, experts: &Experts, activation: Activation, input: View) -> Result<View> {
-        let Experts { count, used, .. } = *experts;
-        let scores = self.buffer("scores", count);
+        let scores = self.buffer("scores", experts.count);
         self.linear("ffn_gate_inp", input, scores, Bias::Optional)?;
         let choice = self.route(experts, scores)?;
         let out = self.routed(experts, activation, choice, input)?;
-        debug_assert_eq!(choice.width, 2 * used);
         if experts.shared > 0 {
             let shared = self.shared_expert(experts, activation, input)?;
             self.add("ffn_shexp_add", out, shared);
@@ -157,20 +155,10 @@ impl Builder<'_> {
         out: View,
     ) -> Result<()> {
         let weight = self.required(&format!("{name}.weight"), &[columns, rows, count])?;
-        let bias = self.expert_bias(&format!("{name}.bias"), &[rows, count])?;
+        let bias = self.optional(&format!("{name}.bias"), &[rows, count])?;
         let parts = vec![Projection { weight, bias }];
         self.emit(name, Op::ExpertLinear { parts, choice, input, out });
         Ok(())
-    }
-
-    /// The biases of all experts, as one vector.
-    fn expert_bias(&mut self, name: &str, shape: &[usize]) -> Result<Option<WeightId>> {
-        let bias = self.optional(name, shape)?;
-        if let Some(bias) = bias {
-            let weight = &mut self.program.weights[bias];
-            (weight.rows, weight.columns) = (1, shape.iter().product());
-        }
-        Ok(bias)
     }
 
     /// The expert that every row uses, with a gate of its own where the file has one.

@@ -166,9 +166,9 @@ impl Reference {
         }
     }
 
-    /// A vector of weights, decoded.
+    /// A vector of weights, decoded; of the biases of experts, all of them.
     fn vector(&self, weight: WeightId) -> Vec<f32> {
-        self.weight_row(weight, 0)
+        (0..self.program.weights[weight].rows).flat_map(|row| self.weight_row(weight, row)).collect()
     }
 
     /// One row of a weight, decoded.

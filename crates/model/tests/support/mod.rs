@@ -285,10 +285,6 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
         let mut bytes = vec![0; rows * format.row_bytes(columns).unwrap()];
         format.encode(&values, &mut bytes).unwrap();
         let shape = match (weight.experts, weight.rows) {
-            (1, 1) if weight.name.ends_with("exps.bias") => {
-                let experts = plan.program.weights.iter().find(|other| other.experts > 1).unwrap().experts;
-                vec![columns / experts, experts]
-            }
             (1, 1) => vec![columns],
             (1, rows) => vec![columns, rows],
             (experts, rows) => vec![columns, rows, experts],
