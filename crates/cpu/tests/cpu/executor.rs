@@ -238,6 +238,11 @@ fn bad_batches_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn states_are_kept_in_slots() {
+    contract::keeps_states(make);
+}
+
+#[test]
 fn copied_pages_let_sequences_part() {
     contract::copies_pages(make);
 }

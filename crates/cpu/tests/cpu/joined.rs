@@ -72,5 +72,6 @@ fn it_is_an_executor_like_others() {
         contract::has_logits_of_wanted_rows_only(make);
         contract::refuses_bad_batches(make);
         contract::copies_pages(make);
+        contract::keeps_states(make);
     }
 }

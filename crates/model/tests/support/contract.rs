@@ -91,3 +91,38 @@ pub fn copies_pages<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvType) -> 
         }
     }
 }
+
+/// The states of recurrent layers are found in slots, as they were left there, and nowhere else.
+pub fn keeps_states<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvType) -> E) {
+    for family in super::RECURRENT {
+        let (file, program) = tiny(family, &[Format::Q8_0, Format::F16], 2);
+        let mut executor = make(&file, &program, KvType::F32);
+        assert!(executor.slot_count() >= 3);
+        let row = |position: usize| (0, position, (3 * position) as u32 % VOCABULARY as u32, position > 3);
+        let rows = |positions: std::ops::Range<usize>| positions.map(row).collect::<Vec<_>>();
+        let mut whole = batch(&rows(0..9), 1, PAGES);
+        whole.save_state(0, 3, 0);
+        whole.save_state(0, 6, 1);
+        let truth = logits(&mut executor, &whole);
+        // From either slot, as often as one likes, and in steps of one row that go on from each other.
+        for (slot, first) in [(1, 7), (0, 4), (1, 7), (0, 4)] {
+            let mut rest = batch(&rows(first..9), 1, PAGES);
+            rest.read_state(0, slot);
+            rest.save_state(0, 8, 2);
+            assert_eq!(logits(&mut executor, &rest), truth[first - 4..], "{family} from {first}");
+        }
+        for (position, (read, write)) in (4..9).zip([(0, 2), (2, 1), (1, 2), (2, 1), (1, 2)]) {
+            let mut one = batch(&rows(position..position + 1), 1, PAGES);
+            one.read_state(0, read);
+            one.save_state(0, position as u32, write);
+            assert_eq!(logits(&mut executor, &one)[0], truth[position - 4], "{family} at {position}");
+        }
+        let without = batch(&rows(4..9), 1, PAGES);
+        let refused = executor.step(&without, &mut ()).unwrap_err();
+        assert_eq!(refused, StepError::State { table: 0, position: 4, found: false });
+        let mut nowhere = batch(&rows(0..9), 1, PAGES);
+        nowhere.save_state(0, 8, executor.slot_count() as u32);
+        let refused = executor.step(&nowhere, &mut ()).unwrap_err();
+        assert!(matches!(refused, StepError::Slot { .. }) && refused.is_refusal(), "{refused}");
+    }
+}

@@ -129,6 +129,9 @@ pub const FAMILIES: [&str; 8] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "o
 /// windows on both sides, layers after the pooling.
 pub const ENCODERS: [&str; 5] = ["bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"];
 
+/// Families with every kind of recurrent layer between them.
+pub const RECURRENT: [&str; 4] = ["lfm2", "mamba", "mamba2", "qwen35"];
+
 /// A test for each of some families, which calls a function with its name.
 macro_rules! test_families {
     ($check:ident: $($family:ident),*) => {
