@@ -196,6 +196,7 @@ impl Loaded {
             kv: options.kv,
             max_rows,
             pages: 0,
+            slots: self.slots,
             logits_rows: None,
             matrix_units: options.matrix_units,
         };

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use gleed_gguf::Gguf;
 use gleed_model::chain::Chain;
-use gleed_model::executor::{Buffers, Observer, check};
+use gleed_model::executor::{Buffers, Observer, check, check_states};
 use gleed_model::program::{Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
@@ -23,6 +23,7 @@ use crate::compiler::Pipeline;
 use crate::kernels::{Kernels, List};
 use crate::linear::{LinearKernels, Quantized, Tiling, Upload};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
+use crate::state::LayerState;
 use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
 use crate::{Error, Gpu, Options, Result};
@@ -44,7 +45,7 @@ const STEPS_IN_FLIGHT: usize = 2;
 pub struct Memory {
     /// Activations, the rows of a step, and what is read back.
     pub buffers: u64,
-    /// Keys and values.
+    /// Keys and values, and the states of recurrent layers.
     pub kv: u64,
     /// Weights.
     pub weights: u64,
@@ -121,6 +122,8 @@ impl GpuExecutor {
         let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
         let caches = program.caches.iter().map(|layer| LayerCache::new(&gpu, *layer, kv, pages));
         let caches = caches.collect::<Result<Vec<_>>>()?;
+        let states = program.states.iter().map(|layer| LayerState::new(&gpu, *layer, options.slots));
+        let states = states.collect::<Result<Vec<_>>>()?;
         let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
         let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;
         let count = || gpu.uniform("how many rows there are");
@@ -152,6 +155,7 @@ impl GpuExecutor {
                 weights: &weights,
                 activations: &activations,
                 caches: &caches,
+                states: &states,
                 partials: &partials,
                 linear: &linear,
                 quantized: (integer_columns > 0).then_some(&quantized),
@@ -463,8 +467,13 @@ impl Executor for GpuExecutor {
         self.options.pages
     }
 
+    fn slot_count(&self) -> usize {
+        self.options.slots
+    }
+
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
         check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check_states(batch, &self.program, self.options.slots)?;
         observer.start();
         let begun = Instant::now();
         self.begin(batch, false);

@@ -18,6 +18,7 @@ mod lost;
 mod matrices;
 mod plan;
 mod spirv;
+mod state;
 mod step;
 #[cfg(test)]
 mod testing;
@@ -47,6 +48,8 @@ pub struct Options {
     pub max_rows: usize,
     /// KV pages.
     pub pages: usize,
+    /// State slots, where a program has recurrent layers.
+    pub slots: usize,
     /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
     /// 64 MiB when `None`.
     pub logits_rows: Option<usize>,
@@ -64,6 +67,7 @@ impl Default for Options {
             kv: KvType::default(),
             max_rows: 512,
             pages: 64,
+            slots: 6,
             logits_rows: None,
             matrix_units: false,
         }

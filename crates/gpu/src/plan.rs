@@ -15,8 +15,9 @@ use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts, state};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
+use crate::state::LayerState;
 use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
@@ -107,6 +108,7 @@ pub(crate) struct Resources<'a> {
     pub weights: &'a Weights,
     pub activations: &'a Activations,
     pub caches: &'a [LayerCache],
+    pub states: &'a [LayerState],
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
@@ -119,17 +121,6 @@ pub(crate) struct Resources<'a> {
     pub chosen: &'a wgpu::Buffer,
 }
 
-/// Whether an op has no kernel.
-fn is_unknown(program: &Program, op: &Op) -> bool {
-    match op {
-        Op::Unzip { .. } | Op::UnitNorm { .. } => true,
-        Op::Convolve { .. } | Op::Scan { .. } | Op::DeltaRule { .. } => true,
-        // Factors of their own for each head.
-        Op::Norm { norm, .. } => program.weights[norm.weight].rows > 1,
-        _ => false,
-    }
-}
-
 /// Checks everything that running a program relies on.
 pub(crate) fn check(program: &Program) -> Result<()> {
     verify(program).map_err(|Misfit { node, kind, what }| Error::Program { node, kind, what })?;
@@ -137,9 +128,6 @@ pub(crate) fn check(program: &Program) -> Result<()> {
         let kind = program.nodes.get(node).map_or("logits", |node| node.op.kind());
         Err(Error::Program { node, kind, what: what.to_string() })
     };
-    if let Some(node) = program.nodes.iter().position(|node| is_unknown(program, &node.op)) {
-        return refuse(node, "GPUs do not run recurrent layers yet: use --device cpu");
-    }
     let gathers = |(_, node): &(usize, &program::Node)| node.op.gathers();
     if let Some((second, _)) = program.nodes.iter().enumerate().filter(gathers).nth(1) {
         return refuse(second, "rows are gathered a second time");
@@ -324,7 +312,7 @@ impl<'a> Planner<'a> {
 
     /// The dispatches of all ops that have no matrix.
     fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
-        let Resources { step, activations, caches, partials, .. } = self.resources;
+        let Resources { step, activations, caches, states, partials, weights, .. } = self.resources;
         let list = self.list;
         let place = |view: &View| self.place(*view);
         let one = |dispatch: Dispatch| vec![dispatch];
@@ -346,11 +334,26 @@ impl<'a> Planner<'a> {
             | Op::Embed { .. }
             | Op::AddPositions { .. }
             | Op::AddTokenType { .. } => unreachable!("ops with matrices are not planned here"),
-            Op::Unzip { .. }
-            | Op::UnitNorm { .. }
-            | Op::Convolve { .. }
-            | Op::Scan { .. }
-            | Op::DeltaRule { .. } => unreachable!("a program with them was refused"),
+            Op::Unzip { heads, input, outs } => {
+                let outs: Vec<Place> = outs.iter().map(place).collect();
+                state::unzip(kernels, *heads, place(input), &outs)
+            }
+            Op::UnitNorm { heads, epsilon, x } => {
+                state::unit_norm(kernels, *heads, *epsilon, place(x)).map(one)
+            }
+            Op::Convolve { convolution: op, input, out } => {
+                let (layer, places) = (&states[op.state], [input, out].map(place));
+                state::convolve(kernels, step, weights, layer, *op, places).map(one)
+            }
+            Op::Scan { scan: op, x, dt, b, c, out } => {
+                let (layer, places) = (&states[op.state], [x, dt, b, c, out].map(place));
+                let decays = self.program.weights[op.decay].size();
+                state::scan(kernels, step, weights, layer, (*op, decays), places).map(one)
+            }
+            Op::DeltaRule { rule: op, query, key, value, alpha, beta, out } => {
+                let (layer, places) = (&states[op.state], [query, key, value, alpha, beta, out].map(place));
+                state::delta_rule(kernels, step, weights, layer, *op, places).map(one)
+            }
             Op::Rope { rope, heads: count, x } => {
                 let queries = Queries { heads: *count, place: place(x), norm: None };
                 let rotation = Some(self.rotation(*rope));
@@ -414,7 +417,8 @@ impl<'a> Planner<'a> {
     fn norm(&self, norm: &program::Norm) -> Norm<'a> {
         let weights = self.resources.weights;
         let bias = norm.bias.map(|bias| weights.vector(bias));
-        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon }
+        let of_heads = self.program.weights[norm.weight].rows > 1;
+        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads }
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

@@ -30,8 +30,10 @@ pub(crate) mod header {
     pub const ITEMS: usize = 2;
     /// Merges of spans, three words each: row, partial results, spans.
     pub const MERGES: usize = 12;
+    /// Sequences of recurrent layers, which see all rows: see `sequence.wgsl`.
+    pub const STATES: usize = 14;
     /// Here are the items of few rows themselves, for each of the two lists.
-    pub const NEAR: usize = 14;
+    pub const NEAR: usize = 15;
     /// How many words there are; all rows follow.
     pub const WORDS: usize = NEAR + 2 * NEAR_ROWS * ITEM_WORDS;
 
@@ -63,6 +65,12 @@ pub(crate) const CHAINED: u32 = u32::MAX;
 const ROW_WORDS: usize = 6;
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
+
+/// Words of a sequence of recurrent layers, and of each of its rows.
+const STATE_WORDS: usize = 3;
+
+/// Instead of a slot: the state before the first row.
+const NO_SLOT: u32 = u32::MAX;
 
 /// Single rows of a step that may be [`Items::Near`], and spans that each of them may have: more are split.
 const NEAR_ROWS: usize = 4;
@@ -103,6 +111,8 @@ pub(crate) struct Capacity {
     item_rows: usize,
     /// Spans of rows whose partial results there is room for.
     pub partials: usize,
+    /// Words for the sequences of recurrent layers.
+    states: usize,
 }
 
 impl Capacity {
@@ -110,7 +120,13 @@ impl Capacity {
         let spans = program.context.div_ceil(SPAN);
         let partials = PARTIALS.min(max_rows.saturating_mul(spans)).max(spans);
         let angles = program.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
-        Capacity { max_rows, pages: program.context.div_ceil(PAGE), angles, item_rows, partials }
+        let pages = program.context.div_ceil(PAGE);
+        Capacity { max_rows, pages, angles, item_rows, partials, states: 0 }
+    }
+
+    /// The same with room for the states that a step reads and writes, which are at most so many.
+    pub fn with_slots(self, slots: usize) -> Capacity {
+        Capacity { states: 2 * STATE_WORDS * self.max_rows + slots, ..self }
     }
 
     /// Words of one row.
@@ -122,7 +138,7 @@ impl Capacity {
     pub fn words(&self) -> usize {
         let items = self.max_rows + self.partials;
         let lists = 2 * (self.max_rows * (self.row_words() + MERGE_WORDS) + items * ITEM_WORDS);
-        header::WORDS + lists + self.max_rows.saturating_mul(self.pages)
+        header::WORDS + lists + self.states + self.max_rows.saturating_mul(self.pages)
     }
 }
 
@@ -133,6 +149,8 @@ pub(crate) struct Counts {
     /// Items of attention, by their [`Items`].
     pub items: [usize; 5],
     pub merges: usize,
+    /// Sequences, where there are recurrent layers.
+    pub sequences: usize,
 }
 
 /// A step, in words. Reused from step to step.
@@ -181,6 +199,35 @@ impl Step {
         }
         self.counts[0] = self.add_attention(0, rows.len(), |index| &rows[index]);
         self.counts[1] = self.add_attention(1, wanted.len(), |index| &rows[wanted[index]]);
+        if !program.states.is_empty() {
+            self.counts[0].sequences = self.add_states(batch);
+        }
+    }
+
+    /// The sequences of a batch, their rows, and the slots that are written after these. Returns how many there are.
+    fn add_states(&mut self, batch: &Batch) -> usize {
+        let mut rows: Vec<(u32, usize)> =
+            batch.rows().iter().enumerate().map(|(index, row)| (row.table, index)).collect();
+        rows.sort_unstable();
+        let sequences: Vec<&[(u32, usize)]> = rows.chunk_by(|a, b| a.0 == b.0).collect();
+        let first = self.words.len();
+        self.words[header::STATES] = first as u32;
+        let (mut record, mut slots) = (first + STATE_WORDS * sequences.len(), vec![]);
+        for rows in &sequences {
+            let before = batch.state(rows[0].0).unwrap_or(NO_SLOT);
+            self.words.extend([before, record as u32, rows.len() as u32]);
+            record += STATE_WORDS * rows.len();
+        }
+        for &(table, index) in sequences.iter().copied().flatten() {
+            let position = batch.rows()[index].position;
+            let saves = batch.saves().iter().filter(|save| save.table == table && save.position == position);
+            let at = record + slots.len();
+            slots.extend(saves.map(|save| save.slot));
+            let count = record + slots.len() - at;
+            self.words.extend([index, at, count].map(|word| word as u32));
+        }
+        self.words.extend(slots);
+        sequences.len()
     }
 
     /// The records of all rows, but for what is known of their pages later, each with the cosines and sines

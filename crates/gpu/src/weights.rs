@@ -72,7 +72,8 @@ impl Weights {
 
     /// Room for every weight, and what is to be copied there. Norms and biases are on their way already.
     pub fn new<'f>(gpu: &Gpu, file: &'f Gguf, program: &Program) -> Result<(Weights, Vec<Chunk<'f>>)> {
-        let vectors: Vec<WeightId> = vectors(program).collect();
+        let channels = program.nodes.iter().flat_map(|node| node.op.channels());
+        let vectors: Vec<WeightId> = vectors(program).chain(channels).collect();
         let stacks = stacks(program);
         let mut chunks = Vec::new();
         let weights = program.weights.iter().enumerate().map(|(id, first)| {

@@ -102,6 +102,10 @@ fn families_on_a_gpu() {
         ("tiny-gpt-oss", ADDITIONS),
         ("tiny-glm4moe", ADDITIONS),
         ("tiny-qwen2moe", ADDITIONS),
+        ("tiny-lfm2", ADDITIONS),
+        ("tiny-mamba", ADDITIONS),
+        ("tiny-nemotron_h", ADDITIONS),
+        ("tiny-qwen35", ADDITIONS),
     ] {
         check_on(name, limit, |path, positions| Box::new(crate::data::gpu(path, KvType::F32, positions)));
     }

@@ -9,7 +9,7 @@ use crate::kernels::choose;
 use crate::linear::Quantized;
 use crate::step::Capacity;
 use crate::weights::Weights;
-use crate::{Error, Gpu, Options, Result, buffers, cache, plan};
+use crate::{Error, Gpu, Options, Result, buffers, cache, plan, state};
 
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -41,9 +41,10 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Of a program whose weights, which are checked, are in a file.
     pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
-        let Options { arithmetic, kv, max_rows, pages, logits_rows, .. } = options;
+        let Options { arithmetic, kv, max_rows, pages, slots, logits_rows, .. } = options;
         let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
         let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
+        let capacity = if program.states.is_empty() { capacity } else { capacity.with_slots(slots) };
         let logits_stride = buffers::stride(program.buffers[program.logits.buffer].width);
         let logits_rows = match program.output {
             Output::Logits => logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)),
@@ -71,9 +72,10 @@ impl Sizes {
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
         let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
+        let states = program.states.iter().map(|layer| state::layer_bytes(*layer, slots));
         let memory = Memory {
             weights: Weights::check(file, program)?,
-            kv: kv_bytes.fold(0, u64::saturating_add),
+            kv: kv_bytes.chain(states).fold(0, u64::saturating_add),
             buffers: [
                 step_bytes,
                 link_bytes,

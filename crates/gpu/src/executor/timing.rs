@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use gleed_model::executor::check;
+use gleed_model::executor::{check, check_states};
 use gleed_model::{Batch, StepError};
 
 use super::{GpuExecutor, record_node, write_count};
@@ -88,6 +88,7 @@ impl GpuExecutor {
 
     fn check_timed(&self, batch: &Batch) -> std::result::Result<(), StepError> {
         check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check_states(batch, &self.program, self.options.slots)?;
         let wanted = batch.wanted().count();
         if wanted > self.logits_rows {
             return Err(StepError::TooManyRows { rows: wanted, limit: self.logits_rows });

@@ -11,6 +11,7 @@ pub(crate) mod experts;
 pub(crate) mod heads;
 pub(crate) mod norm;
 pub(crate) mod rows;
+pub(crate) mod state;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -51,13 +52,15 @@ pub(crate) enum Grid {
     Items(Items, u32),
     /// So many for each row whose spans of attention are merged.
     Merges(u32),
+    /// So many for each sequence.
+    Sequences(u32),
 }
 
 impl Grid {
     /// Rows from which on steps need it, about: the sooner, the fewer.
     pub fn rows(self) -> u32 {
         match self {
-            Grid::Rows(_) | Grid::Items(Items::Near, _) => 1,
+            Grid::Rows(_) | Grid::Sequences(_) | Grid::Items(Items::Near, _) => 1,
             Grid::Items(Items::Whole, _) => 5,
             // A single row needs these too, when there are many positions before it.
             Grid::Items(Items::Few | Items::Split, _) | Grid::Merges(_) => 8,
@@ -81,6 +84,7 @@ impl Dispatch {
             Grid::Rows(each) => (each, counts.rows),
             Grid::Items(kind, each) => (each, counts.items[kind as usize]),
             Grid::Merges(each) => (each, counts.merges),
+            Grid::Sequences(each) => (each, counts.sequences),
         };
         let groups = [x, y as u32];
         (x > 0 && y > 0).then_some(Run { pipeline: &self.pipeline, bindings: &self.bindings, groups })
@@ -94,6 +98,8 @@ pub(crate) struct Source<'a> {
     text: String,
     matrix: Vec<wgpu::BindingResource<'a>>,
     bindings: Vec<Binding<'a>>,
+    /// Whether buffers that are only read are bound once too.
+    shares_reads: bool,
 }
 
 struct Binding<'a> {
@@ -106,7 +112,7 @@ struct Binding<'a> {
 impl<'a> Source<'a> {
     pub fn new(name: &'static str, text: &str) -> Source<'a> {
         let (constants, text) = (String::new(), text.to_string());
-        Source { name, constants, text, matrix: Vec::new(), bindings: Vec::new() }
+        Source { name, constants, text, matrix: Vec::new(), bindings: Vec::new(), shares_reads: false }
     }
 
     fn define(&mut self, definition: std::fmt::Arguments) {
@@ -174,6 +180,12 @@ impl<'a> Source<'a> {
         self
     }
 
+    /// Binds every buffer once, for kernels that read many views, several of which may be of one buffer; all must have
+    /// the same elements.
+    pub fn sharing_reads(self) -> Self {
+        Source { shares_reads: true, ..self }
+    }
+
     /// A buffer of integers, and what writes so many quads of each workgroup there.
     pub fn put_integers(self, integers: &'a Quantized, quads: usize) -> Self {
         self.size("BLOCK_QUADS", quads)
@@ -193,7 +205,8 @@ impl<'a> Source<'a> {
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
     fn finish(mut self) -> Finished<'a> {
         let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
-        for binding in self.bindings.iter().filter(|b| b.writes) {
+        let reads = self.bindings.iter().filter(|b| self.shares_reads && !b.writes);
+        for binding in self.bindings.iter().filter(|b| b.writes).chain(reads) {
             if written.iter().all(|(_, buffer)| *buffer != binding.buffer) {
                 written.push((binding.name, binding.buffer));
             }

@@ -12,6 +12,8 @@ pub(crate) struct Norm<'a> {
     /// Layer norm has one, RMS norm has none.
     pub bias: Option<&'a wgpu::Buffer>,
     pub epsilon: f32,
+    /// Whether each head has factors of its own.
+    pub of_heads: bool,
 }
 
 /// out = norm(input) of each head, after input += addend where there is one; as integers too, where there is
@@ -56,6 +58,7 @@ pub(crate) fn norm(
         .snippet(&quad("weight", false))
         .snippet(&quad("out", true))
         .size("WIDTH", width)
+        .size("WEIGHTS_STRIDE", if norm.of_heads { width } else { 0 })
         .float("INVERSE_WIDTH", 1.0 / width as f32)
         .float("EPSILON", norm.epsilon)
         .read("weight", element, norm.weight)

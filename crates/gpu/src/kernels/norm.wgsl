@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@if ADD
     let added_$i = addend_quad(addend_at, quad_$i);
     //@end
-    let weight_$i = weight_quad(0u, quad_$i);
+    let weight_$i = weight_quad(group.x * WEIGHTS_STRIDE, quad_$i);
     //@if LAYER
     let bias_$i = bias_quad(0u, quad_$i);
     //@end

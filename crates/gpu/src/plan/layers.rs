@@ -286,8 +286,9 @@ mod tests {
 
     #[test]
     fn attention_writes_integers_unless_rows_attend_together() {
-        let quantizes =
-            |rows, items: [usize; 5], merges| Producer::Attention.quantizes(Counts { rows, items, merges });
+        let quantizes = |rows, items: [usize; 5], merges| {
+            Producer::Attention.quantizes(Counts { rows, items, merges, ..Counts::default() })
+        };
         // Near; whole; near and split in three spans.
         assert!(quantizes(1, [1, 0, 0, 0, 0], 0));
         assert!(quantizes(32, [0, 32, 0, 0, 0], 0));

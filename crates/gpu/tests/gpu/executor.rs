@@ -19,6 +19,7 @@ pub const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: contract::MAX_ROWS,
     pages: contract::PAGES,
+    slots: 6,
     logits_rows: None,
     matrix_units: false,
 };
@@ -139,6 +140,12 @@ fn few_steps_are_in_flight() {
 fn copied_pages_let_sequences_part() {
     let gpu = gpu();
     contract::copies_pages(|file, program, kv| executor(&gpu, file, program, Options { kv, ..OPTIONS }));
+}
+
+#[test]
+fn states_are_kept_in_slots() {
+    let gpu = gpu();
+    contract::keeps_states(|file, program, kv| executor(&gpu, file, program, Options { kv, ..OPTIONS }));
 }
 
 #[test]

@@ -20,6 +20,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F32,
     max_rows: 300,
     pages: SEQUENCES.pages,
+    slots: 6,
     logits_rows: None,
     matrix_units: false,
 };

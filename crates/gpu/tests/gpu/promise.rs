@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Sequences, bits, executor, gpu, test_families, tiny};
+use crate::common::{RECURRENT, Sequences, bits, executor, gpu, test_families, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_gpu::linear::exact_units;
@@ -18,11 +18,15 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 /// More than a span, some rows, one row.
 const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: PAGES };
 const PAGES: usize = 15;
+
+/// The same without a span to spare: recurrent layers know none.
+const SHORT: Sequences = Sequences { lengths: [75, 9, 1], pages: PAGES };
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
     kv: KvType::F16,
     max_rows: 300,
     pages: PAGES,
+    slots: 6,
     logits_rows: None,
     matrix_units: false,
 };
@@ -39,6 +43,7 @@ const ROUNDED_TOLERANCE: f32 = 2e-3;
 const ROUNDED_DIVERGENCE: f64 = 2e-4;
 
 fn check_family(family: &str) {
+    let sequences = if RECURRENT.contains(&family) { SHORT } else { SEQUENCES };
     let mixed =
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
     let integers = [Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_K, Format::Q4_1, Format::Q5_0];
@@ -53,18 +58,19 @@ fn check_family(family: &str) {
         let fused = fuse(&plain, Rules::ALL);
         let options = Options { arithmetic, kv, ..OPTIONS };
         let mut all_at_once = executor(&gpu, &file, &fused, options);
-        let same = SEQUENCES.run(&mut all_at_once, &SEQUENCES.whole(), 1);
+        let same = sequences.run(&mut all_at_once, &sequences.whole(), 1);
         // Where there are matrix units for bytes, these rows were multiplied there, and single ones are not.
         let on_units = |rows: usize| all_at_once.layers_on_matrix_units(rows) > 0;
         let should = arithmetic == Arithmetic::Q8 && exact_units(&gpu.info);
-        assert_eq!([SEQUENCES.lengths.iter().sum(), 1].map(on_units), [should, false]);
+        assert_eq!([sequences.lengths.iter().sum(), 1].map(on_units), [should, false]);
 
         let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
         let made_for =
             reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages: PAGES };
-        let mut reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
+        let reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
+        let mut reference = reference.with_slots(OPTIONS.slots).unwrap();
         let mut difference = LogitsDifference::default();
-        for (place, truth) in SEQUENCES.run(&mut reference, &SEQUENCES.whole(), 1) {
+        for (place, truth) in sequences.run(&mut reference, &sequences.whole(), 1) {
             difference.add(&same[&place], &truth);
         }
         if arithmetic == Arithmetic::Q8 {
@@ -75,15 +81,15 @@ fn check_family(family: &str) {
         }
 
         for (program, schedule, every, logits_rows) in [
-            (&fused, SEQUENCES.chunks(&[1, 7, 64, 3]), 2, None),
-            (&plain, SEQUENCES.chunks(&[97, 2]), 1, None),
-            (&fused, SEQUENCES.one_at_a_time(SPAN - 3), 1, None),
+            (&fused, sequences.chunks(&[1, 7, 64, 3]), 2, None),
+            (&plain, sequences.chunks(&[97, 2]), 1, None),
+            (&fused, sequences.one_at_a_time(sequences.lengths[0] - 24), 1, None),
             // Logits in three turns, the last one of fewer rows.
-            (&fused, SEQUENCES.whole(), 5, Some(23)),
+            (&fused, sequences.whole(), 5, Some(23)),
         ] {
             let options = Options { logits_rows, ..options };
             let mut executor = executor(&gpu, &file, program, options);
-            let found = SEQUENCES.run(&mut executor, &schedule, every);
+            let found = sequences.run(&mut executor, &schedule, every);
             for (place, logits) in &found {
                 let equal = bits(logits) == bits(&same[place]);
                 assert!(equal, "{family} kv {kv}, row {place:?} of {schedule:?}");
@@ -92,4 +98,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen3, gpt2, gemma2, gpt_oss);
+test_families!(check_family: llama, qwen3, gpt2, gemma2, gpt_oss, mamba2, qwen35);

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::common::{FAMILIES, executor, gpu, tiny};
+use crate::common::{FAMILIES, RECURRENT, executor, gpu, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
 use gleed_model::Arithmetic;
@@ -37,15 +37,24 @@ const FORMATS: [Format; 17] = [
 fn texts() -> HashSet<String> {
     let gpu = gpu();
     let mut texts = HashSet::new();
-    for family in FAMILIES {
+    for family in FAMILIES.into_iter().chain(RECURRENT) {
         let (file, plain) = tiny(family, &FORMATS, 1);
-        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        // States are not stored as keys and values are.
+        let kinds = [KvType::F32, KvType::F16, KvType::Q8_0];
+        for kv in kinds.into_iter().filter(|kv| *kv == KvType::F32 || !RECURRENT.contains(&family)) {
             let fused = fuse(&plain, Rules::ALL);
             for (program, arithmetic) in
                 [(&plain, Arithmetic::F32), (&fused, Arithmetic::F32), (&fused, Arithmetic::Q8)]
             {
-                let options =
-                    Options { arithmetic, kv, max_rows: 4, pages: 1, logits_rows: None, matrix_units: false };
+                let options = Options {
+                    arithmetic,
+                    kv,
+                    max_rows: 4,
+                    pages: 1,
+                    slots: 6,
+                    logits_rows: None,
+                    matrix_units: false,
+                };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }
         }

@@ -1,0 +1,40 @@
+// The gated delta rule: the state keeps a share of everything, then what it answers for the key moves towards the value;
+// out is what it answers for the query. One thread per channel, a workgroup row per sequence.
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let channel = id.x;
+    if channel >= CHANNELS {
+        return;
+    }
+    let head = channel / (CHANNELS / HEADS);
+    var key_head = head / (HEADS / KEY_HEADS);
+    if IN_TURN {
+        key_head = head % KEY_HEADS;
+    }
+    let sequence = sequence_of(id.y);
+    begin(sequence, channel);
+    for (var r = 0u; r < step[sequence + 2u]; r++) {
+        let record = step[sequence + 1u] + r * RECORD;
+        let row = step[record];
+        let time = softplus(alpha[row * ALPHA_STRIDE + ALPHA_OFFSET + head] + dt_bias[head]);
+        let kept = exponential(time * decay[head]);
+        let share = 1.0 / (1.0 + exponential(-beta[row * BETA_STRIDE + BETA_OFFSET + head]));
+        let first_key = row * KEY_STRIDE + KEY_OFFSET + key_head * DEPTH;
+        let first_query = row * QUERY_STRIDE + QUERY_OFFSET + key_head * DEPTH;
+        var answer = 0.0;
+        for (var i = 0u; i < DEPTH; i++) {
+            held[i] *= kept;
+            answer = fma(held[i], key[first_key + i], answer);
+        }
+        let change = (value[row * VALUE_STRIDE + VALUE_OFFSET + channel] - answer) * share;
+        var sum = 0.0;
+        for (var i = 0u; i < DEPTH; i++) {
+            let moved = fma(key[first_key + i], change, held[i]);
+            held[i] = moved;
+            sum = fma(moved, query[first_query + i], sum);
+        }
+        out[row * OUT_STRIDE + OUT_OFFSET + channel] = sum * SCALE;
+        save(record, channel);
+    }
+}

@@ -1,0 +1,138 @@
+//! Recurrent layers: a thread for each channel of each sequence, which goes through the sequence's rows in order with
+//! the channel's state in its own memory. Plain, and the same for any number of rows.
+
+use gleed_model::recurrence::{Convolution, DeltaRule, Scan};
+
+use super::{Dispatch, Grid, Kernels, List, Place, Source};
+use crate::Result;
+use crate::state::LayerState;
+use crate::step::header;
+use crate::weights::Weights;
+
+/// Threads of a workgroup.
+const THREADS: usize = 64;
+
+/// What the kernels of all recurrent layers bind.
+fn source<'a>(name: &'static str, text: &str, step: &'a wgpu::Buffer, layer: &'a LayerState) -> Source<'a> {
+    Source::new(name, text)
+        .snippet(include_str!("sequence.wgsl"))
+        .step(step, List::All)
+        .size("STATES", header::STATES)
+        .size("CHANNELS", layer.shape.columns)
+        .size("DEPTH", layer.shape.rows)
+        .write("state", "f32", &layer.buffer)
+}
+
+fn dispatch(kernels: &mut Kernels, source: Source, layer: &LayerState) -> Result<Dispatch> {
+    let groups = layer.shape.columns.div_ceil(THREADS) as u32;
+    kernels.dispatch(source.sharing_reads(), Grid::Sequences(groups))
+}
+
+/// out = a short convolution of each channel.
+pub(crate) fn convolve(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    weights: &Weights,
+    layer: &LayerState,
+    op: Convolution,
+    [x, out]: [Place; 2],
+) -> Result<Dispatch> {
+    let taps = weights.vector(op.taps);
+    let source = source("convolve", include_str!("convolve.wgsl"), step, layer)
+        .snippet(include_str!("exp.wgsl"))
+        .flag("SILU", op.silu)
+        .flag("BIASED", op.bias.is_some())
+        .read("taps", "f32", taps)
+        .read("bias", "f32", op.bias.map_or(taps, |bias| weights.vector(bias)))
+        .read_place("x", "X_", x)
+        .write_place("out", "OUT_", out);
+    dispatch(kernels, source, layer)
+}
+
+/// out = what a selective scan reads from its state.
+pub(crate) fn scan(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    weights: &Weights,
+    layer: &LayerState,
+    (op, decays): (Scan, usize),
+    [x, dt, b, c, out]: [Place; 5],
+) -> Result<Dispatch> {
+    let skip = weights.vector(op.skip);
+    let source = source("scan", include_str!("scan.wgsl"), step, layer)
+        .snippet(include_str!("exp.wgsl"))
+        .snippet(include_str!("softplus.wgsl"))
+        .size("HEADS", op.heads)
+        .size("GROUPS", op.groups)
+        .size("DECAYS", decays / op.heads)
+        .flag("BIASED", op.dt_bias.is_some())
+        .read("decay", "f32", weights.vector(op.decay))
+        .read("skip", "f32", skip)
+        .read("dt_bias", "f32", op.dt_bias.map_or(skip, |bias| weights.vector(bias)))
+        .read_place("x", "X_", x)
+        .read_place("dt", "DT_", dt)
+        .read_place("b", "B_", b)
+        .read_place("c", "C_", c)
+        .write_place("out", "OUT_", out);
+    dispatch(kernels, source, layer)
+}
+
+/// out = what the gated delta rule reads from its state.
+pub(crate) fn delta_rule(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    weights: &Weights,
+    layer: &LayerState,
+    op: DeltaRule,
+    [query, key, value, alpha, beta, out]: [Place; 6],
+) -> Result<Dispatch> {
+    let source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
+        .snippet(include_str!("exp.wgsl"))
+        .snippet(include_str!("softplus.wgsl"))
+        .size("HEADS", op.heads)
+        .size("KEY_HEADS", op.key_heads)
+        .flag("IN_TURN", op.in_turn)
+        .float("SCALE", op.scale)
+        .read("decay", "f32", weights.vector(op.decay))
+        .read("dt_bias", "f32", weights.vector(op.dt_bias))
+        .read_place("query", "QUERY_", query)
+        .read_place("key", "KEY_", key)
+        .read_place("value", "VALUE_", value)
+        .read_place("alpha", "ALPHA_", alpha)
+        .read_place("beta", "BETA_", beta)
+        .write_place("out", "OUT_", out);
+    dispatch(kernels, source, layer)
+}
+
+/// Each head's pieces go to one output each: a dispatch for each of these.
+pub(crate) fn unzip(
+    kernels: &mut Kernels,
+    heads: usize,
+    input: Place,
+    outs: &[Place],
+) -> Result<Vec<Dispatch>> {
+    let mut offset = 0;
+    let pieces = outs.iter().map(|out| {
+        let piece = out.width / heads;
+        let source = Source::new("unzip", include_str!("unzip.wgsl"))
+            .size("WIDTH", out.width)
+            .size("PIECE", piece)
+            .size("HEAD", input.width / heads)
+            .size("FIRST", offset)
+            .read_place("source", "SOURCE_", input)
+            .write_place("out", "OUT_", *out);
+        offset += piece;
+        kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+    });
+    pieces.collect()
+}
+
+/// Each of `heads` parts of a row is scaled to length one.
+pub(crate) fn unit_norm(kernels: &mut Kernels, heads: usize, epsilon: f32, x: Place) -> Result<Dispatch> {
+    let source = Source::new("unit_norm", include_str!("unit_norm.wgsl"))
+        .size("HEADS", heads)
+        .size("WIDTH", x.width / heads)
+        .float("EPSILON", epsilon)
+        .write_place("x", "X_", x);
+    kernels.dispatch(source, Grid::Rows(heads.div_ceil(THREADS) as u32))
+}
