@@ -118,15 +118,17 @@ impl Engine {
         if let Some(index) = turns.iter().position(|turn| !turn.sequence.is_of(&self.pool)) {
             return Err(Error::OtherEngine { index });
         }
+        turns.iter_mut().for_each(|turn| turn.rows = turn.rows.min(turn.sequence.pending().len()));
+        if let Some(slots) = &self.slots {
+            reserve_states(slots, turns)?;
+        }
         self.batch.clear();
         for turn in turns.iter_mut() {
-            turn.rows = turn.rows.min(turn.sequence.pending().len());
             if let Some(copy) = turn.sequence.reserve(&self.pool, turn.rows)? {
                 self.executor.copy_page(copy.from, copy.to);
             }
             let table = self.batch.add_table(turn.sequence.pages());
-            if let Some(slots) = &self.slots {
-                turn.sequence.reserve_states(slots, turn.rows)?;
+            if self.slots.is_some() {
                 let states = turn.sequence.states();
                 if let Some(slot) = states.current().filter(|_| turn.rows > 0) {
                     self.batch.read_state(table, slot);
@@ -214,4 +216,17 @@ impl Engine {
         }
         Ok(sequence.align(tokens))
     }
+}
+
+/// Makes sure that all states that a step leaves have slots. Where they do not suffice, all its sequences give up the
+/// states that they keep to go back to: one that two of them share is free when both have.
+fn reserve_states(slots: &SlotPool, turns: &mut [Turn<'_>]) -> Result<()> {
+    for index in 0..turns.len() {
+        let rows = turns[index].rows;
+        if turns[index].sequence.reserve_states(slots, rows).is_err() {
+            turns.iter_mut().for_each(|turn| turn.sequence.keep_last_state());
+            turns[index].sequence.reserve_states(slots, rows)?;
+        }
+    }
+    Ok(())
 }

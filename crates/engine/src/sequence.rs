@@ -127,6 +127,11 @@ impl Sequence {
         self.states.reserve(pool, self.computed, rows)
     }
 
+    /// Gives up the states of recurrent layers that it could go back to.
+    pub(crate) fn keep_last_state(&mut self) {
+        self.states.keep_last();
+    }
+
     /// What it holds of recurrent layers.
     pub(crate) fn states(&self) -> &States {
         &self.states

@@ -56,6 +56,11 @@ impl States {
         self.kept.last().map_or(0, |kept| kept.tokens)
     }
 
+    /// Keeps only the one that the next step reads.
+    pub(crate) fn keep_last(&mut self) {
+        self.kept.drain(..self.kept.len().saturating_sub(1));
+    }
+
     /// Another holder of the same states.
     pub(crate) fn share(&self) -> States {
         States { kept: self.kept.clone(), new: vec![], prompt_end: self.prompt_end }
