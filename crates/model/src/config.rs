@@ -46,7 +46,7 @@ pub struct Config {
 }
 
 /// More of anything than this is a broken file, not a model.
-const MOST: usize = 1 << 24;
+pub(crate) const MOST: usize = 1 << 24;
 
 impl Config {
     /// Reads the configuration of whatever architecture the metadata names.

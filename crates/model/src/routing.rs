@@ -164,3 +164,90 @@ fn keep_best_groups(worth: &mut [f32], groups: &mut [f32], used: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same by sorting whole lists.
+    fn sorted(routing: &Routing, scores: &[f32], bias: &[f32]) -> Vec<usize> {
+        let worth: Vec<f32> = scores.iter().zip(bias).map(|(score, bias)| sigmoid(*score) + bias).collect();
+        let best =
+            |list: &mut Vec<(usize, f32)>| list.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let Groups { count, used } = routing.groups.unwrap_or(Groups { count: 1, used: 1 });
+        let size = scores.len() / count;
+        let mut groups: Vec<(usize, f32)> = (0..count)
+            .map(|group| {
+                let mut own = worth[group * size..(group + 1) * size].to_vec();
+                own.sort_by(|a, b| b.total_cmp(a));
+                (group, own.iter().take(2).sum())
+            })
+            .collect();
+        best(&mut groups);
+        let kept: Vec<usize> = groups[..used].iter().map(|(group, _)| *group).collect();
+        let mut experts: Vec<(usize, f32)> =
+            worth.into_iter().enumerate().filter(|(expert, _)| kept.contains(&(expert / size))).collect();
+        best(&mut experts);
+        experts[..routing.used].iter().map(|(expert, _)| *expert).collect()
+    }
+
+    #[test]
+    fn the_best_are_chosen_by_rank() {
+        let mut state = 7u32;
+        // Few values, so that many are equal.
+        let mut random = |values: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 16) % values) as f32 / 4.0 - 2.0
+        };
+        for (experts, used, groups) in
+            [(8, 2, None), (7, 7, None), (16, 4, Some((4, 2))), (6, 3, Some((6, 3)))]
+        {
+            let groups = groups.map(|(count, used)| Groups { count, used });
+            let routing = Routing {
+                gate: Gate::Sigmoid,
+                used,
+                groups,
+                bias: Some(0),
+                normalised: true,
+                scale: 2.5,
+                factors: None,
+            };
+            for _ in 0..200 {
+                let scores: Vec<f32> = (0..experts).map(|_| random(16)).collect();
+                let bias: Vec<f32> = (0..experts).map(|_| random(4)).collect();
+                let (mut room, mut out) = (vec![0.0; ROOM * experts], vec![0.0; 2 * used]);
+                routing.choose(&scores, Some(&bias), None, &mut room, &mut out);
+                let chosen: Vec<usize> = out[..used].iter().map(|expert| *expert as usize).collect();
+                assert_eq!(chosen, sorted(&routing, &scores, &bias), "{scores:?} {bias:?}");
+                let sum: f32 = chosen.iter().map(|expert| sigmoid(scores[*expert])).sum();
+                for (expert, weight) in chosen.iter().zip(&out[used..]) {
+                    assert!((weight - 2.5 * sigmoid(scores[*expert]) / sum).abs() < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_chosen_once() {
+        for gate in [Gate::Softmax, Gate::Sigmoid, Gate::SoftmaxOfChosen] {
+            let routing = Routing {
+                gate,
+                used: 3,
+                groups: None,
+                bias: None,
+                normalised: true,
+                scale: 1.0,
+                factors: None,
+            };
+            for bad in [f32::NAN, f32::from_bits(u32::MAX)] {
+                let (mut room, mut out) = ([0.0; 4 * ROOM], [0.0; 6]);
+                routing.choose(&[0.5, bad, 2.0, f32::NEG_INFINITY], None, None, &mut room, &mut out);
+                let mut chosen = out[..3].to_vec();
+                chosen.sort_by(f32::total_cmp);
+                chosen.dedup();
+                assert!(chosen.len() == 3 && chosen.contains(&1.0), "{gate:?}: {out:?}");
+                assert!(out[3..].iter().any(|weight| weight.is_nan()));
+            }
+        }
+    }
+}

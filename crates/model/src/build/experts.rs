@@ -1,6 +1,7 @@
 //! Feed-forward layers of experts: what families change about them, and the ops of one.
 
 use super::{Bias, Builder};
+use crate::config::MOST;
 use crate::keys::Keys;
 use crate::program::{Activation, Op, Projection, View};
 use crate::routing::{Gate, Groups, Routing};
@@ -55,6 +56,11 @@ impl Experts {
         let groups_used = keys.size("expert_group_used_count")?;
         let shared = keys.size("expert_shared_feed_forward_length")?.filter(|width| *width > 0);
         let shared_count = keys.size("expert_shared_count")?.unwrap_or(0);
+        let shared = shared.unwrap_or(shared_count.saturating_mul(width));
+        if used > count || count.max(width).max(shared) > MOST {
+            let what = format!("{used} of {count} experts of {width}, {shared} beside them: not a model");
+            return Err(Error::Invalid(what));
+        }
         Ok(Some(Experts {
             count,
             used,
@@ -65,7 +71,7 @@ impl Experts {
             scale: keys.f32("expert_weights_scale")?.filter(|scale| *scale != 0.0).unwrap_or(1.0),
             weighs_input: false,
             gated: true,
-            shared: shared.unwrap_or(shared_count.saturating_mul(width)),
+            shared,
             first_layer: keys.size("leading_dense_block_count")?.unwrap_or(0),
             step: 1,
         }))

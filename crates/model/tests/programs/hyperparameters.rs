@@ -147,3 +147,19 @@ fn text_has_three_streams_of_positions() {
     let error = with(4).unwrap_err();
     assert!(error.contains("4 pairs in a fourth stream of positions"), "{error}");
 }
+
+#[test]
+fn experts_that_cannot_be_are_refused() {
+    for (key, value) in [
+        ("expert_used_count", 8),
+        ("expert_used_count", u32::MAX),
+        ("expert_feed_forward_length", u32::MAX),
+        ("expert_shared_feed_forward_length", u32::MAX),
+        ("expert_gating_func", 9),
+    ] {
+        let mut metadata = tiny_metadata("qwen2moe");
+        metadata.set(format!("qwen2moe.{key}"), Value::U32(value));
+        let error = Model::plan(&metadata, VOCABULARY, |_| false).unwrap_err().to_string();
+        assert!(error.contains("not a model") || error.contains("not known"), "{key}: {error}");
+    }
+}
