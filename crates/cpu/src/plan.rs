@@ -111,7 +111,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Input { .. }
         | Op::Embed { .. }
         | Op::AddPositions { .. }
-        | Op::AddTokenType { .. }
+        | Op::AddVector { .. }
         | Op::Norm { .. }
         | Op::Center { .. }
         | Op::Rope { .. }

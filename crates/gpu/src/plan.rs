@@ -267,7 +267,7 @@ impl<'a> Planner<'a> {
         match op {
             Op::Linear { .. } => Ok(vec![self.linear(&kernels.gpu, op, &matrix)?]),
             Op::GatedLinear { .. } => Ok(vec![self.gated_linear(&kernels.gpu, op, &matrix)?]),
-            Op::Embed { table, .. } | Op::AddPositions { table, .. } | Op::AddTokenType { table, .. } => {
+            Op::Embed { table, .. } | Op::AddPositions { table, .. } | Op::AddVector { table, .. } => {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
@@ -294,7 +294,7 @@ impl<'a> Planner<'a> {
         let (index, view) = match op {
             Op::Embed { out, .. } => (Index::Token, *out),
             Op::AddPositions { x, .. } => (Index::Position, *x),
-            Op::AddTokenType { x, .. } => (Index::Nothing, *x),
+            Op::AddVector { x, .. } => (Index::Nothing, *x),
             _ => return Ok(Vec::new()),
         };
         embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
@@ -333,7 +333,7 @@ impl<'a> Planner<'a> {
             | Op::ExpertLinear { .. }
             | Op::Embed { .. }
             | Op::AddPositions { .. }
-            | Op::AddTokenType { .. } => unreachable!("ops with matrices are not planned here"),
+            | Op::AddVector { .. } => unreachable!("ops with matrices are not planned here"),
             Op::Unzip { heads, input, outs } => {
                 let outs: Vec<Place> = outs.iter().map(place).collect();
                 state::unzip(kernels, *heads, place(input), &outs)

@@ -285,6 +285,14 @@ impl<'a> Builder<'a> {
         self.norm(name, input, false)
     }
 
+    /// RMS norm of a row into the buffer `h`, and then a bias.
+    pub(crate) fn biased_rms_norm(&mut self, name: &str, input: View) -> Result<View> {
+        let out = self.rms_norm(name, input)?;
+        let table = self.required(&format!("{name}.bias"), &[input.width])?;
+        self.emit(&format!("{name}_bias"), Op::AddVector { table, x: out });
+        Ok(out)
+    }
+
     /// RMS norm of a row in its own place.
     pub(crate) fn rms_norm_in_place(&mut self, name: &str, x: View) -> Result<()> {
         let norm = self.norm_weights(name, x.width, false)?;

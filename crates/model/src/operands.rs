@@ -105,7 +105,7 @@ macro_rules! list {
                 each(Operand::Weight(table, Role::Table));
                 each(Operand::View(out, Write));
             }
-            Op::AddPositions { table, x } | Op::AddTokenType { table, x } => {
+            Op::AddPositions { table, x } | Op::AddVector { table, x } => {
                 each(Operand::Weight(table, Role::Table));
                 each(Operand::View(x, Update));
             }

@@ -242,8 +242,8 @@ pub enum Op {
     Embed { table: WeightId, out: View },
     /// x += the table's entry of each row's position.
     AddPositions { table: WeightId, x: View },
-    /// x += the table's first entry: what the tokens of a text that stands alone have in common.
-    AddTokenType { table: WeightId, x: View },
+    /// x += the table's first entry, which may be all there is: the same vector for all rows.
+    AddVector { table: WeightId, x: View },
     /// out = norm(input), over each of `heads` equal parts of the row by itself.
     Norm { norm: Norm, heads: usize, input: View, out: View },
     /// out = input less its mean, in each row: with a norm after it, a layer norm without a bias.
@@ -412,7 +412,7 @@ impl Op {
             Op::Input { .. } => "input",
             Op::Embed { .. } => "embed",
             Op::AddPositions { .. } => "add-positions",
-            Op::AddTokenType { .. } => "add-token-type",
+            Op::AddVector { .. } => "add-vector",
             Op::Norm { .. } => "norm",
             Op::Center { .. } => "center",
             Op::Linear { .. } => "linear",

@@ -92,7 +92,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         }),
         Op::Embed { table, out } => table_of(program, *table, program.vocabulary, *out),
         Op::AddPositions { table, x } => table_of(program, *table, program.context, *x),
-        Op::AddTokenType { table, x } => table_of(program, *table, 1, *x),
+        Op::AddVector { table, x } => table_of(program, *table, 1, *x),
         Op::Norm { norm, heads, input, out } => {
             ensure(input == out || is_apart(*input, *out), || "input and output overlap".to_string())?;
             ensure(input.width == out.width, || "input and output differ in width".to_string())?;

@@ -153,6 +153,7 @@ families! {
     phi3: "tiny-phi3", ADDITIONS;
     phi4_mini_with_short_factors: "tiny-phi4-mini", ADDITIONS;
     phi4_mini_with_long_factors: "tiny-phi4-mini-long", ADDITIONS;
+    phimoe: "tiny-phimoe", ADDITIONS;
     qwen2: "tiny-qwen2", ADDITIONS;
     qwen2moe: "tiny-qwen2moe", ADDITIONS;
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;

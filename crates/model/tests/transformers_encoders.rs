@@ -110,7 +110,7 @@ fn bert() {
         }
     });
     let mut without = case.program.clone();
-    for kind in ["add-token-type", "add-positions"] {
+    for kind in ["add-vector", "add-positions"] {
         without.nodes.retain(|node| node.op.kind() != kind);
         assert!(case.difference(&without) > VISIBLE, "{kind}");
     }

@@ -72,6 +72,7 @@ families! {
     phi3: "tiny-phi3", ADDITIONS;
     phi4_mini: "tiny-phi4-mini", ADDITIONS;
     phi4_mini_long: "tiny-phi4-mini-long", ADDITIONS;
+    phimoe: "tiny-phimoe", ADDITIONS;
     qwen2: "tiny-qwen2", ADDITIONS;
     qwen2moe: "tiny-qwen2moe", ADDITIONS;
     qwen2_vl: "tiny-qwen2vl", ADDITIONS;
@@ -99,6 +100,7 @@ fn families_on_a_gpu() {
         ("tiny-nemotron", ADDITIONS),
         ("tiny-olmo3", ADDITIONS),
         ("tiny-phi4-mini", ADDITIONS),
+        ("tiny-phimoe", ADDITIONS),
         ("tiny-gpt-oss", ADDITIONS),
         ("tiny-glm4moe", ADDITIONS),
         ("tiny-qwen2moe", ADDITIONS),

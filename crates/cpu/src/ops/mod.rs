@@ -38,7 +38,7 @@ pub(crate) fn run(
         Op::Input { ref views } => rows::input(fixed, machine, views),
         Op::Embed { table, out } => rows::embed(fixed, machine, table, out),
         Op::AddPositions { table, x } => rows::add_positions(fixed, machine, table, x),
-        Op::AddTokenType { table, x } => rows::add_token_type(fixed, machine, table, x),
+        Op::AddVector { table, x } => rows::add_vector(fixed, machine, table, x),
         Op::Norm { norm, heads, input, out } => rows::norm(fixed, machine, norm, heads, input, out),
         Op::Center { input, out } => rows::center(machine, input, out),
         Op::Linear { ref parts, input, out } => linear::linear(fixed, plan, machine, parts, None, input, out),

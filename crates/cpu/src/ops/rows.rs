@@ -60,7 +60,7 @@ pub(super) fn add_positions(fixed: Fixed, machine: &mut Machine, table: WeightId
 }
 
 /// x += the table's first entry.
-pub(super) fn add_token_type(fixed: Fixed, machine: &mut Machine, table: WeightId, x: View) {
+pub(super) fn add_vector(fixed: Fixed, machine: &mut Machine, table: WeightId, x: View) {
     add_entries(fixed, machine, table, x, |_| 0);
 }
 

@@ -128,6 +128,7 @@ fn sums_activations_and_gathered_rows() {
             let (y, half) = (y.part(3, width), x.part(width, width));
             let (table, norm) = (case.floats(CONTEXT, width), case.norm(width, index % 2 == 0));
             case.push(Op::AddPositions { table, x: half });
+            case.push(Op::AddVector { table, x: x.part(0, width) });
             case.push(Op::Activate { activation, gate: x.part(0, width), up: Some(half), out: y });
             case.push(Op::Activate { activation, gate: half, up: None, out: z });
             case.push(Op::Add { x: half, y });

@@ -8,8 +8,8 @@ use crate::program::{Activation, Map, View};
 /// What the layers of a family have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decoder {
-    /// Layer norms with biases instead of RMS norms.
-    pub layer_norms: bool,
+    /// Which norms.
+    pub norm: NormKind,
     /// Where each half of a layer is normed.
     pub norms: Norms,
     /// Whether Q, K and V have biases.
@@ -26,6 +26,17 @@ pub(super) struct Decoder {
     pub ffn_norm: &'static str,
     /// The norm after the last layer.
     pub output_norm: &'static str,
+}
+
+/// Which norms a family has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NormKind {
+    /// By the root of the mean square.
+    Rms,
+    /// The same, and then a bias is added.
+    BiasedRms,
+    /// Layer norms with biases.
+    Layer,
 }
 
 /// Where the halves of a layer are normed.
@@ -54,7 +65,7 @@ pub(super) enum Gate {
 impl Default for Decoder {
     fn default() -> Self {
         Decoder {
-            layer_norms: false,
+            norm: NormKind::Rms,
             norms: Norms::Before,
             qkv_bias: Bias::Optional,
             activation: Activation::Silu,
@@ -89,7 +100,7 @@ impl Decoder {
             self.after(b, "post_attention_norm", y)?;
             b.map("attn_scale", Map::Scale(self.residual_scale), y);
             b.add("attn_residual", x, y);
-            let h = match self.layer_norms || self.norms == Norms::After {
+            let h = match self.norm != NormKind::Rms || self.norms == Norms::After {
                 true => self.before(b, "ffn_norm", x)?,
                 false => b.rms_norm_of(self.ffn_norm, x)?,
             };
@@ -109,7 +120,11 @@ impl Decoder {
     }
 
     fn norm(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {
-        if self.layer_norms { b.layer_norm(name, x) } else { b.rms_norm(name, x) }
+        match self.norm {
+            NormKind::Rms => b.rms_norm(name, x),
+            NormKind::BiasedRms => b.biased_rms_norm(name, x),
+            NormKind::Layer => b.layer_norm(name, x),
+        }
     }
 
     fn before(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {

@@ -1,6 +1,6 @@
 //! GPT-2: learned positions, layer norms, one fused Q|K|V with a bias, a GELU without a gate.
 
-use super::decoder::{Decoder, Gate};
+use super::decoder::{Decoder, Gate, NormKind};
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder};
 use crate::program::Activation;
@@ -10,7 +10,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let x = b.embed()?;
     b.add_positions(x)?;
     let decoder = Decoder {
-        layer_norms: true,
+        norm: NormKind::Layer,
         qkv_bias: Bias::Required,
         activation: Activation::Gelu,
         gate: Gate::None(Bias::Required),

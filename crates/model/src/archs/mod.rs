@@ -58,6 +58,7 @@ const FAMILIES: &[Family] = &[
     ("olmo2", olmo2::build),
     ("olmoe", olmoe::build),
     ("phi3", phi3::build),
+    ("phimoe", phi3::experts),
     ("qwen2", qwen2::build),
     ("qwen2moe", qwen2::experts),
     ("qwen2vl", qwen2::vision),

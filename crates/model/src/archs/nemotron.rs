@@ -1,6 +1,6 @@
 //! Nemotron: layer norms with biases, half of each head rotated, and a squared ReLU without a gate.
 
-use super::decoder::{Decoder, Gate};
+use super::decoder::{Decoder, Gate, NormKind};
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder};
 use crate::program::Activation;
@@ -11,7 +11,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
     let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
     let x = b.embed()?;
     let decoder = Decoder {
-        layer_norms: true,
+        norm: NormKind::Layer,
         activation: Activation::SquaredRelu,
         gate: Gate::None(Bias::Optional),
         ..Decoder::default()

@@ -19,7 +19,7 @@ impl Builder<'_> {
             _ => 1,
         };
         if let Some(table) = self.optional(NAME, &[x.width, types])? {
-            self.emit("token_types", Op::AddTokenType { table, x });
+            self.emit("token_types", Op::AddVector { table, x });
         }
         Ok(())
     }

@@ -222,7 +222,7 @@ impl Reference {
                     self.set(*x, r).iter_mut().zip(entry).for_each(|(x, p)| *x += p);
                 }
             }
-            Op::AddTokenType { table, x } => {
+            Op::AddVector { table, x } => {
                 let entry = self.weight_row(*table, 0);
                 for r in 0..self.rows.len() {
                     self.set(*x, r).iter_mut().zip(&entry).for_each(|(x, t)| *x += t);
