@@ -3,7 +3,7 @@
 
 use std::ops::AddAssign;
 
-use gleed_model::program::{Node, Op, Program};
+use gleed_model::program::{Node, Op, Program, experts_used};
 use gleed_model::{Arithmetic, KvType};
 use serde::Serialize;
 
@@ -140,7 +140,10 @@ impl<'a> Counter<'a> {
         let mut work = Work::default();
         for weight in op.matrices().into_iter().map(|w| &self.program.weights[w]) {
             // Of experts, those that rows have probably chosen if all are as likely.
-            let used = if let Op::ExpertLinear { choice, .. } = op { choice.width / 2 } else { 1 };
+            let used = match op {
+                Op::ExpertLinear { choice, .. } => experts_used(*choice, weight.experts),
+                _ => 1,
+            };
             let each = used as f64 / weight.experts as f64;
             let read = 1.0 - (1.0 - each).powf(rows.rows as f64 / rows.steps.max(1) as f64);
             work.weights += read * (weight.bytes() * rows.steps) as f64;

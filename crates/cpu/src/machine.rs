@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleed_model::Batch;
 use gleed_model::arithmetic::{BLOCK, LANES, PAGE, SPAN, SUPER_BLOCK, Softmax};
-use gleed_model::program::{Op, Program};
+use gleed_model::program::{Op, Program, experts_used};
 use gleed_model::routing::ROOM;
 
 use crate::Error;
@@ -292,7 +292,8 @@ impl SlotInputs {
         let mut words = [0; 2];
         for node in &program.nodes {
             let Op::ExpertLinear { parts, choice, .. } = &node.op else { continue };
-            let rows = max_rows.checked_mul(choice.width / 2)?;
+            let all = parts.first().map_or(0, |part| weights.get(part.weight).experts);
+            let rows = max_rows.checked_mul(experts_used(*choice, all))?;
             slots = slots.max(rows);
             for weight in parts.iter().map(|part| weights.get(part.weight)) {
                 experts = experts.max(weight.experts);

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use gleed_model::arithmetic::LANES;
-use gleed_model::program::{Op, Program, Projection, View};
+use gleed_model::program::{Op, Program, Projection, View, experts_used};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::Error;
@@ -94,7 +94,8 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Linear { parts, .. } => cut(parts),
         Op::GatedLinear { gate, .. } => cut(&[*gate]),
         Op::ExpertLinear { parts, choice, out, .. } => {
-            let used = choice.width / 2;
+            let experts = parts.first().map_or(0, |part| program.weights[part.weight].experts);
+            let used = experts_used(*choice, experts);
             cut(parts);
             slots = slot_columns(program, &strips, used, *out);
             Boundaries::with_capacity(0)
@@ -120,6 +121,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Add { .. }
         | Op::Map { .. }
         | Op::Unzip { .. }
+        | Op::Zip { .. }
         | Op::UnitNorm { .. }
         | Op::Gate { .. }
         | Op::Route { .. }

@@ -4,7 +4,7 @@ mod layers;
 mod names;
 mod norms;
 
-use gleed_model::program::{self, Op, Output, Program, View, Weight, WeightId};
+use gleed_model::program::{self, Op, Output, Program, View, Weight, WeightId, experts_used};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::buffers::Activations;
@@ -275,10 +275,11 @@ impl<'a> Planner<'a> {
                 let (mut commands, mut offset) = (Vec::new(), 0);
                 for part in parts {
                     let Weight { experts: count, rows, columns, .. } = self.program.weights[part.weight];
-                    let out = self.place(out.part(offset, choice.width / 2 * rows));
-                    offset += choice.width / 2 * rows;
+                    let used = experts_used(*choice, count);
+                    let out = self.place(out.part(offset, used * rows));
+                    offset += used * rows;
                     let matrix = self.with_bias(matrix(part.weight)?, part);
-                    let (choice, input) = (self.place(*choice), self.place(*input));
+                    let (choice, input) = (choice.map(|choice| self.place(choice)), self.place(*input));
                     let sizes = [count, rows, columns];
                     let dispatches = experts::linear(kernels, matrix, sizes, choice, input, out)?;
                     commands.extend(dispatches.into_iter().map(Command::Dispatch));
@@ -337,6 +338,9 @@ impl<'a> Planner<'a> {
             Op::Unzip { heads, input, outs } => {
                 let outs: Vec<Place> = outs.iter().map(place).collect();
                 state::unzip(kernels, *heads, place(input), &outs)
+            }
+            Op::Zip { heads, first, second, out } => {
+                state::zip(kernels, *heads, [first, second].map(place), place(out)).map(one)
             }
             Op::UnitNorm { heads, epsilon, x } => {
                 state::unit_norm(kernels, *heads, *epsilon, place(x)).map(one)

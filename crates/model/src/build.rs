@@ -5,11 +5,13 @@
 
 mod encoder;
 mod experts;
+mod latent;
 mod state;
 
 use gleed_gguf::{Format, Gguf};
 
 pub(crate) use self::experts::Experts;
+pub(crate) use self::latent::Latent;
 
 use crate::config::Config;
 use crate::keys::Keys;
@@ -212,14 +214,18 @@ impl<'a> Builder<'a> {
         Ok(Projection { weight, bias })
     }
 
+    /// The height of the table of embeddings, which is the vocabulary: there is no other number to check it against.
+    pub(crate) fn vocabulary(&self) -> Option<usize> {
+        match self.tensors.find("token_embd.weight", &[self.config.width, 0], true) {
+            Some((shape, _)) if shape.len() == 2 => Some(shape[1]),
+            _ => None,
+        }
+    }
+
     /// Token embeddings into the residual stream `x`; also settles the vocabulary.
     pub(crate) fn embed(&mut self) -> Result<View> {
         let width = self.config.width;
-        // The table's own height is the vocabulary: there is no other number to check it against.
-        let rows = match self.tensors.find("token_embd.weight", &[width, 0], true) {
-            Some((shape, _)) if shape.len() == 2 => shape[1],
-            _ => 0,
-        };
+        let rows = self.vocabulary().unwrap_or(0);
         let table = self.required("token_embd.weight", &[width, rows])?;
         self.program.vocabulary = rows;
         let x = self.buffer("x", width);

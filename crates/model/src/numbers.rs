@@ -5,7 +5,7 @@
 //! is the step run again, op by op, to name the first one that gave it.
 
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError};
-use crate::program::{Node, Op, Program};
+use crate::program::{Node, Op, Program, experts_used};
 
 /// The first row of the batch whose logits, those of the executor's last step, hold a NaN.
 pub fn row_without_numbers(executor: &dyn Executor, batch: &Batch) -> Option<usize> {
@@ -62,7 +62,10 @@ impl Observer for Finder<'_> {
 fn name(program: &Program, node: &Node, column: usize) -> String {
     let several = match &node.op {
         Op::Linear { parts, .. } => Some((parts, 1)),
-        Op::ExpertLinear { parts, choice, .. } => Some((parts, choice.width / 2)),
+        Op::ExpertLinear { parts, choice, .. } => {
+            let experts = parts.first().map_or(0, |part| program.weights[part.weight].experts);
+            Some((parts, experts_used(*choice, experts)))
+        }
         _ => None,
     };
     if let Some((parts, times)) = several

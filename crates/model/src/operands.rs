@@ -170,6 +170,11 @@ macro_rules! list {
                     each(Operand::View(out, Write));
                 }
             }
+            Op::Zip { heads: _, first, second, out } => {
+                each(Operand::View(first, Read));
+                each(Operand::View(second, Read));
+                each(Operand::View(out, Write));
+            }
             Op::UnitNorm { heads: _, epsilon: _, x } => each(Operand::View(x, Update)),
             Op::Convolve { convolution, input, out } => {
                 let Convolution { state, taps, bias, silu: _ } = convolution;
@@ -220,7 +225,9 @@ macro_rules! list {
                 for part in parts {
                     part!(part);
                 }
-                each(Operand::View(choice, Read));
+                if let Some(choice) = choice {
+                    each(Operand::View(choice, Read));
+                }
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }

@@ -202,6 +202,11 @@ impl Attention {
     }
 }
 
+/// How many of so many experts each row uses in an [`Op::ExpertLinear`].
+pub fn experts_used(choice: Option<View>, experts: usize) -> usize {
+    choice.map_or(experts, |choice| choice.width / 2)
+}
+
 /// How the rows of a text become the one vector that stands for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
@@ -265,6 +270,9 @@ pub enum Op {
     /// Each of `heads` parts of the row is cut into pieces, one for each output, in which those of all heads follow
     /// each other.
     Unzip { heads: usize, input: View, outs: Vec<View> },
+    /// The reverse: each of `heads` parts of out = a piece of the first input, then one of the second, which all
+    /// heads share where there is only one.
+    Zip { heads: usize, first: View, second: View, out: View },
     /// Each of `heads` parts of the row is scaled to length one: x / √(Σx² + ε).
     UnitNorm { heads: usize, epsilon: f32, x: View },
     /// out = a short convolution of each channel over its last inputs.
@@ -278,8 +286,9 @@ pub enum Op {
     /// out = which experts the row uses, in order of rank, then with what weights.
     Route { routing: Routing, scores: View, out: View },
     /// out = for each part, the outputs of each expert of the row in order of rank. The input is the same for all
-    /// experts of a row, or there is one for each.
-    ExpertLinear { parts: Vec<Projection>, choice: View, input: View, out: View },
+    /// experts of a row, or there is one for each. Without a choice every row uses all of them in order, as where
+    /// each head has a matrix of its own.
+    ExpertLinear { parts: Vec<Projection>, choice: Option<View>, input: View, out: View },
     /// out = the input times the weight of each expert of the row, in order of rank.
     Weigh { choice: View, input: View, out: View },
     /// out = the sum of what the experts of the row gave, in order of rank, times their weights if `weighted`.
@@ -423,6 +432,7 @@ impl Op {
             Op::Add { .. } => "add",
             Op::Map { .. } => "map",
             Op::Unzip { .. } => "unzip",
+            Op::Zip { .. } => "zip",
             Op::UnitNorm { .. } => "unit-norm",
             Op::Convolve { .. } => "convolve",
             Op::Scan { .. } => "scan",

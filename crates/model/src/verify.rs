@@ -154,6 +154,15 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 ensure(apart, || "input and outputs overlap".to_string())
             })
         }
+        Op::Zip { heads, first, second, out } => {
+            let (head, piece) = (head_width(*out, *heads)?, head_width(*first, *heads)?);
+            let rest = head.saturating_sub(piece);
+            let fits = rest > 0 && (second.width == rest || second.width == heads * rest);
+            ensure(fits, || "the pieces are not the whole".to_string())?;
+            ensure(is_apart(*first, *out) && is_apart(*second, *out), || {
+                "inputs and output overlap".to_string()
+            })
+        }
         Op::UnitNorm { heads, x, .. } => head_width(*x, *heads).map(|_| ()),
         Op::Convolve { convolution, input, out } => {
             let Convolution { state, taps, bias, .. } = *convolution;
@@ -214,7 +223,9 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             ensure(is_apart(*scores, *out), || "scores and choice overlap".to_string())
         }
         Op::ExpertLinear { parts, choice, input, out } => {
-            let used = used_of(*choice)?;
+            let experts =
+                parts.first().map_or(Ok(0), |part| weight_of(program, part.weight).map(|w| w.experts));
+            let used = choice.map_or(experts, used_of)?;
             let mut rows = 0;
             let shape = |part: &Projection| {
                 weight_of(program, part.weight).map(|weight| (weight.experts, weight.columns))
@@ -227,7 +238,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 rows += used * part_of(program, part, View { width, ..*input })?;
             }
             ensure(rows == out.width, || format!("{rows} outputs for {} columns", out.width))?;
-            let alone = input.buffer != out.buffer && choice.buffer != out.buffer;
+            let alone = input.buffer != out.buffer && choice.is_none_or(|choice| choice.buffer != out.buffer);
             ensure(alone, || "input and output share a buffer".to_string())
         }
         Op::Weigh { choice, input, out } => weighed(*choice, *input, *out),

@@ -126,6 +126,9 @@ macro_rules! families {
 }
 
 families! {
+    deepseek2_with_a_latent_cache: "tiny-deepseek2", ADDITIONS;
+    deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
+    deepseek2_as_older_files_have_it: "tiny-deepseek2-old", ADDITIONS;
     falcon_h1_with_attention_beside_mamba2: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2_with_soft_caps_and_windows: "tiny-gemma2", GELU_TABLE;

@@ -45,6 +45,9 @@ macro_rules! families {
 }
 
 families! {
+    deepseek2: "tiny-deepseek2", ADDITIONS;
+    deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
+    deepseek2_old: "tiny-deepseek2-old", ADDITIONS;
     falcon_h1: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2: "tiny-gemma2", GELU_TABLE;
@@ -108,6 +111,7 @@ fn families_on_a_gpu() {
         ("tiny-mamba", ADDITIONS),
         ("tiny-nemotron_h", ADDITIONS),
         ("tiny-qwen35", ADDITIONS),
+        ("tiny-deepseek2", ADDITIONS),
     ] {
         check_on(name, limit, |path, positions| Box::new(crate::data::gpu(path, KvType::F32, positions)));
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
-use gleed_model::program::{Activation, Map, Projection, View};
+use gleed_model::program::{Activation, Map, Projection, View, experts_used};
 use gleed_model::routing::{ROOM, Routing};
 
 use super::Fixed;
@@ -87,7 +87,7 @@ pub(super) fn linear(
     plan: &Plan,
     machine: &mut Machine,
     parts: &[Projection],
-    choice: View,
+    choice: Option<View>,
     input: View,
 ) {
     let weights = fixed.weights;
@@ -174,10 +174,10 @@ impl Source {
 }
 
 /// Sorts the slots of all rows by expert.
-fn sort(machine: &mut Machine, choice: View, experts: usize) {
+fn sort(machine: &mut Machine, choice: Option<View>, experts: usize) {
     let Machine { activations, rows, slots: SlotInputs { slots, .. }, .. } = machine;
-    slots.sort(rows.len(), choice.width / 2, experts, |Slot { row, rank }| {
-        activations.row(choice, row)[rank] as usize
+    slots.sort(rows.len(), experts_used(choice, experts), experts, |Slot { row, rank }| {
+        choice.map_or(rank, |choice| activations.row(choice, row)[rank] as usize)
     });
 }
 

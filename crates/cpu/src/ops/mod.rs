@@ -58,6 +58,7 @@ pub(crate) fn run(
         Op::Add { x, y } => rows::add(machine, x, y),
         Op::Map { map, x } => rows::map(machine, map, x),
         Op::Unzip { heads, input, ref outs } => rows::unzip(machine, heads, input, outs),
+        Op::Zip { heads, first, second, out } => rows::zip(machine, heads, first, second, out),
         Op::UnitNorm { heads, epsilon, x } => rows::unit_norm(machine, heads, epsilon, x),
         Op::Convolve { convolution, input, out } => {
             let memory = &mut states[convolution.state];

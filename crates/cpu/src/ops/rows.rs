@@ -182,6 +182,21 @@ pub(super) fn unzip(machine: &mut Machine, heads: usize, input: View, outs: &[Vi
     });
 }
 
+/// Each head = a piece of the first input and one of the second, which all heads may share.
+pub(super) fn zip(machine: &mut Machine, heads: usize, first: View, second: View, out: View) {
+    let Machine { pool, activations, rows, .. } = machine;
+    let (head, piece) = (out.width / heads, first.width / heads);
+    let step = if second.width == head - piece { 0 } else { head - piece };
+    for_each_row(pool, activations, rows.len(), out.width, |_, row| {
+        let ([first, second], out) = row.read_write([first, second], out);
+        for (index, (out, x)) in out.chunks_exact_mut(head).zip(first.chunks_exact(piece)).enumerate() {
+            let (own, rest) = out.split_at_mut(piece);
+            own.copy_from_slice(x);
+            rest.copy_from_slice(&second[index * step..][..rest.len()]);
+        }
+    });
+}
+
 /// Each of `heads` parts of the row is scaled to length one.
 pub(super) fn unit_norm(machine: &mut Machine, heads: usize, epsilon: f32, x: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;

@@ -19,8 +19,13 @@ const MAX_ROWS: usize = CONTEXT;
 struct Shape(usize, usize, usize, usize);
 
 /// Shared key heads and not, sizes that are no multiple of the lanes, more query heads than run side by side.
-const SHAPES: [Shape; 4] =
-    [Shape(4, 2, 12, 20), Shape(3, 3, 40, 16), Shape(6, 2, 32, 80), Shape(7, 1, 24, 8)];
+const SHAPES: [Shape; 5] = [
+    Shape(4, 2, 12, 20),
+    Shape(3, 3, 40, 16),
+    Shape(6, 2, 32, 80),
+    Shape(7, 1, 24, 8),
+    Shape(16, 1, 144, 128),
+];
 
 /// What attention may have beside all positions: later ones, a window, a soft cap, slopes, sinks.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-// out = the outputs of each expert of the row.
+// out = the outputs of each expert of the row: of those it chose, or of all in order.
 //
 // The matrices of all experts are packed as one, of which this binding has the rows FIRST .. FIRST + COUNT; outputs
 // of other rows are left alone. A workgroup has 32 outputs of one slot, a lane each: neighbouring rows lie together.
@@ -28,7 +28,10 @@ fn main(
     let row = workgroup.y;
     let slot = workgroup.x / TILES;
     let output = workgroup.x % TILES * 32u + thread % 32u;
-    let expert = min(u32(choice[row * CHOICE_STRIDE + CHOICE_OFFSET + slot]), EXPERTS - 1u);
+    var expert = slot;
+    if CHOSEN {
+        expert = min(u32(choice[row * CHOICE_STRIDE + CHOICE_OFFSET + slot]), EXPERTS - 1u);
+    }
     let entry = expert * OUTPUTS + output;
     let mine = output < OUTPUTS && entry >= FIRST && entry - FIRST < COUNT;
     let at = row * X_STRIDE + X_OFFSET + slot * SLOT_STRIDE;

@@ -47,12 +47,12 @@ pub(crate) fn linear(
     kernels: &mut Kernels,
     matrix: Matrix,
     [experts, outputs, columns]: [usize; 3],
-    choice: Place,
+    choice: Option<Place>,
     input: Place,
     out: Place,
 ) -> Result<Vec<Dispatch>> {
     let weight: &PackedWeight = matrix.weight;
-    let (used, tiles) = (choice.width / 2, outputs.div_ceil(32));
+    let (used, tiles) = (choice.map_or(experts, |choice| choice.width / 2), outputs.div_ceil(32));
     let dispatches = weight.pieces().iter().map(|piece| {
         let source = Source::new("expert-linear", include_str!("expert_linear.wgsl"))
             .matrix(weight, piece)
@@ -64,8 +64,9 @@ pub(crate) fn linear(
             .size("TILES", tiles)
             .size("SLOT_STRIDE", if input.width == columns { 0 } else { columns })
             .flag("BIASED", matrix.bias.is_some())
-            .read("bias", "f32", matrix.bias.unwrap_or(choice.buffer))
-            .read_place("choice", "CHOICE_", choice)
+            .flag("CHOSEN", choice.is_some())
+            .read("bias", "f32", matrix.bias.unwrap_or(input.buffer))
+            .read_place("choice", "CHOICE_", choice.unwrap_or(input))
             .read_place("x", "X_", input)
             .write_place("out", "OUT_", out);
         kernels.dispatch(source, Grid::Rows((used * tiles) as u32))

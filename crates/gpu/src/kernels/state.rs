@@ -127,6 +127,25 @@ pub(crate) fn unzip(
     pieces.collect()
 }
 
+/// Each head = a piece of the first input and one of the second, which all heads may share.
+pub(crate) fn zip(
+    kernels: &mut Kernels,
+    heads: usize,
+    [first, second]: [Place; 2],
+    out: Place,
+) -> Result<Dispatch> {
+    let (head, piece) = (out.width / heads, first.width / heads);
+    let source = Source::new("zip", include_str!("zip.wgsl"))
+        .size("WIDTH", out.width)
+        .size("HEAD", head)
+        .size("PIECE", piece)
+        .size("SECOND_STEP", if second.width == head - piece { 0 } else { head - piece })
+        .read_place("first", "FIRST_", first)
+        .read_place("second", "SECOND_", second)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}
+
 /// Each of `heads` parts of a row is scaled to length one.
 pub(crate) fn unit_norm(kernels: &mut Kernels, heads: usize, epsilon: f32, x: Place) -> Result<Dispatch> {
     let source = Source::new("unit_norm", include_str!("unit_norm.wgsl"))

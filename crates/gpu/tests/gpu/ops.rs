@@ -219,7 +219,8 @@ fn rotations_and_attention() {
     batches.push(vec![(0, 142)]);
     batches.push((143..280).map(|position| (0, position)).collect());
     batches.push(vec![(0, 280), (0, 281), (0, 282), (1, 4)]);
-    let fixed = [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7)];
+    let fixed =
+        [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7), (16, 1, 576, 512)];
     let odd: Vec<_> = (0..3)
         .map(|_| {
             let kv_heads = 1 + random.below(3);

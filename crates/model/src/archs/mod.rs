@@ -2,6 +2,7 @@
 
 mod bert;
 mod decoder;
+mod deepseek2;
 mod falcon_h1;
 mod gemma;
 mod glm4;
@@ -30,6 +31,7 @@ type Family = (&'static str, fn(&mut Builder) -> Result<()>);
 
 const FAMILIES: &[Family] = &[
     ("bert", bert::bert),
+    ("deepseek2", deepseek2::build),
     ("falcon-h1", falcon_h1::build),
     ("gemma", gemma::gemma),
     ("gemma-embedding", gemma::embedding),

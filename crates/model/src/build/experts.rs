@@ -163,7 +163,7 @@ impl Builder<'_> {
         let weight = self.required(&format!("{name}.weight"), &[columns, rows, count])?;
         let bias = self.optional(&format!("{name}.bias"), &[rows, count])?;
         let parts = vec![Projection { weight, bias }];
-        self.emit(name, Op::ExpertLinear { parts, choice, input, out });
+        self.emit(name, Op::ExpertLinear { parts, choice: Some(choice), input, out });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Experts: the rows that chose one are multiplied with its matrix, the others never meet it.
 
 use super::{Order, Reference};
-use crate::program::{Projection, View};
+use crate::program::{Projection, View, experts_used};
 use crate::routing::{ROOM, Routing};
 
 impl Reference {
@@ -20,19 +20,21 @@ impl Reference {
         &mut self,
         order: Order,
         parts: &[Projection],
-        choice: View,
+        choice: Option<View>,
         input: View,
         out: View,
     ) {
-        let used = choice.width / 2;
         let mut first = 0;
         for part in parts {
             let weight = self.program.weights[part.weight].clone();
+            let used = experts_used(choice, weight.experts);
             let bias = part.bias.map(|bias| self.vector(bias));
             for expert in 0..weight.experts {
                 let slots: Vec<(usize, usize)> = (0..self.rows.len())
                     .flat_map(|r| (0..used).map(move |slot| (r, slot)))
-                    .filter(|&(r, slot)| self.get(choice, r)[slot] as usize == expert)
+                    .filter(|&(r, slot)| {
+                        choice.map_or(slot, |choice| self.get(choice, r)[slot] as usize) == expert
+                    })
                     .collect();
                 let rows = slots.iter().map(|&(r, slot)| {
                     let own = if input.width == weight.columns { 0 } else { slot };

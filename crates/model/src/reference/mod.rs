@@ -265,6 +265,7 @@ impl Reference {
                 }
             }
             Op::Unzip { heads, input, outs } => self.unzip(*heads, *input, outs),
+            Op::Zip { heads, first, second, out } => self.zip(*heads, *first, *second, *out),
             Op::UnitNorm { heads, epsilon, x } => self.unit_norm(*heads, *epsilon, *x),
             Op::Convolve { convolution, input, out } => self.convolve(*convolution, *input, *out),
             Op::Scan { scan, x, dt, b, c, out } => self.scan(*scan, [*x, *dt, *b, *c], *out),

@@ -84,6 +84,18 @@ impl Reference {
         }
     }
 
+    pub(super) fn zip(&mut self, heads: usize, first: View, second: View, out: View) {
+        let (piece, rest) = (first.width / heads, (out.width - first.width) / heads);
+        for r in 0..self.rows.len() {
+            let (x, y) = (self.get(first, r).to_vec(), self.get(second, r).to_vec());
+            for (head, out) in self.set(out, r).chunks_mut(piece + rest).enumerate() {
+                let own = if y.len() == rest { 0 } else { head };
+                out[..piece].copy_from_slice(&x[head * piece..][..piece]);
+                out[piece..].copy_from_slice(&y[own * rest..][..rest]);
+            }
+        }
+    }
+
     pub(super) fn unit_norm(&mut self, heads: usize, epsilon: f32, x: View) {
         for r in 0..self.rows.len() {
             let x = self.set(x, r);

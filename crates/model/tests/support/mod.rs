@@ -120,10 +120,12 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
     Arc::new(Gguf::from_vec("tiny.gguf", std::fs::read(&path).unwrap()).unwrap())
 }
 
-/// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in place, olmo2 norms
-/// over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a gate, gpt-oss experts
-/// with biases, sinks and a bounded activation.
-pub const FAMILIES: [&str; 8] = ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss"];
+/// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
+/// place, olmo2 norms over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a
+/// gate, gpt-oss experts with biases, sinks and a bounded activation, deepseek2 a latent cache, matrices of single
+/// heads and experts in groups.
+pub const FAMILIES: [&str; 9] =
+    ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss", "deepseek2"];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
 /// windows on both sides, layers after the pooling.
@@ -224,6 +226,17 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("rope.dimension_count", 40), ("attention.sliding_window", 21)]);
             sizes.extend([("feed_forward_length", 256), ("expert_count", 5), ("expert_used_count", 2)]);
         }
+        "deepseek2" => {
+            sizes.extend([("attention.head_count", 3), ("attention.head_count_kv", 1)]);
+            sizes.extend([("attention.kv_lora_rank", 72), ("attention.q_lora_rank", 48)]);
+            sizes.extend([("attention.key_length", 92), ("attention.value_length", 72)]);
+            sizes.extend([("attention.key_length_mla", 52), ("attention.value_length_mla", 40)]);
+            sizes.extend([("rope.dimension_count", 20), ("feed_forward_length", 256)]);
+            sizes.extend([("leading_dense_block_count", 1), ("expert_shared_count", 1)]);
+            sizes.extend([("expert_count", 6), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
+            sizes.extend([("expert_group_count", 3), ("expert_group_used_count", 2)]);
+            sizes.extend([("expert_gating_func", 2)]);
+        }
         _ => sizes.extend([("attention.head_count", 4), ("feed_forward_length", 512)]),
     }
     for (key, size) in sizes {
@@ -262,8 +275,12 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
             || name.ends_with(".bias")
             || name.ends_with("ffn_gate.weight")
     };
-    let of_decoders =
-        |name: &str| name == "output.weight" || name.ends_with("exps.bias") || name.contains("shexp");
+    let of_decoders = |name: &str| {
+        name == "output.weight"
+            || name.ends_with("exps.bias")
+            || name.ends_with("exp_probs_b.bias")
+            || name.contains("shexp")
+    };
     let optional = |name: &str| {
         if ENCODERS.contains(&family) { of_encoders(name) } else { of_decoders(name) }
     };

@@ -1,0 +1,51 @@
+//! DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7 Flash: attention over a latent vector, and experts beside one that every row
+//! uses, in all but the first layers.
+
+use super::decoder::Decoder;
+use crate::Result;
+use crate::build::{Builder, Experts, Latent};
+use crate::rope::{Pairing, Rope, Scaling};
+use crate::routing::Gate;
+
+/// Files write the multiplier of YaRN's logarithm times this.
+const WRITTEN: f32 = 0.1;
+
+pub(super) fn build(b: &mut Builder) -> Result<()> {
+    let (rope, scale) = stretched(b)?;
+    let latent = Latent::read(b, rope, scale)?;
+    let experts = Experts::read(b.keys, b.config.feed_forward)?.map(|experts| adjusted(b, experts));
+    let decoder = Decoder { experts: experts.transpose()?, ..Decoder::default() };
+    let x = b.embed()?;
+    let h = decoder.layers_of(b, x, b.config.layers, |b, _, h| b.latent_attention(&latent, h))?;
+    b.head(h)?;
+    Ok(())
+}
+
+/// The rotary embedding and what scores are multiplied with. A context that was stretched by YaRN makes scores larger
+/// through a factor of their own: where the file says so, instead of the magnitude of what is rotated.
+fn stretched(b: &mut Builder) -> Result<(usize, f32)> {
+    let c = b.config;
+    let multiplier = b.keys.f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0) / WRITTEN;
+    let mut scaling = c.rope_scaling.clone();
+    let mut scale = 1.0;
+    if let Scaling::Yarn { factor, attention, .. } = &mut scaling {
+        let log = WRITTEN * factor.ln();
+        scale = *attention * (1.0 + multiplier * log);
+        match multiplier == 0.0 {
+            true => scale *= 1.0 + log,
+            false => *attention /= 1.0 + log,
+        }
+    }
+    let rope = Rope::new(Pairing::Interleaved, c.rope_dimensions, c.rope_base, &scaling, None)?;
+    Ok((b.add_rope(rope), scale * scale))
+}
+
+/// Weights are as they are unless the file says that they are divided by their sum. GLM-4.7 Flash has sigmoids and
+/// does not say so: it is known by its number of layers and its vocabulary.
+fn adjusted(b: &Builder, experts: Experts) -> Result<Experts> {
+    let says = b.keys.size("expert_gating_func")?.is_some_and(|gate| gate != 0);
+    let is_glm = matches!(b.config.layers, 47 | 48) && b.vocabulary() == Some(154_880);
+    let gate = if !says && is_glm { Gate::Sigmoid } else { experts.gate };
+    let normalised = b.keys.bool("expert_weights_norm")?.unwrap_or(false);
+    Ok(Experts { gate, normalised, ..experts })
+}

@@ -1,0 +1,126 @@
+//! Attention over a latent vector: keys and values of all heads are made of one short vector per token.
+
+use super::{Bias, Builder};
+use crate::program::{Attention, KvLayer, Op, Projection, View};
+use crate::{Error, Result};
+
+/// What latent attention looks like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Latent {
+    /// Values of the latent vector.
+    pub rank: usize,
+    /// Values of the one that queries are made of; none where they are made of the input.
+    pub query_rank: Option<usize>,
+    /// Values of a head's query, of which the last ones are rotated.
+    pub key_dim: usize,
+    /// Values that a head gives.
+    pub value_dim: usize,
+    /// The rotary embedding.
+    pub rope: usize,
+    /// The factor of scores.
+    pub scale: f32,
+    /// Whether the matrices that make keys and values of the latent vector are apart. What makes keys is then
+    /// multiplied with queries, what makes values with the result, and only the latent vector is kept. Older files
+    /// have both in one, and keys and values of all heads are kept.
+    pub absorbed: bool,
+}
+
+impl Latent {
+    /// As the file says; older files have their heads' sizes where newer ones have those of what is kept.
+    pub fn read(b: &Builder, rope: usize, scale: f32) -> Result<Latent> {
+        b.needs_attention()?;
+        let c = b.config;
+        let (key_dim, value_dim) =
+            (b.keys.size("attention.key_length_mla")?, b.keys.size("attention.value_length_mla")?);
+        let latent = Latent {
+            rank: b.keys.required("attention.kv_lora_rank")?,
+            query_rank: b.keys.size("attention.q_lora_rank")?.filter(|rank| *rank > 0),
+            key_dim: key_dim.unwrap_or(c.key_dim),
+            value_dim: value_dim.unwrap_or(c.value_dim),
+            rope,
+            scale: scale / (key_dim.unwrap_or(c.key_dim) as f32).sqrt(),
+            absorbed: key_dim.is_some() && value_dim.is_some(),
+        };
+        let kept = latent.rank + c.rope_dimensions;
+        let fits = latent.key_dim > c.rope_dimensions && latent.value_dim > 0;
+        if !fits || latent.absorbed && (c.key_dim, c.value_dim) != (kept, latent.rank) {
+            return Err(Error::Invalid(format!(
+                "latent attention of rank {} with heads of {} and {}, {} of them rotated, over keys of {}",
+                latent.rank, latent.key_dim, latent.value_dim, c.rope_dimensions, c.key_dim
+            )));
+        }
+        Ok(latent)
+    }
+}
+
+impl Builder<'_> {
+    /// Latent attention over the sequence, from the normed input to the output projection's result.
+    pub(crate) fn latent_attention(&mut self, latent: &Latent, input: View) -> Result<View> {
+        let (heads, rotated) = (self.config.heads, self.config.rope_dimensions);
+        let &Latent { rank, query_rank, key_dim, value_dim, rope, .. } = latent;
+        let plain = key_dim - rotated;
+        let query = self.buffer("query", heads * key_dim);
+        match query_rank {
+            Some(rank) => {
+                let short = self.buffer("query_latent", rank);
+                self.linear("attn_q_a", input, short, Bias::Optional)?;
+                self.rms_norm_in_place("attn_q_a_norm", short)?;
+                self.linear("attn_q_b", short, query, Bias::Optional)?;
+            }
+            None => self.linear("attn_q", input, query, Bias::Optional)?,
+        }
+        let query_plain = self.buffer("query_plain", heads * plain);
+        let query_rotated = self.buffer("query_rotated", heads * rotated);
+        let outs = vec![query_plain, query_rotated];
+        self.emit("attn_q_apart", Op::Unzip { heads, input: query, outs });
+        let both = self.buffer("latent", rank + rotated);
+        self.linear("attn_kv_a_mqa", input, both, Bias::Optional)?;
+        let (kept, key_rotated) = (both.part(0, rank), both.part(rank, rotated));
+        self.rms_norm_in_place("attn_kv_a_norm", kept)?;
+        self.emit("rope_q", Op::Rope { rope, heads, x: query_rotated });
+        self.emit("rope_k", Op::Rope { rope, heads: 1, x: key_rotated });
+
+        let attend = |b: &mut Self, query: View, key: View, value: View, layer: KvLayer| {
+            let cache = b.program.caches.len();
+            b.program.caches.push(layer);
+            b.emit("kv_write", Op::KvWrite { cache, key, value });
+            let out = b.buffer("attention", heads * layer.value_dim);
+            let attention = Attention::over_all(cache, heads, latent.scale);
+            b.emit("attention", Op::Attention { attention, query, out });
+            out
+        };
+        let mixed = if latent.absorbed {
+            let absorbed = self.buffer("query_absorbed", heads * rank);
+            self.head_linear("attn_k_b", [plain, rank], query_plain, absorbed)?;
+            let query = self.buffer("query_latent_heads", heads * (rank + rotated));
+            self.emit("attn_q_zip", Op::Zip { heads, first: absorbed, second: query_rotated, out: query });
+            let layer = KvLayer { heads: 1, key_dim: rank + rotated, value_dim: rank };
+            let latent_mixed = attend(self, query, both, kept, layer);
+            let mixed = self.buffer("attention_values", heads * value_dim);
+            self.head_linear("attn_v_b", [rank, value_dim], latent_mixed, mixed)?;
+            mixed
+        } else {
+            let made = self.buffer("keys_values", heads * (plain + value_dim));
+            self.linear("attn_kv_b", kept, made, Bias::Optional)?;
+            let key_plain = self.buffer("key_plain", heads * plain);
+            let value = self.buffer("value", heads * value_dim);
+            self.emit("attn_kv_apart", Op::Unzip { heads, input: made, outs: vec![key_plain, value] });
+            let key = self.buffer("key", heads * key_dim);
+            self.emit("attn_k_zip", Op::Zip { heads, first: key_plain, second: key_rotated, out: key });
+            self.emit("attn_q_zip", Op::Zip { heads, first: query_plain, second: query_rotated, out: query });
+            attend(self, query, key, value, KvLayer { heads, key_dim, value_dim })
+        };
+        let out = self.buffer("y", self.config.width);
+        self.linear("attn_output", mixed, out, Bias::Optional)?;
+        Ok(out)
+    }
+
+    /// out = each head's own matrix times its part of the input.
+    fn head_linear(&mut self, name: &str, shape: [usize; 2], input: View, out: View) -> Result<()> {
+        let [columns, rows] = shape;
+        let weight = self.required(&format!("{name}.weight"), &[columns, rows, self.config.heads])?;
+        let parts = vec![Projection { weight, bias: None }];
+        self.emit(name, Op::ExpertLinear { parts, choice: None, input, out });
+        Ok(())
+    }
+}
