@@ -22,10 +22,14 @@ import gguf
 import numpy as np
 import torch
 from transformers import (
-    Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GraniteConfig,
+    DeepseekV3Config, DeepseekV3ForCausalLM,
+    Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GptOssConfig,
+    GptOssForCausalLM, GraniteConfig,
     GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MistralConfig,
-    MistralForCausalLM, Olmo3Config, Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3_5ForCausalLM,
+    MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo3Config, Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3_5ForCausalLM,
     Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM)
+
+import experts
 
 DATA = Path(__file__).parent / "data"
 LENGTHS = [7, 90]
@@ -134,6 +138,33 @@ VARIANTS = {
                            tie_word_embeddings=False), 17,
                       keys={"ssm.conv_kernel": 4, "ssm.inner_size": 80, "ssm.state_size": 20,
                             "ssm.time_step_rank": 4, "ssm.group_count": 2, "full_attention_interval": 2}),
+    "mixtral": Variant("llama", MixtralForCausalLM, MixtralConfig,
+                       dict(DECODER, rms_norm_eps=1e-3, num_local_experts=5, num_experts_per_tok=2,
+                            sliding_window=None, rope_parameters=rope("default", 1e6), tie_word_embeddings=True), 18,
+                       keys={"expert_count": 5, "expert_used_count": 2}),
+    "gpt-oss": Variant("gpt-oss", GptOssForCausalLM, GptOssConfig,
+                       dict(DECODER, rms_norm_eps=1e-3, head_dim=16, num_local_experts=5, num_experts_per_tok=2,
+                            sliding_window=16, rope_parameters=rope("default", 150000.0), tie_word_embeddings=True), 19,
+                       keys={"expert_count": 5, "expert_used_count": 2, "expert_feed_forward_length": 64,
+                             "attention.sliding_window": 16}),
+    # Latent attention, as files have it in which what makes keys and values of the latent vector is apart.
+    "deepseek3": Variant("deepseek2", DeepseekV3ForCausalLM, DeepseekV3Config,
+                         dict(DECODER, rms_norm_eps=1e-3, num_key_value_heads=4, n_routed_experts=8,
+                              num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=1,
+                              moe_intermediate_size=32, first_k_dense_replace=1, routed_scaling_factor=2.5,
+                              norm_topk_prob=True, kv_lora_rank=24, q_lora_rank=20, qk_rope_head_dim=8,
+                              qk_nope_head_dim=12, v_head_dim=14,
+                              rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0,
+                                                   mscale_all_dim=1.0),
+                              max_position_embeddings=256, tie_word_embeddings=True), 20,
+                         {"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64,
+                          "scaling.yarn_log_multiplier": 0.1},
+                         {"attention.kv_lora_rank": 24, "attention.q_lora_rank": 20, "attention.key_length": 32,
+                          "attention.value_length": 24, "attention.key_length_mla": 20,
+                          "attention.value_length_mla": 14, "leading_dense_block_count": 1, "expert_count": 8,
+                          "expert_used_count": 3, "expert_group_count": 4, "expert_group_used_count": 2,
+                          "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5,
+                          "expert_feed_forward_length": 32, "expert_shared_count": 1}),
 }
 
 
@@ -153,9 +184,12 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
             inputs = parameter.shape[0] if model.config.model_type == "gpt2" else parameter.shape[1]
             if "conv1d" in name:
                 inputs = parameter.shape[2]
+            if "experts" in name and parameter.dim() == 3:
+                inputs = experts.inputs(model, parameter)
             # Queries are larger, so that attention is far from even and positions matter.
             values *= (2.0 if "q_proj" in name else 1.0) / math.sqrt(inputs)
         parameter.data = values.half().float()
+    experts.adjust(model, generator)
 
 
 def interleave(tensor: np.ndarray, heads: int) -> np.ndarray:
@@ -170,7 +204,7 @@ DECODER_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-}
+} | experts.NAMES
 # Where norms come after attention and feed-forward too, or only there.
 SANDWICH_NAMES = DECODER_NAMES | {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
@@ -238,6 +272,10 @@ def tensors(variant: Variant, model: torch.nn.Module):
         module, kind = full.rsplit(".", 1)
         if module.startswith(layers):
             layer, module = module.removeprefix(layers).split(".", 1)
+            parts = experts.parts(config, f"{module}.{kind}", values)
+            if parts is not None:
+                yield from ((f"blk.{layer}.{part}", np.ascontiguousarray(values)) for part, values in parts)
+                continue
             name = f"blk.{layer}.{RECURRENT_NAMES.get(kind) or f'{names[module]}.{kind}'}"
         else:
             name = f"{names[module]}.{kind}"
@@ -253,7 +291,13 @@ def tensors(variant: Variant, model: torch.nn.Module):
             values = interleave(values, config.num_attention_heads)
         if interleaved and ".attn_k." in name:
             values = interleave(values, config.num_key_value_heads)
+        if variant.architecture == "gpt-oss" and name.endswith("ffn_norm.weight"):
+            name = name.replace("ffn_norm", "post_attention_norm")
         yield name, values
+    for full, buffer in model.named_buffers():
+        if full.endswith(experts.CHOICE):
+            layer = full.removeprefix(layers).split(".", 1)[0]
+            yield f"blk.{layer}.exp_probs_b.bias", buffer.numpy()
     if hasattr(config, "rope_parameters") and config.rope_parameters.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_factors(config)
 
@@ -295,16 +339,18 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
     else:
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_head_count_kv(config.num_key_value_heads)
+        latent = variant.architecture == "deepseek2"
+        writer.add_head_count_kv(1 if latent else config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         parameters = config.rope_parameters
         writer.add_rope_freq_base(parameters.get("full_attention", parameters)["rope_theta"])
-        writer.add_rope_dimension_count(int(size * parameters.get("partial_rotary_factor", 1)))
-        if size * config.num_attention_heads != config.hidden_size:
+        rotated = config.qk_rope_head_dim if latent else int(size * parameters.get("partial_rotary_factor", 1))
+        writer.add_rope_dimension_count(rotated)
+        if not latent and size * config.num_attention_heads != config.hidden_size:
             writer.add_key_length(size)
             writer.add_value_length(size)
     for key, value in ({f"rope.{key}": value for key, value in variant.rope.items()} | variant.keys).items():
-        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+        add = {str: writer.add_string, int: writer.add_uint32, bool: writer.add_bool, float: writer.add_float32}[type(value)]
         add(f"{variant.architecture}.{key}", value)
 
     writer.add_tokenizer_model("gpt2")

@@ -11,6 +11,7 @@ use gleed_model::program::{Activation, Attention, Op};
 use gleed_model::recurrence::Convolution;
 use gleed_model::reference::Options;
 use gleed_model::rope::Pairing;
+use gleed_model::routing::{Gate, Routing};
 use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
 
@@ -356,4 +357,56 @@ fn convolutions(program: &mut Program, change: impl Fn(&mut Convolution)) {
             change(convolution);
         }
     });
+}
+
+/// Changes every choice of experts.
+fn routing(program: &mut Program, change: impl Fn(&mut Routing)) {
+    each(program, |op| {
+        if let Op::Route { routing, .. } = op {
+            change(routing);
+        }
+    });
+}
+
+#[test]
+fn mixtral_with_experts() {
+    let case = check("mixtral");
+    case.notices("weights divided by their sum", |p| routing(p, |r| r.normalised = false));
+}
+
+#[test]
+fn gpt_oss_with_sinks_and_biased_experts() {
+    let case = check("gpt-oss");
+    case.notices("sinks", |p| attention(p, |a| a.sinks = None));
+    case.notices("window", |p| attention(p, |a| a.window = a.window.map(|window| window + 1)));
+    case.notices("softmax of the chosen", |p| routing(p, |r| r.gate = Gate::Sigmoid));
+    case.notices("biases of experts", |p| {
+        each(p, |op| {
+            if let Op::ExpertLinear { parts, .. } = op {
+                parts.iter_mut().for_each(|part| part.bias = None);
+            }
+        })
+    });
+    case.notices("bounded activation", |p| {
+        each(p, |op| {
+            if let Op::Activate { activation, .. } = op {
+                *activation = Activation::Silu;
+            }
+        })
+    });
+}
+
+#[test]
+fn deepseek3_with_latent_attention_and_groups_of_experts() {
+    let case = check("deepseek3");
+    assert_eq!((case.program.caches[0].heads, case.program.caches[0].key_dim), (1, 32));
+    for label in ["attn_q_a_norm", "attn_kv_a_norm", "rope_q", "rope_k", "ffn_shexp_add"] {
+        case.notices(label, |p| without(p, label));
+    }
+    case.notices("pairing", |p| pair(p, Pairing::SplitHalf));
+    case.notices("scale of a stretched context", |p| attention(p, |a| a.scale = 1.0 / 20f32.sqrt()));
+    case.notices("magnitude", |p| p.ropes[0].magnitude = 1.1);
+    case.notices("bias of the choice", |p| routing(p, |r| r.bias = None));
+    case.notices("groups", |p| routing(p, |r| r.groups = None));
+    case.notices("scale of weights", |p| routing(p, |r| r.scale = 1.0));
 }
