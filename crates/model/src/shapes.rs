@@ -144,6 +144,74 @@ const GPT_OSS_KEYS: &[(&str, Key)] = &[
     ("expert_used_count", Key::Size(4)),
     ("expert_feed_forward_length", Key::Size(2880)),
 ];
+const DEEPSEEK2: Shape = Shape { architecture: "deepseek2", context: 163_840, vocabulary: 102_400, ..LLAMA };
+/// What is kept of a token is 512 values and 64 rotated ones.
+const DEEPSEEK2_LITE_KEYS: &[(&str, Key)] = &[
+    ("attention.kv_lora_rank", Key::Size(512)),
+    ("attention.key_length", Key::Size(576)),
+    ("attention.value_length", Key::Size(512)),
+    ("attention.key_length_mla", Key::Size(192)),
+    ("attention.value_length_mla", Key::Size(128)),
+    ("leading_dense_block_count", Key::Size(1)),
+    ("expert_count", Key::Size(64)),
+    ("expert_used_count", Key::Size(6)),
+    ("expert_feed_forward_length", Key::Size(1408)),
+    ("expert_shared_count", Key::Size(2)),
+];
+const FALCON_H1: Shape = Shape {
+    architecture: "falcon-h1",
+    context: 131_072,
+    vocabulary: 65_537,
+    rope_base: 100_000_000_000.0,
+    ..LLAMA
+};
+const FALCON_H1_KEYS: &[(&str, Key)] = &[
+    ("ssm.conv_kernel", Key::Size(4)),
+    ("ssm.inner_size", Key::Size(3072)),
+    ("ssm.state_size", Key::Size(256)),
+    ("ssm.time_step_rank", Key::Size(48)),
+    ("ssm.group_count", Key::Size(1)),
+];
+const GRANITE4: Shape =
+    Shape { architecture: "granitehybrid", context: 131_072, vocabulary: 100_352, tied: true, ..LLAMA };
+/// Layers without key heads are Mamba 2.
+const GRANITE4_KEYS: &[(&str, Key)] = &[
+    (
+        "attention.head_count_kv",
+        Key::Sizes(&[
+            0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 4, 0, 0, 0, 0,
+        ]),
+    ),
+    ("ssm.conv_kernel", Key::Size(4)),
+    ("ssm.inner_size", Key::Size(3072)),
+    ("ssm.state_size", Key::Size(128)),
+    ("ssm.time_step_rank", Key::Size(48)),
+    ("ssm.group_count", Key::Size(1)),
+    ("expert_count", Key::Size(64)),
+    ("expert_used_count", Key::Size(6)),
+    ("expert_shared_feed_forward_length", Key::Size(1024)),
+];
+const QWEN3_NEXT: Shape = Shape {
+    architecture: "qwen3next",
+    context: 262_144,
+    vocabulary: 151_936,
+    rope_base: 10_000_000.0,
+    epsilon: 1e-6,
+    rotated: 64,
+    ..LLAMA
+};
+const QWEN3_NEXT_KEYS: &[(&str, Key)] = &[
+    ("ssm.conv_kernel", Key::Size(4)),
+    ("ssm.inner_size", Key::Size(4096)),
+    ("ssm.state_size", Key::Size(128)),
+    ("ssm.time_step_rank", Key::Size(32)),
+    ("ssm.group_count", Key::Size(16)),
+    ("expert_count", Key::Size(512)),
+    ("expert_used_count", Key::Size(10)),
+    ("expert_feed_forward_length", Key::Size(512)),
+    ("expert_shared_feed_forward_length", Key::Size(512)),
+];
 const BERT: Shape =
     Shape { architecture: "bert", context: 512, vocabulary: 30_522, epsilon: 1e-12, tied: true, ..LLAMA };
 /// How the rows of a text become its vector.
@@ -163,6 +231,12 @@ const fn tied(shape: Shape) -> Shape {
 /// All shapes.
 pub const SHAPES: &[Shape] = &[
     Shape { keys: FIRST, ..sized("bge-small", BERT, [12, 384, 1536, 12, 12, 32]) },
+    sized(
+        "deepseek-v2-lite",
+        Shape { keys: DEEPSEEK2_LITE_KEYS, rotated: 64, ..DEEPSEEK2 },
+        [27, 2048, 10944, 16, 1, 576],
+    ),
+    sized("falcon-h1-1.5b", Shape { keys: FALCON_H1_KEYS, ..FALCON_H1 }, [24, 2048, 4608, 8, 2, 128]),
     sized("gemma3-270m", GEMMA3, [18, 640, 2048, 4, 1, 256]),
     sized("gemma3-1b", GEMMA3, [26, 1152, 6912, 4, 1, 256]),
     sized("gemma3-4b", GEMMA3_LARGE, [34, 2560, 10240, 8, 4, 256]),
@@ -170,6 +244,7 @@ pub const SHAPES: &[Shape] = &[
     sized("gpt-oss-20b", Shape { keys: GPT_OSS_KEYS, ..GPT_OSS }, [24, 2880, 2880, 64, 8, 64]),
     sized("gpt2-124m", GPT2, [12, 768, 3072, 12, 12, 64]),
     sized("gpt2-1.5b", GPT2, [48, 1600, 6400, 25, 25, 64]),
+    sized("granite4-tiny", Shape { keys: GRANITE4_KEYS, ..GRANITE4 }, [40, 1536, 512, 12, 4, 128]),
     sized("lfm2-1.2b", Shape { keys: LFM2_KEYS, ..LFM2 }, [16, 2048, 8192, 32, 8, 64]),
     sized("llama3.1-8b", Shape { llama3_factor: 8.0, ..LLAMA3 }, [32, 4096, 14336, 32, 8, 128]),
     tied(sized("llama3.2-1b", LLAMA3, [16, 2048, 8192, 32, 8, 64])),
@@ -188,6 +263,7 @@ pub const SHAPES: &[Shape] = &[
     sized("qwen3-8b", QWEN3, [36, 4096, 12288, 32, 8, 128]),
     sized("qwen3-14b", QWEN3, [40, 5120, 17408, 40, 8, 128]),
     sized("qwen3-30b-a3b", Shape { keys: QWEN3_MOE_KEYS, ..QWEN3_MOE }, [48, 2048, 6144, 32, 4, 128]),
+    sized("qwen3-next-80b", Shape { keys: QWEN3_NEXT_KEYS, ..QWEN3_NEXT }, [48, 2048, 5120, 16, 2, 256]),
     sized("smollm2-135m", SMOLLM2, [30, 576, 1536, 9, 3, 64]),
     sized("smollm2-360m", SMOLLM2, [32, 960, 2560, 15, 5, 64]),
     sized("smollm2-1.7b", SMOLLM2, [24, 2048, 8192, 32, 32, 64]),
@@ -217,34 +293,32 @@ impl Shape {
         ] {
             set(key, Value::U32(size));
         }
+        let layer_norms = matches!(self.architecture, "gpt2" | "bert");
+        let norm = if layer_norms { "layer_norm" } else { "layer_norm_rms" };
+        set(&format!("attention.{norm}_epsilon"), Value::F32(self.epsilon));
+        if self.heads > 0 && !layer_norms {
+            let rotated = if self.rotated == 0 { self.head_dim } else { self.rotated };
+            for (key, size) in [
+                ("attention.key_length", self.head_dim),
+                ("attention.value_length", self.head_dim),
+                ("rope.dimension_count", rotated),
+            ] {
+                set(key, Value::U32(size));
+            }
+            if self.window > 0 {
+                set("attention.sliding_window", Value::U32(self.window));
+            }
+            set("rope.freq_base", Value::F32(self.rope_base));
+        }
+        // These may say otherwise.
         for (key, value) in self.keys {
             set(key, value.value());
         }
-        if matches!(self.architecture, "gpt2" | "bert") {
-            set("attention.layer_norm_epsilon", Value::F32(self.epsilon));
-            if self.architecture == "bert" {
-                set("attention.causal", Value::Bool(false));
-                // Other engines want to be told.
-                metadata.set("tokenizer.ggml.token_type_count", Value::U32(2));
-            }
-            return metadata;
+        if self.architecture == "bert" {
+            set("attention.causal", Value::Bool(false));
+            // Other engines want to be told.
+            metadata.set("tokenizer.ggml.token_type_count", Value::U32(2));
         }
-        set("attention.layer_norm_rms_epsilon", Value::F32(self.epsilon));
-        if self.heads == 0 {
-            return metadata;
-        }
-        let rotated = if self.rotated == 0 { self.head_dim } else { self.rotated };
-        for (key, size) in [
-            ("attention.key_length", self.head_dim),
-            ("attention.value_length", self.head_dim),
-            ("rope.dimension_count", rotated),
-        ] {
-            set(key, Value::U32(size));
-        }
-        if self.window > 0 {
-            set("attention.sliding_window", Value::U32(self.window));
-        }
-        set("rope.freq_base", Value::F32(self.rope_base));
         metadata
     }
 
@@ -301,6 +375,8 @@ mod tests {
         let published = [
             // Without the layer on top of the first row, which no vector goes through.
             ("bge-small", 33.36 - 0.148),
+            ("deepseek-v2-lite", 15_706.5),
+            ("falcon-h1-1.5b", 1554.8),
             ("gemma3-270m", 268.1),
             ("gemma3-1b", 999.9),
             ("gemma3-4b", 3880.1),
@@ -308,6 +384,7 @@ mod tests {
             ("gpt-oss-20b", 20_914.8),
             ("gpt2-124m", 124.4),
             ("gpt2-1.5b", 1557.6),
+            ("granite4-tiny", 6939.0),
             ("lfm2-1.2b", 1170.3),
             ("llama3.1-8b", 8030.3),
             ("llama3.2-1b", 1235.8),
@@ -326,6 +403,7 @@ mod tests {
             ("qwen3-8b", 8190.7),
             ("qwen3-14b", 14768.3),
             ("qwen3-30b-a3b", 30_532.1),
+            ("qwen3-next-80b", 79_674.4),
             ("smollm2-135m", 134.5),
             ("smollm2-360m", 361.8),
             ("smollm2-1.7b", 1711.4),
