@@ -58,6 +58,11 @@ PRESETS: dict[str, Spec] = {
                              "rope.scaling.original_context_length": 128, "rope.scaling.yarn_beta_fast": 32.0,
                              "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.yarn_log_multiplier": 1.0,
                              "attention.temperature_scale": 0.1}, TINY_VOCAB),
+    # Prompts are longer than the original context, so that queries grow.
+    "tiny-mistral3-long": Spec("mistral3", dense(3, 256, 512, 4, 2, ctx=512, base=1e6, hd=64, eps=1e-5)
+                               | {"rope.scaling.type": "yarn", "rope.scaling.factor": 32.0,
+                                  "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.5,
+                                  "attention.temperature_scale": 0.3}, TINY_VOCAB, opts={"q_gain": 2.0}),
     "tiny-qwen2": Spec("qwen2", dense(3, 256, 512, 4, 2, ctx=512, base=1e6), TINY_VOCAB, opts={"qkv_bias": True}),
     "tiny-qwen3": Spec("qwen3", dense(3, 256, 512, 4, 2, ctx=512, base=1e6, hd=128), TINY_VOCAB, opts={"qk_norm": True}),
     "tiny-qwen3moe": Spec("qwen3moe", dense(2, 256, 512, 4, 2, ctx=512, base=1e6, hd=64) | experts(8, 2, 256), TINY_VOCAB, tied=False, opts={"qk_norm": True}),

@@ -132,7 +132,8 @@ fn program(arguments: &Arguments) -> Program {
     ops.extend((0..*layers).map(|cache| Op::RopeKvWrite {
         cache,
         heads: *heads,
-        rope: 0,
+        query_rope: 0,
+        key_rope: 0,
         query_norm: Some(norm(1)),
         key_norm: Some(norm(1)),
         query: projected.part(0, queries),

@@ -368,12 +368,23 @@ impl<'a> Planner<'a> {
                     KeysValues { cache: &caches[*cache], key: place(key), value: place(value), norm: None };
                 heads(kernels, step, list, None, Some(keys_values), None).map(Vec::from_iter)
             }
-            Op::RopeKvWrite { cache, heads: count, rope, query_norm, key_norm, query, key, value } => {
+            Op::RopeKvWrite {
+                cache,
+                heads: count,
+                query_rope,
+                key_rope,
+                query_norm,
+                key_norm,
+                query,
+                key,
+                value,
+            } => {
                 let norm = |norm: &Option<program::Norm>| norm.as_ref().map(|norm| self.norm(norm));
                 let queries = Queries { heads: *count, place: place(query), norm: norm(query_norm) };
                 let (cache, norm) = (&caches[*cache], norm(key_norm));
                 let keys_values = KeysValues { cache, key: place(key), value: place(value), norm };
-                let rotation = Some(self.rotation(*rope));
+                let key_angles = self.rotation(*key_rope).key_angles;
+                let rotation = Some(Rotation { key_angles, ..self.rotation(*query_rope) });
                 heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
             }
             Op::Attention { attention: op, query, out } => {
@@ -429,6 +440,6 @@ impl<'a> Planner<'a> {
         let pairs = |rope: &gleed_model::rope::Rope| rope.frequencies.len();
         let angles = self.program.ropes[..rope].iter().map(|rope| 2 * pairs(rope)).sum();
         let rope = &self.program.ropes[rope];
-        Rotation { pairing: rope.pairing, pairs: pairs(rope), angles }
+        Rotation { pairing: rope.pairing, pairs: pairs(rope), angles, key_angles: angles }
     }
 }

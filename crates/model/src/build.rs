@@ -54,6 +54,8 @@ pub(crate) struct AttentionStyle {
     pub norms: QueryNorms,
     /// The rotary embedding, if there is one.
     pub rope: Option<usize>,
+    /// That of queries, where it is another one.
+    pub query_rope: Option<usize>,
     /// The factor of scores; 1/√(values of a head) where there is none.
     pub scale: Option<f32>,
     /// How many positions a row sees, if not all.
@@ -243,10 +245,15 @@ impl<'a> Builder<'a> {
 
     /// The rotary embedding of the configuration, with the file's own factors where it has them.
     pub(crate) fn rope(&mut self, pairing: Pairing) -> Result<usize> {
+        let rope = self.configured_rope(pairing)?;
+        Ok(self.add_rope(rope))
+    }
+
+    /// The same before it is added, for families that change something about it.
+    pub(crate) fn configured_rope(&mut self, pairing: Pairing) -> Result<Rope> {
         self.needs_attention()?;
         let (c, divisors) = (self.config, self.values("rope_freqs.weight"));
-        let rope = Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, divisors.as_deref())?;
-        Ok(self.add_rope(rope))
+        Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, divisors.as_deref())
     }
 
     /// Another rotary embedding than the configuration's.
@@ -369,8 +376,10 @@ impl<'a> Builder<'a> {
                 QueryNorms::LayerRows => self.layer_norm_in_place(name, x)?,
             }
         }
-        if let Some(rope) = style.rope {
+        if let Some(rope) = style.query_rope.or(style.rope) {
             self.emit("rope_q", Op::Rope { rope, heads: c.heads, x: query });
+        }
+        if let Some(rope) = style.rope {
             self.emit("rope_k", Op::Rope { rope, heads: kv_heads, x: key });
         }
         let cache = self.program.caches.len();

@@ -148,12 +148,12 @@ fn rope_kv_write(program: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
     };
     let before = if norms.is_some() { 2 } else { 0 };
     let [a, b, c, ..] = &nodes[before..] else { return None };
-    let Op::Rope { rope, heads, x: query } = a.op else { return None };
+    let Op::Rope { rope: query_rope, heads, x: query } = a.op else { return None };
     let Op::Rope { rope: key_rope, heads: key_heads, x: key } = b.op else { return None };
     let Op::KvWrite { cache, key: written, value } = c.op else { return None };
     // Norms and rotations of other heads than those of attention are another computation.
     let stored_heads = program.caches.get(cache)?.heads;
-    if rope != key_rope || key != written || key_heads != stored_heads {
+    if key != written || key_heads != stored_heads {
         return None;
     }
     let (query_norm, key_norm) = match norms {
@@ -163,7 +163,7 @@ fn rope_kv_write(program: &Program, nodes: &[Node]) -> Option<(Op, usize)> {
         }
         Some(_) => return None,
     };
-    let op = Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value };
+    let op = Op::RopeKvWrite { cache, heads, query_rope, key_rope, query_norm, key_norm, query, key, value };
     Some((op, before + 3))
 }
 

@@ -248,14 +248,25 @@ macro_rules! list {
                 norm!(norm);
                 each(Operand::View(out, Write));
             }
-            Op::RopeKvWrite { cache, heads: _, rope, query_norm, key_norm, query, key, value } => {
+            Op::RopeKvWrite {
+                cache,
+                heads: _,
+                query_rope,
+                key_rope,
+                query_norm,
+                key_norm,
+                query,
+                key,
+                value,
+            } => {
                 if let Some(norm) = query_norm {
                     norm!(norm);
                 }
                 if let Some(norm) = key_norm {
                     norm!(norm);
                 }
-                each(Operand::Rope(rope));
+                each(Operand::Rope(query_rope));
+                each(Operand::Rope(key_rope));
                 each(Operand::View(query, Update));
                 // An executor may rotate keys in place or on their way to the cache.
                 each(Operand::View(key, Consume));

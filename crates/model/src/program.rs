@@ -305,7 +305,8 @@ pub enum Op {
     RopeKvWrite {
         cache: usize,
         heads: usize,
-        rope: usize,
+        query_rope: usize,
+        key_rope: usize,
         query_norm: Option<Norm>,
         key_norm: Option<Norm>,
         query: View,

@@ -39,6 +39,31 @@ pub enum Scaling {
     },
 }
 
+/// How the queries of a model grow with their position, in steps, so that attention over many positions does not blur:
+/// 1 + scale · ln(1 + ⌊(position + offset) / length⌋).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Temperature {
+    /// The factor of the logarithm.
+    pub scale: f32,
+    /// Positions of a step.
+    pub length: usize,
+    /// Added to positions.
+    pub offset: usize,
+}
+
+impl Temperature {
+    /// The factor at a position, computed in f64 and rounded once.
+    pub fn factor(&self, position: u32) -> f32 {
+        let steps = (position as usize + self.offset) / self.length;
+        (1.0 + f64::from(self.scale) * (1.0 + steps as f64).ln()) as f32
+    }
+}
+
+/// What YaRN multiplies a head with, or where a model has learned without it, divides by: 1 + 0.1 · weight · ln(factor).
+pub(crate) fn yarn_magnitude(factor: f32, weight: f32) -> f32 {
+    (1.0 + 0.1 * f64::from(weight) * f64::from(factor).ln()) as f32
+}
+
 /// A rotary embedding, ready for use: an angle per pair and position, and a magnitude.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
@@ -50,6 +75,8 @@ pub struct Rope {
     pub frequencies: Vec<f64>,
     /// Factor on cosine and sine.
     pub magnitude: f32,
+    /// A further factor, by position.
+    pub temperature: Option<Temperature>,
 }
 
 impl Rope {
@@ -106,19 +133,20 @@ impl Rope {
                         f / factor * (1.0 - keep) + f * keep
                     })
                     .collect();
-                let magnitude = if extrapolation == 0.0 { 1.0 } else { 1.0 + 0.1 * factor.ln() };
-                (frequencies, attention * magnitude as f32)
+                let magnitude = if extrapolation == 0.0 { 1.0 } else { yarn_magnitude(factor as f32, 1.0) };
+                (frequencies, attention * magnitude)
             }
         };
-        Ok(Rope { pairing, dimensions, frequencies, magnitude })
+        Ok(Rope { pairing, dimensions, frequencies, magnitude, temperature: None })
     }
 
     /// Cosine and sine of every pair at a position, computed in f64 and rounded once.
     pub fn angles(&self, position: u32, cos: &mut [f32], sin: &mut [f32]) {
+        let magnitude = self.temperature.map_or(self.magnitude, |by| self.magnitude * by.factor(position));
         for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&self.frequencies) {
             let (s, c) = (f64::from(position) * frequency).sin_cos();
-            *cos = c as f32 * self.magnitude;
-            *sin = s as f32 * self.magnitude;
+            *cos = c as f32 * magnitude;
+            *sin = s as f32 * magnitude;
         }
     }
 
@@ -170,6 +198,23 @@ mod tests {
         let scaled = Rope::new(Pairing::SplitHalf, 64, 10_000.0, &scaling, None).unwrap();
         for (a, b) in angles(&plain, 25).into_iter().zip(angles(&scaled, 100)) {
             assert!((a.0 - b.0).abs() < 1e-6 && (a.1 - b.1).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn temperatures_rise_in_steps() {
+        let temperature = Temperature { scale: 0.1, length: 8192, offset: 1 };
+        // By hand: 1 + ln(2) / 10 and 1 + ln(3) / 10.
+        for (position, factor) in
+            [(0, 1.0), (8190, 1.0), (8191, 1.069_314_7), (16382, 1.069_314_7), (16383, 1.109_861_2)]
+        {
+            assert_eq!(temperature.factor(position), factor, "{position}");
+        }
+        let plain = Rope::new(Pairing::SplitHalf, 8, 10_000.0, &Scaling::None, None).unwrap();
+        let warm = Rope { temperature: Some(temperature), ..plain.clone() };
+        assert_eq!(angles(&plain, 8190), angles(&warm, 8190));
+        for (plain, warm) in angles(&plain, 9000).into_iter().zip(angles(&warm, 9000)) {
+            assert_eq!(warm, (plain.0 * 1.069_314_7, plain.1 * 1.069_314_7));
         }
     }
 

@@ -249,7 +249,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             ensure(fits, || "the sum and its norm overlap or differ in width".to_string())?;
             norm_of(program, norm, out.width)
         }
-        Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
+        Op::RopeKvWrite { cache, heads, query_rope, key_rope, query_norm, key_norm, query, key, value } => {
             let layer = cache_of(program, *cache, *key, *value)?;
             // Keys are rotated here or on their way to the cache, values as they are.
             let apart = is_apart(*query, *key) && is_apart(*query, *value) && is_apart(*key, *value);
@@ -257,7 +257,12 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             ensure(head_width(*query, *heads)? == layer.key_dim, || {
                 "query and key heads differ".to_string()
             })?;
-            rope_of(program, *rope, layer.key_dim)?;
+            rope_of(program, *query_rope, layer.key_dim)?;
+            rope_of(program, *key_rope, layer.key_dim)?;
+            let [query_rope, key_rope] = [query_rope, key_rope].map(|rope| &program.ropes[*rope]);
+            let alike =
+                query_rope.pairing == key_rope.pairing && query_rope.dimensions == key_rope.dimensions;
+            ensure(alike, || "queries and keys turn in different pairs".to_string())?;
             [query_norm, key_norm].into_iter().flatten().try_for_each(|n| norm_of(program, n, layer.key_dim))
         }
         // Rows move up view by view: a column that moved twice would be another row's.

@@ -65,6 +65,8 @@ families! {
     llama3: "tiny-llama3", ADDITIONS;
     mamba: "tiny-mamba", ADDITIONS;
     mamba2: "tiny-mamba2", ADDITIONS;
+    mistral3: "tiny-mistral3", ADDITIONS;
+    mistral3_beyond_its_first_context: "tiny-mistral3-long", ADDITIONS;
     mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h: "tiny-nemotron_h", ADDITIONS;

@@ -15,7 +15,8 @@ use crate::machine::{LiveRow, Machine, fork, lock};
 /// What happens to queries and keys before a write.
 #[derive(Clone, Copy)]
 pub(super) struct Rotation {
-    pub rope: usize,
+    pub query_rope: usize,
+    pub key_rope: usize,
     pub query_norm: Option<Norm>,
     pub key_norm: Option<Norm>,
 }
@@ -79,12 +80,11 @@ pub(super) fn rope_write(
     let Machine { kernels, pool, activations, rows, angles, scratch, runs, .. } = machine;
     let kernels = *kernels;
     let target = Target { kernels, rows, batch: fixed.batch };
-    let (angles, pairing) = (&angles[rotation.rope], fixed.program.ropes[rotation.rope].pairing);
-    let turn = |row: usize, norm: &Option<Norm>, head: &mut [f32]| {
+    let turn = |row: usize, rope: usize, norm: &Option<Norm>, head: &mut [f32]| {
         if let Some(norm) = norm {
             norm_in_place(kernels, fixed.weights, norm, head);
         }
-        kernels.run(angles.rotation(target.rows[row], pairing, head));
+        kernels.run(angles[rope].rotation(target.rows[row], fixed.program.ropes[rope].pairing, head));
     };
     let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
     let (key_slots, keys) = layer.keys.split_heads();
@@ -95,7 +95,7 @@ pub(super) fn rope_write(
         for mut run in queries.in_chunks(1) {
             for row in run.rows() {
                 for head in run.row(row).chunks_exact_mut(key_dim) {
-                    turn(row, &rotation.query_norm, head);
+                    turn(row, rotation.query_rope, &rotation.query_norm, head);
                 }
             }
         }
@@ -104,7 +104,7 @@ pub(super) fn rope_write(
             let key = &mut scratch.head[..key_dim];
             for (r, row) in rows.iter().enumerate() {
                 key.copy_from_slice(&key_rows.row(r)[columns.clone()]);
-                turn(r, &rotation.key_norm, key);
+                turn(r, rotation.key_rope, &rotation.key_norm, key);
                 key_slots.put(kernels, head.of(target.page(row)), row.position % PAGE, key);
             }
         }

@@ -47,8 +47,8 @@ pub(crate) fn run(
         }
         Op::Rope { rope, heads, x } => rows::rope(fixed, machine, rope, heads, x),
         Op::KvWrite { cache, key, value } => kv::write(fixed, machine, &mut caches[cache], key, value),
-        Op::RopeKvWrite { cache, rope, query_norm, key_norm, query, key, value, .. } => {
-            let rotation = kv::Rotation { rope, query_norm, key_norm };
+        Op::RopeKvWrite { cache, query_rope, key_rope, query_norm, key_norm, query, key, value, .. } => {
+            let rotation = kv::Rotation { query_rope, key_rope, query_norm, key_norm };
             kv::rope_write(fixed, plan, machine, &mut caches[cache], rotation, [query, key, value]);
         }
         Op::Attention { attention, query, out } => {

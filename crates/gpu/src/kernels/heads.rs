@@ -17,6 +17,8 @@ pub(crate) struct Rotation {
     pub pairs: usize,
     /// Where its cosines begin among a row's angles; the sines follow.
     pub angles: usize,
+    /// The same of keys, which may have other ones.
+    pub key_angles: usize,
 }
 
 /// The heads of queries.
@@ -70,6 +72,7 @@ pub(crate) fn heads(
         .size("KEY_DIM", key_dim)
         .size("PAIRS", rotation.map_or(0, |r| r.pairs))
         .size("ANGLES", rotation.map_or(0, |r| r.angles))
+        .size("KEY_ANGLES", rotation.map_or(0, |r| r.key_angles))
         .flag("INTERLEAVED", rotation.is_some_and(|r| r.pairing == Pairing::Interleaved))
         .flag("QUERY_NORM", query_norm.is_some())
         .flag("KEY_NORM", key_norm.is_some())

@@ -9,7 +9,7 @@ use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::program::{Activation, Attention, KvLayer, Map, Node, Norm, Op, Program, Projection, View};
-use gleed_model::rope::{Pairing, Rope, Scaling};
+use gleed_model::rope::{Pairing, Rope, Scaling, Temperature};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const TOKENS: usize = 29;
@@ -186,20 +186,33 @@ fn attention_case(seed: u64, heads: Heads) -> Case {
     let (query_norm, key_norm) = (norm(&mut case), norm(&mut case));
     if let Some((dimensions, pairing)) = rope {
         let scaling = Scaling::Linear { factor: 2.0 };
-        // The first rotation is not used, so that the second one's angles are not where a row's begin.
+        // The first rotation is not used, so that the others' angles are not where a row's begin. Queries have a
+        // temperature, keys have none.
         case.program.ropes.push(Rope::new(pairing, 2, 10.0, &Scaling::None, None).unwrap());
-        case.program.ropes.push(Rope::new(pairing, dimensions, 10_000.0, &scaling, None).unwrap());
+        let rope = Rope::new(pairing, dimensions, 10_000.0, &scaling, None).unwrap();
+        let temperature = Some(Temperature { scale: 0.2, length: 50, offset: 0 });
+        case.program.ropes.extend([Rope { temperature, ..rope.clone() }, rope]);
     }
     if fused {
-        let (cache, rope) = (0, 1);
-        case.push(Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value });
+        let (cache, query_rope, key_rope) = (0, 1, 2);
+        case.push(Op::RopeKvWrite {
+            cache,
+            heads,
+            query_rope,
+            key_rope,
+            query_norm,
+            key_norm,
+            query,
+            key,
+            value,
+        });
     } else {
-        for (norm, heads, x) in [(query_norm, heads, query), (key_norm, kv_heads, key)] {
+        for (norm, turn, heads, x) in [(query_norm, 1, heads, query), (key_norm, 2, kv_heads, key)] {
             if let Some(norm) = norm {
                 case.push(Op::Norm { norm, heads, input: x, out: x });
             }
             if rope.is_some() {
-                case.push(Op::Rope { rope: 1, heads, x });
+                case.push(Op::Rope { rope: turn, heads, x });
             }
         }
         case.push(Op::KvWrite { cache: 0, key, value });

@@ -1,14 +1,47 @@
 //! Llama and all that share its shape under its name: Mistral and Mixtral, SmolLM, TinyLlama, Llama 3 with its
-//! rotary factors. RMS norms, interleaved rotary pairs, a SiLU gate, biases where the file has them.
+//! rotary factors. RMS norms, interleaved rotary pairs, a SiLU gate, biases where the file has them. As `mistral3` its
+//! queries grow with their position.
 
 use super::decoder::Decoder;
-use crate::Result;
 use crate::build::{AttentionStyle, Builder, Experts};
-use crate::rope::Pairing;
+use crate::rope::{Pairing, Rope, Scaling, Temperature, yarn_magnitude};
+use crate::{Error, Result};
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
-    let style = AttentionStyle { rope: Some(rope), ..AttentionStyle::default() };
+    decoder(b, AttentionStyle { rope: Some(rope), ..AttentionStyle::default() })
+}
+
+/// Mistral 3: a model that has learned with YaRN's magnitude taken back, as far as the file says, and with a
+/// temperature.
+pub(super) fn mistral3(b: &mut Builder) -> Result<()> {
+    let mut rope = b.configured_rope(Pairing::Interleaved)?;
+    let taken_back = b.keys.f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
+    if let Scaling::Yarn { factor, extrapolation, .. } = b.config.rope_scaling
+        && extrapolation != 0.0
+    {
+        rope.magnitude /= yarn_magnitude(factor, taken_back);
+    }
+    let temperature = temperature(b)?;
+    let query_rope = b.add_rope(Rope { temperature, ..rope.clone() });
+    let rope = if temperature.is_some() { b.add_rope(rope) } else { query_rope };
+    decoder(b, AttentionStyle { rope: Some(rope), query_rope: Some(query_rope), ..AttentionStyle::default() })
+}
+
+/// How queries grow with every length of the context that the model began with.
+fn temperature(b: &Builder) -> Result<Option<Temperature>> {
+    let Some(scale) = b.keys.f32("attention.temperature_scale")?.filter(|scale| *scale != 0.0) else {
+        return Ok(None);
+    };
+    let length = b.keys.size("rope.scaling.original_context_length")?.unwrap_or(b.config.context);
+    if length == 0 || b.config.rope_dimensions != b.config.key_dim {
+        let what = "attention.temperature_scale wants an original context, and heads that are rotated whole";
+        return Err(Error::Invalid(what.to_string()));
+    }
+    Ok(Some(Temperature { scale, length, offset: 0 }))
+}
+
+fn decoder(b: &mut Builder, style: AttentionStyle) -> Result<()> {
     let x = b.embed()?;
     let experts = Experts::read(b.keys, b.config.feed_forward)?;
     let h = Decoder { experts, ..Decoder::default() }.layers(b, x, |_| style)?;

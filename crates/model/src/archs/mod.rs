@@ -51,6 +51,7 @@ const FAMILIES: &[Family] = &[
     ("llama", llama::build),
     ("mamba", mamba::build),
     ("mamba2", mamba::second),
+    ("mistral3", llama::mistral3),
     ("modern-bert", modern_bert::build),
     ("nemotron", nemotron::build),
     ("nemotron_h", nemotron_h::build),

@@ -294,7 +294,17 @@ impl Reference {
                 self.add(*x, *y);
                 self.norm(order, *norm, 1, *x, *out);
             }
-            Op::RopeKvWrite { cache, heads, rope, query_norm, key_norm, query, key, value } => {
+            Op::RopeKvWrite {
+                cache,
+                heads,
+                query_rope,
+                key_rope,
+                query_norm,
+                key_norm,
+                query,
+                key,
+                value,
+            } => {
                 let kv_heads = self.program.caches[*cache].heads;
                 if let Some(norm) = query_norm {
                     self.norm(order, *norm, *heads, *query, *query);
@@ -302,8 +312,8 @@ impl Reference {
                 if let Some(norm) = key_norm {
                     self.norm(order, *norm, kv_heads, *key, *key);
                 }
-                self.rope(*rope, *heads, *query);
-                self.rope(*rope, kv_heads, *key);
+                self.rope(*query_rope, *heads, *query);
+                self.rope(*key_rope, kv_heads, *key);
                 self.kv_write(*cache, *key, *value);
             }
             Op::GatedLinear { activation, gate, up, input, out } => {

@@ -123,9 +123,9 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
 /// place, olmo2 norms over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a
 /// gate, gpt-oss experts with biases, sinks and a bounded activation, deepseek2 a latent cache, matrices of single
-/// heads and experts in groups.
-pub const FAMILIES: [&str; 9] =
-    ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss", "deepseek2"];
+/// heads and experts in groups, mistral3 queries that grow with their position.
+pub const FAMILIES: [&str; 10] =
+    ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss", "deepseek2", "mistral3"];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
 /// windows on both sides, layers after the pooling.
@@ -165,6 +165,15 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             set("rope.scaling.type", Value::Str("yarn".to_string()));
             set("rope.scaling.factor", Value::F32(4.0));
             set("rope.scaling.original_context_length", Value::U32(128));
+        }
+        "mistral3" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("rope.scaling.original_context_length", 13), ("feed_forward_length", 256)]);
+            set("rope.scaling.type", Value::Str("yarn".to_string()));
+            set("rope.scaling.factor", Value::F32(4.0));
+            set("rope.scaling.yarn_log_multiplier", Value::F32(0.5));
+            set("attention.temperature_scale", Value::F32(0.3));
         }
         "qwen2" => {
             sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 1)]);
