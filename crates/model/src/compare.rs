@@ -59,7 +59,7 @@ pub struct NodeDifference {
 }
 
 /// The logits of all rows, against the truth.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct LogitsDifference {
     /// Over all rows and the whole vocabulary.
     pub difference: Difference,
@@ -67,8 +67,8 @@ pub struct LogitsDifference {
     pub rows: usize,
     /// Rows whose most likely token is the true one.
     pub same_top: usize,
-    /// The mean over rows of the KL divergence of the executor's distribution from the true one, in nats.
-    pub kl_divergence: f64,
+    /// Of each row the KL divergence of the executor's distribution from the true one, in nats.
+    divergences: Vec<f64>,
 }
 
 impl LogitsDifference {
@@ -79,9 +79,26 @@ impl LogitsDifference {
         self.difference.relative = self.difference.relative.max(d.relative);
         self.difference.bits += d.bits;
         self.same_top += usize::from(top(values) == top(truth));
-        let kl = kl_divergence(truth, values);
-        self.kl_divergence = (self.kl_divergence * self.rows as f64 + kl) / (self.rows + 1) as f64;
+        self.divergences.push(kl_divergence(truth, values));
         self.rows += 1;
+    }
+
+    /// The mean over rows of the KL divergence.
+    pub fn mean_divergence(&self) -> f64 {
+        self.divergences.iter().sum::<f64>() / self.rows.max(1) as f64
+    }
+
+    /// What measures how far a program's rows are from the true ones: their mean KL divergence, or that of the row in
+    /// the middle where rows choose experts. Rounding chooses the other of two experts that are nearly tied, and such
+    /// a row is as far away as the two are from each other, however small the rounding was.
+    pub fn divergence(&self, program: &Program) -> f64 {
+        let mean = self.mean_divergence();
+        if !program.has_experts() || mean.is_nan() {
+            return mean;
+        }
+        let mut sorted = self.divergences.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
     }
 }
 
@@ -255,6 +272,22 @@ mod tests {
         }
         // The difference of two finite values may be more than any.
         assert_eq!(of(&[f32::MAX], &[f32::MIN]).0, infinity);
+    }
+
+    #[test]
+    fn rows_of_other_experts_do_not_count_where_experts_are_chosen() {
+        let program = |shape| crate::shapes::Shape::find(shape).unwrap().model().unwrap().program;
+        let (chosen, dense) = (program("qwen3-30b-a3b"), program("qwen3-0.6b"));
+        let mut logits = LogitsDifference::default();
+        for _ in 0..3 {
+            logits.add(&[1.0, 2.0], &[1.0, 2.0]);
+        }
+        logits.add(&[5.0, 2.0], &[1.0, 2.0]);
+        assert_eq!(logits.divergence(&chosen), 0.0);
+        assert!(logits.divergence(&dense) > 0.1);
+        assert_eq!(logits.divergence(&dense), logits.mean_divergence());
+        logits.add(&[f32::NAN, 2.0], &[1.0, 2.0]);
+        assert!(logits.divergence(&chosen).is_nan());
     }
 
     #[test]

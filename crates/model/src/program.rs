@@ -397,6 +397,11 @@ impl Program {
         })
     }
 
+    /// Whether rows choose experts.
+    pub fn has_experts(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.op, Op::Route { .. }))
+    }
+
     /// The buffers that a batch brings the values of; none in a program that begins with tokens.
     pub fn inputs(&self) -> &[View] {
         match self.nodes.first() {
