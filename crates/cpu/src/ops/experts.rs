@@ -140,7 +140,8 @@ pub(super) fn linear(
                     let part = Projection { bias: None, ..strip.part };
                     let strip = Strip { part, ..strip };
                     inputs(first..first + count, true).multiply(strip, strip, tile, more, count);
-                    for (results, more) in results.chunks_mut(stride).zip(more.chunks(count)) {
+                    let tiles = results.chunks_mut(stride).zip(more.chunks(count));
+                    for (results, more) in tiles.take(strip.rows.div_ceil(TILE)) {
                         for (slot, more) in uneven[first..first + count].iter().zip(more) {
                             kernels.run(Add { x: &mut results[slot - rows.start], y: more });
                         }

@@ -11,6 +11,7 @@ use gleed_cpu::{Cpu, Error, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Activation, Buffer, Node, Op, Output, Program, Projection, View, Weight};
+use gleed_model::routing::{Gate, Routing};
 use gleed_model::{Arithmetic, KvType, Reference, reference};
 
 const OPTIONS: Options = Options {
@@ -62,28 +63,40 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
     let view = |buffer, width| View { buffer, offset: 0, width };
     let mut tensors = Vec::new();
     let mut weights = Vec::new();
-    for (name, rows, format) in [
-        ("table", 23, Format::F32),
-        ("first", 19, format),
-        ("second", 34, format),
-        ("up", 19, format),
-        ("head", 23, format),
-        ("bias", 1, Format::F32),
+    for (name, experts, rows, format) in [
+        ("table", 1, 23, Format::F32),
+        ("first", 1, 19, format),
+        ("second", 1, 34, format),
+        ("up", 1, 19, format),
+        ("head", 1, 23, format),
+        ("bias", 1, 1, Format::F32),
+        ("router", 1, 3, Format::F32),
+        ("experts", 3, 19, format),
     ] {
         let columns = if name == "bias" { 34 } else { width };
-        let data = if name == "table" || name == "bias" {
+        let data = if ["table", "bias", "router"].contains(&name) {
             let mut values = random.units(rows * columns);
             // Every third token has a value so large that what is left of the others counts as well.
             values.iter_mut().skip(7).step_by(3 * columns).for_each(|x| *x = 900.0);
             values.iter().flat_map(|x| x.to_le_bytes()).collect()
         } else {
-            random_blocks(random, format, rows * columns / format.block_len())
+            random_blocks(random, format, experts * rows * columns / format.block_len())
         };
-        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows, experts] };
         tensors.push((name.to_string(), shape, format, data));
-        weights.push(Weight { name: name.to_string(), experts: 1, rows, columns, format });
+        weights.push(Weight { name: name.to_string(), experts, rows, columns, format });
     }
     let part = |weight, bias| Projection { weight, bias };
+    let (scores, choice) = (view(4, 3), view(5, 4));
+    let routing = Routing {
+        gate: Gate::Softmax,
+        used: 2,
+        groups: None,
+        bias: None,
+        normalised: true,
+        scale: 1.0,
+        factors: None,
+    };
     let (input, both, gated, out) = (view(0, width), view(1, 53), view(2, 19), view(3, 23));
     let ops = [
         Op::Embed { table: 0, out: input },
@@ -95,10 +108,23 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
             input,
             out: gated,
         },
+        Op::Linear { parts: vec![part(6, None)], input, out: scores },
+        Op::Route { routing, scores, out: choice },
+        Op::ExpertLinear { parts: vec![part(7, None)], choice: Some(choice), input, out: view(6, 2 * 19) },
+        Op::ExpertLinear { parts: vec![part(7, None)], choice: None, input, out: view(7, 3 * 19) },
         Op::Linear { parts: vec![part(4, None)], input, out },
     ];
     let nodes = ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec();
-    let buffers = [("x", width), ("both", 53), ("gated", 19), ("logits", 23)];
+    let buffers = [
+        ("x", width),
+        ("both", 53),
+        ("gated", 19),
+        ("logits", 23),
+        ("scores", 3),
+        ("choice", 4),
+        ("chosen", 38),
+        ("all", 57),
+    ];
     let program = Program {
         buffers: buffers.map(|(name, width)| Buffer { name, width }).to_vec(),
         weights,
