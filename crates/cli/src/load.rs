@@ -15,7 +15,7 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, KvType, Model};
 #[cfg(feature = "gpu")]
-use gleed_model::{Halves, Joined, split};
+use gleed_model::{Halves, Joined, cuts, split};
 use gleed_tokenizer::Tokenizer;
 
 use crate::context;
@@ -189,8 +189,7 @@ impl Loaded {
         let kernels = gleed_hub::Cache::locate().ok().map(|cache| cache.file("kernels"));
         let gpu = Gpu::open_with(choice, kernels.as_deref())?;
         let program = fuse(&self.model.program, Rules::ALL);
-        let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
-        let halves = split(&program, on_cpu).filter(|_| on_cpu > 0);
+        let halves = halves(&program, options)?;
         let mut settings = gleed_gpu::Options {
             arithmetic: options.arithmetic.unwrap_or_default(),
             kv: options.kv,
@@ -346,6 +345,24 @@ fn told(converted: &gleed_gpu::Converted) -> String {
     let are = if *tensors == 1 { "tensor of {} is" } else { "tensors of {} are" };
     let are = are.replace("{}", format.name());
     format!("{tensors} {are} kept as {kept_as} ({} more)", output::human_bytes(*more_bytes))
+}
+
+/// What runs on the CPU and what on the GPU, where both were asked for.
+#[cfg(feature = "gpu")]
+pub fn halves(program: &Program, options: &Options) -> Result<Option<Halves>> {
+    let layers = program.layers();
+    let Some(on_gpu) = options.gpu_layers.filter(|on_gpu| (1..layers).contains(on_gpu)) else {
+        return Ok(None);
+    };
+    if let Some(halves) = split(program, layers - on_gpu) {
+        return Ok(Some(halves));
+    }
+    let possible: Vec<String> = cuts(program).map(|layer| (layers - layer).to_string()).collect();
+    bail!(
+        "--gpu-layers {on_gpu}: the model cannot be cut there, because later layers read the keys of earlier ones; \
+         possible: 0, {}",
+        possible.join(", ")
+    )
 }
 
 /// Pages for so many positions.

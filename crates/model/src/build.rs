@@ -6,6 +6,7 @@
 mod encoder;
 mod experts;
 mod latent;
+mod per_layer;
 mod state;
 
 use gleed_gguf::{Format, Gguf};
@@ -70,6 +71,13 @@ pub(crate) struct AttentionStyle {
     pub alibi: Option<f32>,
     /// Whether each head has a score that takes its share of the softmax and has no value.
     pub sinks: bool,
+    /// Values of a head, where they are not the configuration's.
+    pub head: Option<usize>,
+    /// Whether the heads of values are normed too, without factors; those are the keys before their norm where the
+    /// file has no `attn_v`.
+    pub norms_values: bool,
+    /// The earlier layer whose keys and values are read, where a layer has none of its own.
+    pub keys_of: Option<usize>,
 }
 
 /// How queries and keys are normed.
@@ -111,7 +119,7 @@ pub(crate) struct Builder<'a> {
     tensors: &'a dyn Tensors,
     program: Program,
     layer: Option<usize>,
-    /// Tensors whose values are in the program already.
+    /// Tensors whose values are in the program already, or that it has no need of.
     read: Vec<String>,
 }
 
@@ -162,14 +170,15 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The buffer of that name, made on first use.
+    /// The first columns of the buffer of that name, which is made on first use and as wide as its widest use:
+    /// layers may have heads and feed-forwards of several sizes.
     pub(crate) fn buffer(&mut self, name: &'static str, width: usize) -> View {
         let buffers = &mut self.program.buffers;
         let buffer = buffers.iter().position(|b| b.name == name).unwrap_or_else(|| {
             buffers.push(Buffer { name, width });
             buffers.len() - 1
         });
-        assert_eq!(buffers[buffer].width, width, "buffer {name}");
+        buffers[buffer].width = buffers[buffer].width.max(width);
         View { buffer, offset: 0, width }
     }
 
@@ -318,6 +327,13 @@ impl<'a> Builder<'a> {
         self.norm(name, input, true)
     }
 
+    /// RMS norm of a row into another buffer.
+    pub(crate) fn rms_norm_into(&mut self, name: &str, input: View, out: View) -> Result<()> {
+        let norm = self.norm_weights(name, input.width, false)?;
+        self.emit(name, Op::Norm { norm, heads: 1, input, out });
+        Ok(())
+    }
+
     fn norm(&mut self, name: &str, input: View, layer_norm: bool) -> Result<View> {
         let norm = self.norm_weights(name, input.width, layer_norm)?;
         let out = self.buffer("h", input.width);
@@ -341,7 +357,9 @@ impl<'a> Builder<'a> {
     pub(crate) fn attention(&mut self, style: AttentionStyle, input: View, bias: Bias) -> Result<View> {
         self.needs_attention()?;
         let (c, kv_heads) = (self.config, self.kv_heads());
-        let (queries, keys, values) = (c.heads * c.key_dim, kv_heads * c.key_dim, kv_heads * c.value_dim);
+        let [key_dim, value_dim] = style.head.map_or([c.key_dim, c.value_dim], |dim| [dim; 2]);
+        let (queries, keys, values) = (c.heads * key_dim, kv_heads * key_dim, kv_heads * value_dim);
+        let has_keys = style.keys_of.is_none();
         let qkv = self.buffer("qkv", queries + keys + values);
         let query = qkv.part(0, queries);
         let key = qkv.part(queries, keys);
@@ -361,15 +379,25 @@ impl<'a> Builder<'a> {
                 }
                 None => self.linear("attn_q", input, query, bias)?,
             }
-            self.linear("attn_k", input, key, bias)?;
-            self.linear("attn_v", input, value, bias)?;
+            if has_keys {
+                self.linear("attn_k", input, key, bias)?;
+                self.values_of(style, input, key, value, bias)?;
+            }
         }
-        for (name, heads, x) in [("attn_q_norm", c.heads, query), ("attn_k_norm", kv_heads, key)] {
+        if style.norms_values && has_keys {
+            self.plain_norm("attn_v_norm", kv_heads, value);
+        }
+        let own = if has_keys {
+            &[("attn_q_norm", c.heads, query), ("attn_k_norm", kv_heads, key)][..]
+        } else {
+            &[("attn_q_norm", c.heads, query)]
+        };
+        for &(name, heads, x) in own {
             match style.norms {
                 QueryNorms::None => {}
                 QueryNorms::HeadsWhereGiven if !self.has(&self.name(&format!("{name}.weight"))) => {}
                 QueryNorms::Heads | QueryNorms::HeadsWhereGiven => {
-                    let norm = self.norm_weights(name, c.key_dim, false)?;
+                    let norm = self.norm_weights(name, key_dim, false)?;
                     self.emit(name, Op::Norm { norm, heads, input: x, out: x });
                 }
                 QueryNorms::Rows => self.rms_norm_in_place(name, x)?,
@@ -379,18 +407,30 @@ impl<'a> Builder<'a> {
         if let Some(rope) = style.query_rope.or(style.rope) {
             self.emit("rope_q", Op::Rope { rope, heads: c.heads, x: query });
         }
-        if let Some(rope) = style.rope {
+        if let Some(rope) = style.rope.filter(|_| has_keys) {
             self.emit("rope_k", Op::Rope { rope, heads: kv_heads, x: key });
         }
-        let cache = self.program.caches.len();
-        self.program.caches.push(KvLayer { heads: kv_heads, key_dim: c.key_dim, value_dim: c.value_dim });
-        self.emit("kv_write", Op::KvWrite { cache, key, value });
-        let mixed = self.buffer("attention", c.heads * c.value_dim);
+        let cache = match style.keys_of {
+            Some(layer) => {
+                // Files may have them all the same.
+                let idle =
+                    ["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"].map(|name| self.name(name));
+                self.read.extend(idle);
+                self.cache_of(layer)?
+            }
+            None => {
+                self.program.caches.push(KvLayer { heads: kv_heads, key_dim, value_dim });
+                let cache = self.program.caches.len() - 1;
+                self.emit("kv_write", Op::KvWrite { cache, key, value });
+                cache
+            }
+        };
+        let mixed = self.buffer("attention", c.heads * value_dim);
         let sinks = if style.sinks { Some(self.required("attn_sinks.weight", &[c.heads])?) } else { None };
         let attention = Attention {
             cache,
             heads: c.heads,
-            scale: style.scale.unwrap_or(1.0 / (c.key_dim as f32).sqrt()),
+            scale: style.scale.unwrap_or(1.0 / (key_dim as f32).sqrt()),
             // Models that were made to generate may have been trained to see both ways.
             causal: self.keys.bool("attention.causal")?.unwrap_or(true) && !style.both_ways,
             // A window as long as the context hides nothing; zero is what files say that have none.
@@ -413,6 +453,36 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
+    /// The values of an attention layer, of a tensor of their own or, where that is left out, a copy of the keys.
+    fn values_of(
+        &mut self,
+        style: AttentionStyle,
+        input: View,
+        key: View,
+        value: View,
+        bias: Bias,
+    ) -> Result<()> {
+        if style.norms_values && !self.has(&self.name("attn_v.weight")) {
+            self.copy("attn_k_as_v", key, value);
+            return Ok(());
+        }
+        self.linear("attn_v", input, value, bias)
+    }
+
+    /// out = input.
+    pub(crate) fn copy(&mut self, label: &str, input: View, out: View) {
+        self.emit(label, Op::Unzip { heads: 1, input, outs: vec![out] });
+    }
+
+    /// The cache that a layer writes.
+    fn cache_of(&self, layer: usize) -> Result<usize> {
+        let cache = self.program.nodes.iter().find_map(|node| match node.op {
+            Op::KvWrite { cache, .. } if node.layer == Some(layer) => Some(cache),
+            _ => None,
+        });
+        cache.ok_or_else(|| Error::Invalid(format!("layer {layer} has no keys that another could read")))
+    }
+
     /// The key and value heads of the current layer.
     fn kv_heads(&self) -> usize {
         self.layer.map_or(self.config.kv_heads, |layer| self.config.layer_kv_heads[layer])
@@ -431,7 +501,12 @@ impl<'a> Builder<'a> {
         if self.config.heads == 0 {
             self.keys.required("attention.head_count")?;
         }
-        Ok(())
+        match self.layer {
+            Some(layer) if self.kv_heads() == 0 => {
+                Err(Error::Invalid(format!("layer {layer} has attention and no key-value heads")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A feed-forward layer with a gate: down(activation(gate(input)) · up(input)).

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use gleed_gguf::{Array, Metadata, Value};
 
+use crate::config::MOST;
 use crate::program::Pooling;
 use crate::{Config, Error, Result};
 
@@ -47,6 +48,16 @@ impl<'a> Keys<'a> {
     /// An optional size.
     pub(crate) fn size(&self, key: &str) -> Result<Option<usize>> {
         Ok(self.metadata.size(&self.full(key))?)
+    }
+
+    /// An optional number of values, of which no model has more than [`MOST`].
+    pub(crate) fn width(&self, key: &str) -> Result<Option<usize>> {
+        match self.size(key)? {
+            Some(width) if width > MOST => {
+                Err(Error::Invalid(format!("{}: {width} is not a model", self.full(key))))
+            }
+            width => Ok(width),
+        }
     }
 
     /// A size that must be there and be at least 1.

@@ -40,4 +40,4 @@ pub use kv::KvType;
 pub use model::Model;
 pub use program::Program;
 pub use reference::Reference;
-pub use split::{Halves, split};
+pub use split::{Halves, cuts, split};

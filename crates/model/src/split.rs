@@ -4,7 +4,7 @@
 //! still needed. Both have only their own weights and caches, but number the buffers as the whole does, so
 //! that a view means the same in all three.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::operands::Operand;
 use crate::program::{Buffer, Node, Op, Program, View};
@@ -18,10 +18,10 @@ pub struct Halves {
     pub second: Program,
 }
 
-/// Cuts a program before the first op of a layer; `None` where there is no such layer, or nothing before it.
+/// Cuts a program before the first op of a layer; `None` where there is no such layer, or nothing before it, or where
+/// the second half would read keys and values that the first one wrote: each device has its own.
 pub fn split(program: &Program, layer: usize) -> Option<Halves> {
-    let cut = program.nodes.iter().position(|node| node.layer == Some(layer)).filter(|cut| *cut > 0)?;
-    let (first, second) = program.nodes.split_at(cut);
+    let (first, second) = program.nodes.split_at(cut_before(program, layer)?);
     let whole = |buffer: usize| View { buffer, offset: 0, width: program.buffers[buffer].width };
     let views = (0..program.buffers.len()).filter(|b| is_live(second, *b)).map(whole).collect();
     let input = Node { op: Op::Input { views }, labels: vec!["input".to_string()], layer: None };
@@ -30,6 +30,31 @@ pub fn split(program: &Program, layer: usize) -> Option<Halves> {
         first: part(program, first.to_vec(), &input.op, nothing),
         second: part(program, [std::slice::from_ref(&input), second].concat(), &input.op, program.logits),
     })
+}
+
+/// The layers before which a program can be cut.
+pub fn cuts(program: &Program) -> impl Iterator<Item = usize> {
+    (0..program.layers()).filter(|layer| cut_before(program, *layer).is_some())
+}
+
+/// The node that the second half begins with.
+fn cut_before(program: &Program, layer: usize) -> Option<usize> {
+    let cut = program.nodes.iter().position(|node| node.layer == Some(layer)).filter(|cut| *cut > 0)?;
+    let (first, second) = program.nodes.split_at(cut);
+    caches(first).is_disjoint(&caches(second)).then_some(cut)
+}
+
+/// The caches that some nodes touch.
+fn caches(nodes: &[Node]) -> HashSet<usize> {
+    let mut found = HashSet::new();
+    for Node { op, .. } in nodes {
+        op.each_operand(&mut |operand| {
+            if let Operand::Cache(cache, _) = operand {
+                found.insert(*cache);
+            }
+        });
+    }
+    found
 }
 
 /// Whether some of a buffer is read before it is written.

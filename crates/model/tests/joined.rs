@@ -9,7 +9,9 @@ use gleed_gguf::{Format, Gguf};
 use gleed_model::compare::{Recording, against_recording, ops_alone};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::Program;
-use gleed_model::{Arithmetic, Executor, Halves, Joined, KvType, Reference, StepError, reference, split};
+use gleed_model::{
+    Arithmetic, Executor, Halves, Joined, KvType, Reference, StepError, cuts, reference, split,
+};
 use support::{Capture, FAMILIES, Sequences, VOCABULARY, batch, bits, contract, tiny};
 
 const FORMATS: [Format; 3] = [Format::Q4_K, Format::F16, Format::Q8_0];
@@ -34,7 +36,7 @@ fn every_op_of_the_halves_writes_what_it_writes_in_the_whole() {
     for family in FAMILIES {
         let (file, plain) = tiny(family, &FORMATS, 3);
         for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
-            for layer in 0..program.layers() {
+            for layer in cuts(&program) {
                 let mut one = whole(&file, &program, KvType::Q8_0);
                 let mut two = joined(&file, &program, layer, KvType::Q8_0);
                 assert_eq!(two.program(), &program);
@@ -60,7 +62,7 @@ fn the_company_of_a_row_does_not_matter() {
         let (file, plain) = tiny(family, &FORMATS, 3);
         let program = fuse(&plain, Rules::ALL);
         let truth = sequences.run(&mut whole(&file, &program, KvType::F16), &sequences.whole(), 1);
-        for layer in 0..program.layers() {
+        for layer in cuts(&program) {
             for (schedule, every) in [(sequences.chunks(&[1, 7, 3]), 2), (sequences.one_at_a_time(9), 1)] {
                 let mut joined = joined(&file, &program, layer, KvType::F16);
                 for (place, logits) in sequences.run(&mut joined, &schedule, every) {
@@ -68,6 +70,17 @@ fn the_company_of_a_row_does_not_matter() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_layer_and_what_reads_its_keys_stay_together() {
+    // Layers 3 and 4 read the keys of 1 and 2.
+    let (_, program) = tiny("gemma4", &FORMATS, 3);
+    assert_eq!(program.layers(), 5);
+    for program in [program.clone(), fuse(&program, Rules::ALL)] {
+        assert_eq!(cuts(&program).collect::<Vec<_>>(), [0, 1]);
+        assert!((2..5).all(|layer| split(&program, layer).is_none()));
     }
 }
 

@@ -7,9 +7,9 @@ use gleed_engine::Engine;
 use gleed_gguf::{Array, Gguf, Value};
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Gpu, Selection};
-use gleed_model::fuse::{Rules, fuse};
 #[cfg(feature = "gpu")]
-use gleed_model::{Halves, split};
+use gleed_model::Halves;
+use gleed_model::fuse::{Rules, fuse};
 use gleed_model::{Model, Program};
 use serde_json::json;
 
@@ -114,8 +114,7 @@ fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(St
         ..Default::default()
     };
     let program = fuse(program, Rules::ALL);
-    let on_cpu = options.gpu_layers.map_or(0, |layers| program.layers().saturating_sub(layers));
-    let (mut all, on_gpu) = match split(&program, on_cpu).filter(|_| on_cpu > 0) {
+    let (mut all, on_gpu) = match load::halves(&program, options)? {
         Some(Halves { first, second }) => (kernels_of_cpu(&first, options), second),
         None => (Vec::new(), program),
     };

@@ -7,7 +7,7 @@ use gleed_cpu::{Cpu, Options};
 use gleed_gguf::{Format, Gguf};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::Program;
-use gleed_model::{Arithmetic, Halves, Joined, KvType, split};
+use gleed_model::{Arithmetic, Halves, Joined, KvType, cuts, split};
 
 /// More than a page, some rows, one row.
 const SEQUENCES: Sequences = Sequences { lengths: [75, 9, 1], pages: 6 };
@@ -33,7 +33,7 @@ fn halves_compute_the_bits_of_the_whole() {
         let (file, plain) = tiny(family, &[Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K], 5);
         for program in [plain.clone(), fuse(&plain, Rules::ALL)] {
             let truth = SEQUENCES.run(&mut cpu(&file, &program, OPTIONS), &SEQUENCES.whole(), 1);
-            for layer in 0..program.layers() {
+            for layer in cuts(&program) {
                 for (schedule, every) in [
                     (SEQUENCES.whole(), 1),
                     (SEQUENCES.chunks(&[1, 7, 64, 3]), 2),

@@ -136,8 +136,15 @@ impl Builder<'_> {
         if gated {
             let both = self.buffer("expert_gate_up", 2 * all);
             let (gate, up) = (both.part(0, all), both.part(all, all));
-            self.expert_linear("ffn_gate_exps", count, [outer, width], choice, x, gate)?;
-            self.expert_linear("ffn_up_exps", count, [outer, width], choice, x, up)?;
+            if self.has(&self.name("ffn_gate_up_exps.weight")) {
+                let joined = self.buffer("expert_gate_up_joined", 2 * all);
+                self.expert_linear("ffn_gate_up_exps", count, [outer, 2 * width], choice, x, joined)?;
+                let outs = vec![gate, up];
+                self.emit("ffn_gate_up_apart", Op::Unzip { heads: used, input: joined, outs });
+            } else {
+                self.expert_linear("ffn_gate_exps", count, [outer, width], choice, x, gate)?;
+                self.expert_linear("ffn_up_exps", count, [outer, width], choice, x, up)?;
+            }
             self.emit("ffn_act", Op::Activate { activation, gate, up: Some(up), out: hidden });
         } else {
             let up = self.buffer("expert_up", all);

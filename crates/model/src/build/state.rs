@@ -68,11 +68,11 @@ impl Builder<'_> {
         self.emit(label, Op::Activate { activation, gate, up: Some(up), out });
     }
 
-    /// RMS norm of a part of a row in its place, without factors.
-    fn plain_norm(&mut self, label: &str, x: View) {
-        let count = x.width as f32;
+    /// RMS norm of each of `heads` equal parts of a view in its place, without factors.
+    pub(super) fn plain_norm(&mut self, label: &str, heads: usize, x: View) {
+        let count = (x.width / heads) as f32;
         let epsilon = self.config.norm_epsilon * count;
-        self.emit(label, Op::UnitNorm { heads: 1, epsilon, x });
+        self.emit(label, Op::UnitNorm { heads, epsilon, x });
         self.map(&format!("{label}_scale"), Map::Scale(count.sqrt()), x);
     }
 
@@ -106,7 +106,7 @@ impl Builder<'_> {
         let (low, b, c) = (three.part(0, rank), three.part(rank, values), three.part(rank + values, values));
         if plain_norms {
             for (label, part) in [("ssm_dt_norm", low), ("ssm_b_norm", b), ("ssm_c_norm", c)] {
-                self.plain_norm(label, part);
+                self.plain_norm(label, 1, part);
             }
         }
         let dt = self.buffer("dt", inner);

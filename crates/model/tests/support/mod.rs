@@ -123,9 +123,21 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
 /// place, olmo2 norms over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a
 /// gate, gpt-oss experts with biases, sinks and a bounded activation, deepseek2 a latent cache, matrices of single
-/// heads and experts in groups, mistral3 queries that grow with their position.
-pub const FAMILIES: [&str; 10] =
-    ["llama", "qwen2", "qwen3", "gpt2", "gemma2", "olmo2", "qwen2moe", "gpt_oss", "deepseek2", "mistral3"];
+/// heads and experts in groups, mistral3 queries that grow with their position,
+/// gemma4 heads of two sizes, layers that read the keys of others, embeddings of layers, and experts beside the feed-forward.
+pub const FAMILIES: [&str; 11] = [
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gpt2",
+    "gemma2",
+    "gemma4",
+    "olmo2",
+    "qwen2moe",
+    "gpt_oss",
+    "deepseek2",
+    "mistral3",
+];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
 /// windows on both sides, layers after the pooling.
@@ -190,6 +202,17 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
             sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 21)]);
             set("attn_logit_softcapping", Value::F32(5.0));
+            set("final_logit_softcapping", Value::F32(3.0));
+        }
+        "gemma4" => {
+            sizes.extend([("block_count", 5), ("attention.head_count", 4)]);
+            set("attention.head_count_kv", Value::Array(Array::I32(vec![2, 1, 2, 1, 2])));
+            sizes.extend([("attention.key_length", 48), ("attention.value_length", 48)]);
+            sizes.extend([("attention.key_length_swa", 40), ("attention.value_length_swa", 40)]);
+            sizes.extend([("attention.sliding_window", 21), ("attention.sliding_window_pattern", 2)]);
+            sizes.extend([("attention.shared_kv_layers", 2), ("embedding_length_per_layer_input", 32)]);
+            set("feed_forward_length", Value::Array(Array::I32(vec![256, 256, 256, 96, 96])));
+            sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
             set("final_logit_softcapping", Value::F32(3.0));
         }
         "olmo2" => {
@@ -285,10 +308,13 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
             || name.ends_with("ffn_gate.weight")
     };
     let of_decoders = |name: &str| {
+        // Values of their own in one layer, copied keys in the others.
+        let of_gemma4 = ["blk.0.attn_v.weight", "gate_up_exps.weight", "exps.scale"];
         name == "output.weight"
             || name.ends_with("exps.bias")
             || name.ends_with("exp_probs_b.bias")
             || name.contains("shexp")
+            || family == "gemma4" && of_gemma4.iter().any(|end| name.ends_with(end))
     };
     let optional = |name: &str| {
         if ENCODERS.contains(&family) { of_encoders(name) } else { of_decoders(name) }
