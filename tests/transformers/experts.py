@@ -6,9 +6,12 @@ NAMES = {
     "mlp.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
     "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
 }
+COLUMNS_FIRST = ("gpt_oss", "llama4_text")
 CHOICE = "mlp.gate.e_score_correction_bias"
 
 
@@ -23,8 +26,8 @@ def adjust(model: torch.nn.Module, generator: torch.Generator) -> None:
 
 
 def inputs(model: torch.nn.Module, parameter: torch.nn.Parameter) -> int:
-    """Columns of an expert's matrix: GPT-OSS has them before the rows."""
-    return parameter.shape[1 if model.config.model_type == "gpt_oss" else 2]
+    """Columns of an expert's matrix: GPT-OSS and Llama 4 have them before the rows."""
+    return parameter.shape[1 if model.config.model_type in COLUMNS_FIRST else 2]
 
 
 def parts(config, name: str, values: np.ndarray):
@@ -40,7 +43,7 @@ def parts(config, name: str, values: np.ndarray):
     name = name.removeprefix("mlp.experts.")
     kind = "bias" if name.endswith("bias") else "weight"
     interleaved = config.model_type == "gpt_oss"
-    if interleaved and kind == "weight":
+    if config.model_type in COLUMNS_FIRST and kind == "weight":
         values = values.swapaxes(1, 2)
     if name.startswith("down_proj"):
         return [(f"ffn_down_exps.{kind}", values)]

@@ -25,7 +25,7 @@ from transformers import (
     DeepseekV3Config, DeepseekV3ForCausalLM,
     Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GptOssConfig,
     GptOssForCausalLM, GraniteConfig,
-    GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MistralConfig,
+    GraniteForCausalLM, Llama4ForCausalLM, Llama4TextConfig, LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MistralConfig,
     MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo3Config, Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3_5ForCausalLM,
     Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM)
 
@@ -165,6 +165,16 @@ VARIANTS = {
                           "expert_used_count": 3, "expert_group_count": 4, "expert_group_used_count": 2,
                           "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5,
                           "expert_feed_forward_length": 32, "expert_shared_count": 1}),
+    # Chunks and steps of temperature that the longer sequence goes through several of; rows of Q and K are interleaved.
+    "llama4": Variant("llama4", Llama4ForCausalLM, Llama4TextConfig,
+                      dict(DECODER, rms_norm_eps=0.1, num_hidden_layers=4, head_dim=16, intermediate_size=48,
+                           intermediate_size_mlp=64, num_local_experts=5, num_experts_per_tok=2,
+                           interleave_moe_layer_step=2, attention_chunk_size=20, floor_scale=7, attn_scale=0.3,
+                           attn_temperature_tuning=True, use_qk_norm=True, no_rope_layer_interval=4,
+                           rope_parameters=rope("default", 500000.0), tie_word_embeddings=False), 21,
+                      keys={"attention.sliding_window": 20, "attention.temperature_length": 7,
+                            "attention.temperature_scale": 0.3, "interleave_moe_layer_step": 2, "expert_count": 5,
+                            "expert_used_count": 2, "expert_feed_forward_length": 48}),
 }
 
 
@@ -272,6 +282,7 @@ def tensors(variant: Variant, model: torch.nn.Module):
         module, kind = full.rsplit(".", 1)
         if module.startswith(layers):
             layer, module = module.removeprefix(layers).split(".", 1)
+            module = module.replace("feed_forward", "mlp")
             parts = experts.parts(config, f"{module}.{kind}", values)
             if parts is not None:
                 yield from ((f"blk.{layer}.{part}", np.ascontiguousarray(values)) for part, values in parts)
@@ -338,7 +349,7 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
         writer.add_layer_norm_eps(config.layer_norm_epsilon)
     else:
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
         latent = variant.architecture == "deepseek2"
         writer.add_head_count_kv(1 if latent else config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)

@@ -1,7 +1,7 @@
 //! How much work a test is: bytes that must be read and operations that must be done, op by op, whatever
 //! the kernels do. What is measured is held against this.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use gleed_model::program::{Node, Op, Program, experts_used};
 use gleed_model::{Arithmetic, KvType};
@@ -79,16 +79,16 @@ struct Rows {
     held: usize,
 }
 
-/// The rows of a test before and after those that want logits are gathered, where each sees a window at most.
-fn rows_of(test: &Test, max_rows: usize, window: usize) -> (Rows, Rows) {
+/// The rows of a test before and after those that want logits are gathered, each of which sees a range of positions.
+fn rows_of(test: &Test, max_rows: usize, visible: impl Fn(usize) -> Range<usize>) -> (Rows, Rows) {
     let mut all = Rows::default();
     let chunk = test.chunk(max_rows);
     for from in (test.depth..test.positions()).step_by(chunk) {
         let to = test.positions().min(from + chunk);
         all.steps += 1;
         all.rows += test.sequences * (to - from);
-        all.seen += test.sequences * (from + 1..=to).map(|end| end.min(window)).sum::<usize>();
-        all.held += test.sequences * to.min((to - from - 1).saturating_add(window));
+        all.seen += test.sequences * (from..to).map(|own| visible(own).len()).sum::<usize>();
+        all.held += test.sequences * (visible(to - 1).end - visible(from).start);
     }
     let wanted = if test.is_prompt() { Rows { steps: 1, rows: 1, ..all } } else { all };
     (all, wanted)
@@ -118,11 +118,10 @@ impl<'a> Counter<'a> {
         let mut gathered = false;
         let work = |node: &Node| {
             gathered |= node.op.gathers();
-            let window = match &node.op {
-                Op::Attention { attention, .. } => attention.window,
-                _ => None,
-            };
-            let (all, wanted) = rows_of(test, self.max_rows, window.unwrap_or(usize::MAX));
+            let (all, wanted) = rows_of(test, self.max_rows, |own| match &node.op {
+                Op::Attention { attention, .. } => attention.visible(own, test.positions()),
+                _ => 0..own + 1,
+            });
             self.op(&node.op, if gathered { wanted } else { all })
         };
         self.program.nodes.iter().map(work).collect()
@@ -216,6 +215,22 @@ mod tests {
         assert_eq!(gather, Work::default());
         // Only the last row of the last step.
         assert_eq!(head, Work { weights: 12800.0, float: 12800.0, ..Work::default() });
+    }
+
+    #[test]
+    fn rows_read_what_they_see() {
+        // Rows of positions 2 to 5 and 6 to 7. In chunks of three they see 3, 1, 2, 3 and 1, 2 of 6 and 2 positions; with
+        // a window of three all see three, of 6 and 4.
+        for (window, chunk, held, seen) in [(None, Some(3), 8.0, 12.0), (Some(3), None, 10.0, 18.0)] {
+            let mut program = program();
+            let attention = Attention { window, chunk, ..Attention::over_all(0, 4, 1.0) };
+            program.nodes[1].op = Op::Attention { attention, query: VIEW, out: VIEW };
+            let (arithmetic, kv) = (Arithmetic::Q8, KvType::F16);
+            let counter = Counter { program: &program, arithmetic, kv, max_rows: 4, activations: false };
+            let work = counter.nodes(&Test::prompt(6, 2))[1];
+            let expected = Work { kv: held * 2.0 * 96.0, float: seen * 4.0 * 2.0 * 48.0, ..Work::default() };
+            assert_eq!(work, expected, "{window:?} {chunk:?}");
+        }
     }
 
     #[test]

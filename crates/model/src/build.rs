@@ -61,6 +61,8 @@ pub(crate) struct AttentionStyle {
     pub scale: Option<f32>,
     /// How many positions a row sees, if not all.
     pub window: Option<usize>,
+    /// How many positions a row's chunk has, if it sees only those.
+    pub chunk: Option<usize>,
     /// What bounds scores.
     pub soft_cap: Option<f32>,
     /// `attn_q` holds beside each query head a gate, whose sigmoid is a factor of the head's result.
@@ -94,6 +96,8 @@ pub(crate) enum QueryNorms {
     Rows,
     /// All heads of a row together, by layer norms.
     LayerRows,
+    /// Each head by itself, without factors and when it has been rotated.
+    AfterRope,
 }
 
 /// Whether a linear layer has a bias.
@@ -394,7 +398,7 @@ impl<'a> Builder<'a> {
         };
         for &(name, heads, x) in own {
             match style.norms {
-                QueryNorms::None => {}
+                QueryNorms::None | QueryNorms::AfterRope => {}
                 QueryNorms::HeadsWhereGiven if !self.has(&self.name(&format!("{name}.weight"))) => {}
                 QueryNorms::Heads | QueryNorms::HeadsWhereGiven => {
                     let norm = self.norm_weights(name, key_dim, false)?;
@@ -409,6 +413,15 @@ impl<'a> Builder<'a> {
         }
         if let Some(rope) = style.rope.filter(|_| has_keys) {
             self.emit("rope_k", Op::Rope { rope, heads: kv_heads, x: key });
+        }
+        let mut scale = style.scale.unwrap_or(1.0 / (key_dim as f32).sqrt());
+        if style.norms == QueryNorms::AfterRope {
+            // Both are made as long as one, not as the root of their width: scores have the difference.
+            let epsilon = c.norm_epsilon * key_dim as f32;
+            for &(name, heads, x) in own {
+                self.emit(name, Op::UnitNorm { heads, epsilon, x });
+            }
+            scale *= key_dim as f32;
         }
         let cache = match style.keys_of {
             Some(layer) => {
@@ -430,11 +443,12 @@ impl<'a> Builder<'a> {
         let attention = Attention {
             cache,
             heads: c.heads,
-            scale: style.scale.unwrap_or(1.0 / (key_dim as f32).sqrt()),
+            scale,
             // Models that were made to generate may have been trained to see both ways.
             causal: self.keys.bool("attention.causal")?.unwrap_or(true) && !style.both_ways,
             // A window as long as the context hides nothing; zero is what files say that have none.
             window: style.window.filter(|window| (1..c.context).contains(window)),
+            chunk: style.chunk.filter(|chunk| (1..c.context).contains(chunk)),
             soft_cap: style.soft_cap.filter(|cap| *cap > 0.0),
             alibi: style.alibi,
             sinks,

@@ -141,6 +141,7 @@ macro_rules! list {
                     scale: _,
                     causal: _,
                     window: _,
+                    chunk: _,
                     soft_cap: _,
                     alibi: _,
                     sinks,

@@ -173,6 +173,8 @@ pub struct Attention {
     /// How many positions a row sees, its own among them; all where there is none. Without causality half of them
     /// are on either side of its own.
     pub window: Option<usize>,
+    /// Where positions are cut into chunks of this length, a row sees those of its own chunk only. Not both ways.
+    pub chunk: Option<usize>,
     /// What bounds scores, as [`Map::SoftCap`].
     pub soft_cap: Option<f32>,
     /// What scores lose with distance: the largest exponent of the heads' slopes, see
@@ -185,15 +187,18 @@ pub struct Attention {
 impl Attention {
     /// Over all positions up to the row's own.
     pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
-        let (window, soft_cap, alibi, sinks) = (None, None, None, None);
-        Attention { cache, heads, scale, causal: true, window, soft_cap, alibi, sinks }
+        let (window, chunk, soft_cap, alibi, sinks) = (None, None, None, None, None);
+        Attention { cache, heads, scale, causal: true, window, chunk, soft_cap, alibi, sinks }
     }
 
     /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
     pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
         let end = position + 1;
         match (self.causal, self.window) {
-            (true, window) => window.map_or(0, |window| end.saturating_sub(window))..end,
+            (true, window) => {
+                let in_window = window.map_or(0, |window| end.saturating_sub(window));
+                in_window.max(self.chunk.map_or(0, |chunk| position / chunk * chunk))..end
+            }
             (false, None) => 0..length,
             (false, Some(window)) => {
                 position.saturating_sub(window / 2)..length.min(end.saturating_add(window / 2))

@@ -1,7 +1,7 @@
 //! Rotary position embeddings: every scaling reduced to one table of frequencies, so that no path can
 //! ignore any of them.
 
-use crate::{Error, Result};
+use crate::{Config, Error, Result};
 
 /// Which elements of a head form a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,18 @@ pub struct Temperature {
 }
 
 impl Temperature {
+    /// Of a model whose heads are rotated whole, since it is part of the rotation.
+    pub(crate) fn new(c: &Config, scale: f32, length: usize, offset: usize) -> Result<Temperature> {
+        if length == 0 || c.rope_dimensions != c.key_dim {
+            return Err(Error::Invalid(format!(
+                "a temperature for every {length} positions, with {} of {} values of a head rotated: must be at \
+                 least 1, and all",
+                c.rope_dimensions, c.key_dim
+            )));
+        }
+        Ok(Temperature { scale, length, offset })
+    }
+
     /// The factor at a position, computed in f64 and rounded once.
     pub fn factor(&self, position: u32) -> f32 {
         let steps = (position as usize + self.offset) / self.length;

@@ -125,7 +125,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         Op::Rope { rope, heads, x } => rope_of(program, *rope, head_width(*x, *heads)?),
         Op::KvWrite { cache, key, value } => cache_of(program, *cache, *key, *value).map(|_| ()),
         Op::Attention { attention, query, out } => {
-            let Attention { cache, heads, window, sinks, .. } = *attention;
+            let Attention { cache, heads, causal, window, chunk, sinks, .. } = *attention;
             let layer = layer_of(program, cache)?;
             let fits = heads > 0
                 && heads.is_multiple_of(layer.heads)
@@ -133,6 +133,9 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 && out.width == heads * layer.value_dim;
             ensure(fits, || "heads do not match the cache".to_string())?;
             ensure(window != Some(0), || "a window without a position".to_string())?;
+            ensure(chunk.is_none_or(|chunk| chunk > 0 && causal), || {
+                "chunks both ways or of nothing".to_string()
+            })?;
             sinks.map_or(Ok(()), |sinks| vector_of(program, sinks, heads))?;
             ensure(is_apart(*query, *out), || "query and output overlap".to_string())
         }

@@ -10,7 +10,7 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Activation, Attention, Op};
 use gleed_model::recurrence::Convolution;
 use gleed_model::reference::Options;
-use gleed_model::rope::Pairing;
+use gleed_model::rope::{Pairing, Temperature};
 use gleed_model::routing::{Gate, Routing};
 use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
@@ -409,4 +409,26 @@ fn deepseek3_with_latent_attention_and_groups_of_experts() {
     case.notices("bias of the choice", |p| routing(p, |r| r.bias = None));
     case.notices("groups", |p| routing(p, |r| r.groups = None));
     case.notices("scale of weights", |p| routing(p, |r| r.scale = 1.0));
+}
+
+#[test]
+fn llama4_with_chunks_and_a_temperature() {
+    let case = check("llama4");
+    case.notices("chunks", |p| attention(p, |a| a.chunk = a.chunk.map(|chunk| chunk + 1)));
+    case.notices("chunks are no windows", |p| attention(p, |a| a.window = a.chunk.take()));
+    case.notices("pairing", |p| pair(p, Pairing::SplitHalf));
+    case.notices("temperature", |p| p.ropes[1].temperature = None);
+    case.notices("its offset", |p| {
+        p.ropes[1].temperature = p.ropes[1].temperature.map(|by| Temperature { offset: 0, ..by });
+    });
+    case.notices("epsilon of norms without factors", |p| {
+        each(p, |op| {
+            if let Op::UnitNorm { epsilon, .. } = op {
+                *epsilon = 0.0;
+            }
+        })
+    });
+    for label in ["attn_q_norm", "attn_k_norm", "ffn_shexp_add"] {
+        case.notices(label, |p| without(p, label));
+    }
 }

@@ -11,6 +11,8 @@ const ADDITIONS: f32 = 3e-5;
 const GELU_TABLE: f32 = 3e-3;
 /// The same twice in each of many layers. With its table imitated, the 4e-3 of Gemma 4 become 9e-4.
 const GELU_TABLE_OFTEN: f32 = 6e-3;
+/// It also has the angles of rotations as products of f32, which tells after thousands of positions.
+const FAR: f32 = 1e-4;
 
 /// On the CPU.
 fn check(name: &str, limit: f32) {
@@ -67,6 +69,8 @@ families! {
     lfm2moe: "tiny-lfm2moe", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
     llama3: "tiny-llama3", ADDITIONS;
+    llama4: "tiny-llama4", ADDITIONS;
+    llama4_over_two_chunks: "tiny-llama4-long", FAR;
     mamba: "tiny-mamba", ADDITIONS;
     mamba2: "tiny-mamba2", ADDITIONS;
     mistral3: "tiny-mistral3", ADDITIONS;
@@ -111,6 +115,7 @@ fn families_on_a_gpu() {
         ("tiny-olmo3", ADDITIONS),
         ("tiny-phi4-mini", ADDITIONS),
         ("tiny-phimoe", ADDITIONS),
+        ("tiny-llama4", ADDITIONS),
         ("tiny-gpt-oss", ADDITIONS),
         ("tiny-glm4moe", ADDITIONS),
         ("tiny-qwen2moe", ADDITIONS),

@@ -27,26 +27,30 @@ const SHAPES: [Shape; 5] = [
     Shape(16, 1, 144, 128),
 ];
 
-/// What attention may have beside all positions: later ones, a window, a soft cap, slopes, sinks.
+/// What attention may have beside all positions: later ones, a window, chunks, a soft cap, slopes, sinks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Extras {
     both_ways: bool,
     window: Option<usize>,
+    chunk: Option<usize>,
     soft_cap: Option<f32>,
     alibi: Option<f32>,
     sinks: bool,
 }
 
 impl Extras {
-    const NONE: Extras = Extras { both_ways: false, window: None, soft_cap: None, alibi: None, sinks: false };
+    const NONE: Extras =
+        Extras { both_ways: false, window: None, chunk: None, soft_cap: None, alibi: None, sinks: false };
 }
 
-/// Windows inside a page, over page borders and over spans, with and without the rest.
-const EXTRAS: [(Shape, Extras); 4] = [
+/// Windows and chunks inside a page, over page borders and over spans, with and without the rest.
+const EXTRAS: [(Shape, Extras); 6] = [
     (SHAPES[0], Extras { window: Some(100), soft_cap: Some(1.5), sinks: true, ..Extras::NONE }),
     (SHAPES[1], Extras { window: Some(1), sinks: true, alibi: Some(8.0), ..Extras::NONE }),
     (SHAPES[2], Extras { window: Some(SPAN + 33), ..Extras::NONE }),
     (SHAPES[3], Extras { window: Some(40), soft_cap: Some(0.5), ..Extras::NONE }),
+    (SHAPES[0], Extras { chunk: Some(29), sinks: true, ..Extras::NONE }),
+    (SHAPES[2], Extras { chunk: Some(SPAN + 21), ..Extras::NONE }),
 ];
 
 /// Both ways over all positions, with windows of both parities, and with slopes.
@@ -60,7 +64,7 @@ const BOTH_WAYS: [(Shape, Extras); 4] = [
 /// Embeds tokens as queries, keys and values, and attends.
 fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Program) {
     let Shape(heads, key_heads, key_dim, value_dim) = shape;
-    let Extras { both_ways, window, soft_cap, alibi, sinks } = extras;
+    let Extras { both_ways, window, chunk, soft_cap, alibi, sinks } = extras;
     let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
     let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
     let data = random.units(tokens * width).iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
@@ -79,6 +83,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
                 scale: 0.4,
                 causal: !both_ways,
                 window,
+                chunk,
                 soft_cap,
                 alibi,
                 sinks: sinks.then_some(1),
@@ -238,6 +243,22 @@ fn visible_positions() {
                     assert_eq!(found, expected, "{own} of {length}, {causal} {window:?}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn visible_positions_of_chunks() {
+    for (window, chunk) in [(None, 1), (None, 5), (None, 30), (Some(3), 5), (Some(9), 5)] {
+        let attention = Attention { window, chunk: Some(chunk), ..Attention::over_all(0, 1, 1.0) };
+        for own in 0..23 {
+            let sees = |other: &usize| {
+                *other <= own
+                    && other / chunk == own / chunk
+                    && window.is_none_or(|window| own - other < window)
+            };
+            let expected: Vec<_> = (0..23).filter(sees).collect();
+            assert_eq!(attention.visible(own, 23).collect::<Vec<_>>(), expected, "{own}, {window:?} {chunk}");
         }
     }
 }

@@ -99,8 +99,8 @@ pub(crate) fn attention(
 
 /// Whether attention is over all positions up to a row's own, with nothing else to it.
 pub(crate) fn is_plain(op: &program::Attention) -> bool {
-    let program::Attention { causal, window, soft_cap, alibi, sinks, .. } = op;
-    *causal && window.is_none() && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
+    let program::Attention { causal, window, chunk, soft_cap, alibi, sinks, .. } = op;
+    *causal && window.is_none() && chunk.is_none() && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
 }
 
 /// How quads of values are read: the text, and what the buffer is then made of.
@@ -114,7 +114,7 @@ fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
 
 /// Attention with any of its options, of one row and head for each workgroup.
 fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
-    let program::Attention { heads, causal, window, soft_cap, alibi, .. } = op.op;
+    let program::Attention { heads, causal, window, chunk, soft_cap, alibi, .. } = op.op;
     let unrolled = op
         .unrolled()
         .list("FOUR", ["x", "y", "z", "w"])
@@ -130,6 +130,7 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .size("WINDOW", window.unwrap_or(u32::MAX as usize))
+        .size("CHUNK", chunk.unwrap_or(u32::MAX as usize))
         .read_place("query", "QUERY_", op.query)
         .read("keys", "vec4<u32>", &op.cache.keys)
         .read("values", element, &op.cache.values)

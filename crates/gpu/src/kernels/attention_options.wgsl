@@ -1,4 +1,4 @@
-// Attention both ways, or with a window, a soft cap, scores that fade or sinks, in the plainest way: a workgroup has one row and one query head, and
+// Attention both ways, or with a window, chunks, a soft cap, scores that fade or sinks, in the plainest way: a workgroup has one row and one query head, and
 // goes through the pages that the row sees.
 //   score = one chain of fma over the dimensions of query and key, times SCALE, capped, less what the head's slope
 //   takes for distance; a thread has a position;
@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let own = step[record + ROW_POSITION];
     //@if CAUSAL
     let end = own + 1u;
-    let start = end - min(end, WINDOW);
+    let start = max(end - min(end, WINDOW), own / CHUNK * CHUNK);
     //@end
     //@if BOTHWAYS
     let end = min(step[record + ROW_LENGTH], own + 1u + min(WINDOW / 2u, 0x7fffffffu - own));

@@ -254,20 +254,22 @@ fn rotations_and_attention() {
 }
 
 #[test]
-fn attention_with_windows_caps_and_sinks() {
+fn attention_with_windows_chunks_caps_and_sinks() {
     let gpu = gpu();
     let mut batches = vec![vec![(1, 0), (0, 0), (0, 1), (0, 2)], rows(0)];
     batches.push((3..140).map(|position| (0, position)).collect());
     batches.push(vec![(1, 1), (0, 140), (0, 141)]);
     let shapes = [(8, 2, 128, 128), (3, 3, 37, 30), (5, 1, 20, 300), (1, 1, 1, 1)];
     let options = [
-        (Some(1), None, true),
-        (Some(50), Some(0.7), false),
-        (None, Some(2.0), true),
-        (Some(65), None, false),
+        (Some(1), None, None, true),
+        (Some(50), None, Some(0.7), false),
+        (None, None, Some(2.0), true),
+        (Some(65), None, None, false),
+        (None, Some(67), None, false),
+        (Some(30), Some(40), None, true),
     ];
     for (index, (heads, kv_heads, key_dim, value_dim)) in shapes.into_iter().enumerate() {
-        for (kind, (window, soft_cap, sinks)) in options.into_iter().enumerate() {
+        for (kind, (window, chunk, soft_cap, sinks)) in options.into_iter().enumerate() {
             let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
             let mut case = attention_case(
                 30 + index as u64,
@@ -279,7 +281,7 @@ fn attention_with_windows_caps_and_sinks() {
             else {
                 panic!("it ends with attention")
             };
-            *attention = Attention { window, soft_cap, sinks, ..*attention };
+            *attention = Attention { window, chunk, soft_cap, sinks, ..*attention };
             let kv = [KvType::F16, KvType::Q8_0, KvType::F32][(index + kind) % 3];
             compare(&gpu, case, kv, &batches);
         }

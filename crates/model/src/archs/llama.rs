@@ -3,9 +3,9 @@
 //! queries grow with their position.
 
 use super::decoder::Decoder;
+use crate::Result;
 use crate::build::{AttentionStyle, Builder, Experts};
 use crate::rope::{Pairing, Rope, Scaling, Temperature, yarn_magnitude};
-use crate::{Error, Result};
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
@@ -34,11 +34,7 @@ fn temperature(b: &Builder) -> Result<Option<Temperature>> {
         return Ok(None);
     };
     let length = b.keys.size("rope.scaling.original_context_length")?.unwrap_or(b.config.context);
-    if length == 0 || b.config.rope_dimensions != b.config.key_dim {
-        let what = "attention.temperature_scale wants an original context, and heads that are rotated whole";
-        return Err(Error::Invalid(what.to_string()));
-    }
-    Ok(Some(Temperature { scale, length, offset: 0 }))
+    Temperature::new(b.config, scale, length, 0).map(Some)
 }
 
 fn decoder(b: &mut Builder, style: AttentionStyle) -> Result<()> {

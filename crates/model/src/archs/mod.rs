@@ -12,6 +12,7 @@ mod gpt_oss;
 mod granite;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba;
 mod modern_bert;
 mod nemotron;
@@ -51,6 +52,7 @@ const FAMILIES: &[Family] = &[
     ("lfm2", lfm2::build),
     ("lfm2moe", lfm2::experts),
     ("llama", llama::build),
+    ("llama4", llama4::build),
     ("mamba", mamba::build),
     ("mamba2", mamba::second),
     ("mistral3", llama::mistral3),

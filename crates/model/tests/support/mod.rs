@@ -123,9 +123,10 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// Families that have every mechanism but recurrent layers between them: gemma2 has windows, soft caps and norms in
 /// place, olmo2 norms over whole rows and two rotary tables, qwen2moe experts and one that every row uses behind a
 /// gate, gpt-oss experts with biases, sinks and a bounded activation, deepseek2 a latent cache, matrices of single
-/// heads and experts in groups, mistral3 queries that grow with their position,
-/// gemma4 heads of two sizes, layers that read the keys of others, embeddings of layers, and experts beside the feed-forward.
-pub const FAMILIES: [&str; 11] = [
+/// heads and experts in groups, mistral3 queries that grow with their position, gemma4 heads of two
+/// sizes, layers that read the keys of others, embeddings of layers and experts beside the feed-forward, llama4 chunks,
+/// norms after the rotation and experts that weigh what they read.
+pub const FAMILIES: [&str; 12] = [
     "llama",
     "qwen2",
     "qwen3",
@@ -137,6 +138,7 @@ pub const FAMILIES: [&str; 11] = [
     "gpt_oss",
     "deepseek2",
     "mistral3",
+    "llama4",
 ];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
@@ -186,6 +188,14 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             set("rope.scaling.factor", Value::F32(4.0));
             set("rope.scaling.yarn_log_multiplier", Value::F32(0.5));
             set("attention.temperature_scale", Value::F32(0.3));
+        }
+        "llama4" => {
+            // A layer that sees chunks, and one that sees everything.
+            sizes.extend([("block_count", 4), ("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("attention.sliding_window", 27), ("attention.temperature_length", 19)]);
+            sizes.extend([("feed_forward_length", 256), ("interleave_moe_layer_step", 2)]);
+            sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
         }
         "qwen2" => {
             sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 1)]);
