@@ -1,6 +1,7 @@
 //! Programs: what is made of metadata, of rules and of threads, with tiny models and random ones.
 
 mod documented;
+mod experts;
 mod fusion;
 mod hyperparameters;
 #[path = "../support/mod.rs"]
