@@ -444,7 +444,11 @@ def arch_nemotron_h(s: Spec) -> Iterator[T]:
         else:
             yield T(f"{p}.ffn_gate_inp.weight", (d, e), normal(1 / math.sqrt(d)), matrix=False)
             yield bias(f"{p}.exp_probs_b", e)
-            yield from plain_ffn(p, d, s.kv["expert_feed_forward_length"], "_exps", e)
+            latent = s.kv.get("moe_latent_size")
+            if latent:                                         # experts are narrower than the residual stream
+                yield mat(f"{p}.ffn_latent_down", d, latent)
+                yield mat(f"{p}.ffn_latent_up", latent, d)
+            yield from plain_ffn(p, latent or d, s.kv["expert_feed_forward_length"], "_exps", e)
             yield from plain_ffn(p, d, s.kv["expert_shared_feed_forward_length"], "_shexp")
 
 

@@ -159,6 +159,10 @@ PRESETS: dict[str, Spec] = {
     "tiny-nemotron_h_moe": Spec("nemotron_h_moe", dense(6, 256, [0, 128, 0, 0, 128, 0], 4, [0, 0, 0, 2, 0, 0], ctx=512, hd=64, eps=1e-5)
                                 | {"attention.layer_norm_epsilon": 1e-5, "expert_shared_count": 1, "expert_shared_feed_forward_length": 256}
                                 | experts(8, 2, 128) | sigmoid_routing(2.5) | ssm(4, 512, 64, 8, 2), TINY_VOCAB, tied=False),
+    "tiny-nemotron_h_moe-latent": Spec("nemotron_h_moe", dense(6, 256, [0, 128, 0, 0, 128, 0], 4, [0, 0, 0, 2, 0, 0], ctx=512, hd=64, eps=1e-5)
+                                       | {"attention.layer_norm_epsilon": 1e-5, "expert_shared_count": 1, "expert_shared_feed_forward_length": 256,
+                                          "moe_latent_size": 96}
+                                       | experts(8, 2, 128) | sigmoid_routing(2.5) | ssm(4, 512, 64, 8, 2), TINY_VOCAB, tied=False),
     "tiny-mamba": Spec("mamba", {"context_length": 512, "embedding_length": 256, "block_count": 3, "feed_forward_length": 0,
                                  "attention.head_count": 0, "attention.layer_norm_rms_epsilon": 1e-5,
                                  "ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.state_size": 16, "ssm.time_step_rank": 16}, TINY_VOCAB),

@@ -158,6 +158,7 @@ families! {
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h_with_one_mixer_a_layer: "tiny-nemotron_h", ADDITIONS;
     nemotron_h_moe: "tiny-nemotron_h_moe", ADDITIONS;
+    nemotron_h_moe_with_latent_experts: "tiny-nemotron_h_moe-latent", ADDITIONS;
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3_with_windows: "tiny-olmo3", ADDITIONS;
     olmoe: "tiny-olmoe", ADDITIONS;

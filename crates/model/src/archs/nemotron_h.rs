@@ -1,6 +1,6 @@
 //! Nemotron-H: one mixer in each layer, which is Mamba 2, attention without positions, or feed-forward with a squared
 //! ReLU. Feed-forward widths and key heads, listed by layer, tell which. As `nemotron_h_moe` its feed-forward layers
-//! are experts without gates.
+//! are experts without gates, which may be narrower than what they read and give.
 
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder, Experts};
@@ -14,7 +14,8 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
 /// Experts are chosen by sigmoid and a bias of the choice, and one is used by every row.
 pub(super) fn experts(b: &mut Builder) -> Result<()> {
     let read = Experts::required(b.keys, b.config.feed_forward)?;
-    let experts = Experts { gate: Gate::Sigmoid, gated: false, ..read };
+    let latent = b.keys.size("moe_latent_size")?.filter(|size| *size > 0);
+    let experts = Experts { gate: Gate::Sigmoid, gated: false, latent, ..read };
     layers(b, |b, h| b.experts(&experts, Activation::SquaredRelu, h))
 }
 

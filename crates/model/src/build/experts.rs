@@ -28,6 +28,8 @@ pub(crate) struct Experts {
     pub weighs_input: bool,
     /// Whether they have a gate beside up.
     pub gated: bool,
+    /// Values that experts read and give, where they have less than the residual stream.
+    pub latent: Option<usize>,
     /// Values inside the expert that every row uses; none where there is no such expert.
     pub shared: usize,
     /// The first layer that has experts.
@@ -71,6 +73,7 @@ impl Experts {
             scale: keys.f32("expert_weights_scale")?.filter(|scale| *scale != 0.0).unwrap_or(1.0),
             weighs_input: false,
             gated: true,
+            latent: None,
             shared,
             first_layer: keys.size("leading_dense_block_count")?.unwrap_or(0),
             step: 1,
@@ -95,7 +98,10 @@ impl Builder<'_> {
         let scores = self.buffer("scores", experts.count);
         self.linear("ffn_gate_inp", input, scores, Bias::Optional)?;
         let choice = self.route(experts, scores)?;
-        let out = self.routed(experts, activation, choice, input)?;
+        let out = match experts.latent {
+            Some(width) => self.latent_experts(experts, activation, choice, input, width)?,
+            None => self.routed(experts, activation, choice, input)?,
+        };
         if experts.shared > 0 {
             let shared = self.shared_expert(experts, activation, input)?;
             self.add("ffn_shexp_add", out, shared);
@@ -114,6 +120,23 @@ impl Builder<'_> {
         let out = self.buffer("choice", 2 * used);
         let routing = Routing { gate, used, groups, bias, normalised, scale, factors };
         self.emit("ffn_route", Op::Route { routing, scores, out });
+        Ok(out)
+    }
+
+    /// What chosen experts give that are narrower than the residual stream, widened to it.
+    fn latent_experts(
+        &mut self,
+        experts: &Experts,
+        activation: Activation,
+        choice: View,
+        input: View,
+        width: usize,
+    ) -> Result<View> {
+        let latent = self.buffer("latent", width);
+        self.linear("ffn_latent_down", input, latent, Bias::Optional)?;
+        let given = self.routed(experts, activation, choice, latent)?;
+        let out = self.buffer("y", input.width);
+        self.linear("ffn_latent_up", given, out, Bias::Optional)?;
         Ok(out)
     }
 
@@ -153,7 +176,7 @@ impl Builder<'_> {
         }
         let given = self.buffer("expert_output", used * outer);
         self.expert_linear("ffn_down_exps", count, [width, outer], choice, hidden, given)?;
-        let out = self.buffer("y", outer);
+        let out = self.buffer(if experts.latent.is_some() { "latent_y" } else { "y" }, outer);
         self.emit("ffn_combine", Op::Combine { choice, weighted: !weighs_input, input: given, out });
         Ok(out)
     }
