@@ -7,6 +7,7 @@
 mod cache;
 mod error;
 mod executor;
+mod inputs;
 pub mod kernels;
 mod machine;
 mod memory;

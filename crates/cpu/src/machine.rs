@@ -5,24 +5,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleed_model::Batch;
 use gleed_model::arithmetic::{BLOCK, LANES, PAGE, SPAN, SUPER_BLOCK, Softmax};
-use gleed_model::program::{Op, Program, experts_used};
+use gleed_model::program::{Op, Program};
 use gleed_model::routing::ROOM;
 
 use crate::Error;
+use crate::inputs::{QuantizedInput, SlotInputs};
 use crate::kernels::Kernels;
 use crate::kernels::attention::{QUERIES, Seen};
-use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks};
+use crate::kernels::blocked::BLOCK_ROWS;
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
 use crate::kernels::packed::{PanelRoom, STREAMS};
 use crate::kernels::pool::Pool;
 use crate::kernels::products::{WAITING, tiles_together};
-use crate::kernels::quantize::row_words;
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
-use crate::kernels::slots::Slots;
 use crate::kernels::tile::{Line, TILE};
-use crate::memory::Large;
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
 
 /// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
@@ -235,95 +233,6 @@ impl Angles {
     ) -> Rotate<'a> {
         let (cos, sin) = self.values[row.batch * 2 * self.pairs..][..2 * self.pairs].split_at(self.pairs);
         Rotate { head, pairing, cos, sin }
-    }
-}
-
-/// The rows of an op's input in integers.
-pub(crate) struct QuantizedInput {
-    /// Columns per scale.
-    pub block: usize,
-    /// One row after the other, then the remainders of the uneven ones.
-    pub words: Large<i32>,
-    /// Which rows are uneven.
-    pub uneven: Vec<usize>,
-    /// The same in blocks of rows, where the machine has a tile unit.
-    pub lines: Large<Line>,
-}
-
-impl QuantizedInput {
-    /// Room for so many rows of at most so many columns, and their remainders.
-    fn new(kernels: Kernels, block: usize, columns: usize, max_rows: usize) -> Option<QuantizedInput> {
-        let uneven = Vec::with_capacity(if block == BLOCK { 0 } else { max_rows });
-        let max_rows = max_rows.checked_add(uneven.capacity())?;
-        let words = row_words(columns, block).checked_mul(max_rows)?;
-        let lines = kernels
-            .tile_blocks(max_rows)
-            .checked_mul(block_lines(columns, block))?
-            .checked_mul(chunks(columns, block))?;
-        Some(QuantizedInput { block, words: Large::zeros(words)?, uneven, lines: Large::zeros(lines)? })
-    }
-
-    fn bytes(&self) -> usize {
-        let uneven = self.uneven.capacity() * size_of::<usize>();
-        size_of_val(&self.words[..]) + uneven + size_of_val(&self.lines[..])
-    }
-}
-
-/// What experts read, sorted by expert.
-pub(crate) struct SlotInputs {
-    pub slots: Slots,
-    /// `[slot][columns]`, for weights that are multiplied as floats.
-    pub floats: Large<f32>,
-    /// In blocks of 32 columns, and of 256.
-    pub quantized: [SlotInput; 2],
-}
-
-/// What experts read, in integers.
-pub(crate) struct SlotInput {
-    /// One slot after the other, then the remainders of the uneven ones.
-    pub words: Large<i32>,
-    /// Which slots are uneven.
-    pub uneven: Vec<usize>,
-}
-
-impl SlotInputs {
-    fn new(program: &Program, weights: &Weights, max_rows: usize) -> Option<SlotInputs> {
-        let (mut slots, mut experts, mut floats) = (0, 0, 0);
-        let mut words = [0; 2];
-        for node in &program.nodes {
-            let Op::ExpertLinear { parts, choice, .. } = &node.op else { continue };
-            let all = parts.first().map_or(0, |part| weights.get(part.weight).experts);
-            let rows = max_rows.checked_mul(experts_used(*choice, all))?;
-            slots = slots.max(rows);
-            for weight in parts.iter().map(|part| weights.get(part.weight)) {
-                experts = experts.max(weight.experts);
-                match weight.groups {
-                    None => floats = floats.max(rows.checked_mul(weight.columns)?),
-                    Some(groups) => {
-                        let words = &mut words[usize::from(groups.block != BLOCK)];
-                        *words = (*words).max(rows.checked_mul(row_words(weight.columns, groups.block))?);
-                    }
-                }
-            }
-        }
-        let input = |words: usize, uneven: usize| {
-            Some(SlotInput { words: Large::zeros(words)?, uneven: Vec::with_capacity(uneven) })
-        };
-        // Only blocks of 256 columns can be uneven.
-        let uneven = if words[1] > 0 { slots } else { 0 };
-        Some(SlotInputs {
-            slots: Slots::with_capacity(slots, experts),
-            floats: Large::zeros(floats)?,
-            quantized: [input(words[0], 0)?, input(words[1].checked_mul(2)?, uneven)?],
-        })
-    }
-
-    fn bytes(&self) -> usize {
-        let quantized = self
-            .quantized
-            .iter()
-            .map(|input| size_of_val(&input.words[..]) + input.uneven.capacity() * size_of::<usize>());
-        self.slots.bytes() + size_of_val(&self.floats[..]) + quantized.sum::<usize>()
     }
 }
 

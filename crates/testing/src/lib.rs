@@ -1,6 +1,8 @@
-//! What tests of engines and servers need instead of a model: an executor whose logits betray any wrong page, position
-//! or token, and a small vocabulary. No crate that ships depends on it.
+//! What tests share. Those of engines and servers need an executor whose logits betray any wrong page, position or
+//! token, and a small vocabulary, instead of a model; those of whole models need golden data. No crate that ships
+//! depends on it.
 
+pub mod golden;
 mod mock;
 mod text;
 

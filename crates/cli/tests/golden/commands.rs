@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use gleed_gguf::{Gguf, Metadata, TensorSpec, Value, Writer};
 
-use crate::data::{golden, root, test_data};
+use gleed_testing::golden::{golden, root, test_data};
 
 pub fn gleed(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleed"));

@@ -4,41 +4,23 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use crate::data::{cpu, root, spread, test_data, worst};
+use crate::data::cpu;
 use gleed_cpu::Cpu;
 use gleed_engine::{Engine, Error, normalize};
 use gleed_gguf::Gguf;
 use gleed_model::{Arithmetic, Executor, KvType};
+use gleed_testing::golden::{
+    ADDITIONS, GELU_TABLE, Golden, floats, golden, hold, root, spread, test_data, tiny_model, worst,
+};
 use gleed_tokenizer::Tokenizer;
 use serde_json::Value;
 
-/// What the order of f32 additions may cost, of the vector's spread.
-const ADDITIONS: f32 = 3e-5;
-/// llama.cpp looks GELU up in a table of f16 values of its tanh form, which costs it two digits.
-const GELU_TABLE: f32 = 3e-3;
-
-#[derive(serde::Deserialize)]
-struct Golden {
-    prompt: String,
-    prompt_ids: Vec<u32>,
-}
-
-fn golden(name: &str) -> Vec<Golden> {
-    let text = std::fs::read_to_string(root().join(format!("tests/golden/tiny/{name}.jsonl"))).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn vector(name: &str, prompt: usize) -> Vec<f32> {
-    let path = root().join(format!("tests/golden/tiny/{name}.p{prompt}.embedding.f32"));
-    std::fs::read(path).unwrap().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-}
-
 /// All prompts in one step, on an executor for so many positions, and the tokens that they begin as.
-fn check_on(name: &str, limit: f32, executor: impl Fn(usize) -> Box<dyn Executor>) {
-    let file = Gguf::open(&test_data(&format!("tiny/{name}.F32.gguf"))).unwrap();
+fn check_on(device: &str, name: &str, limit: f32, executor: impl Fn(usize) -> Box<dyn Executor>) {
+    let file = Gguf::open(&tiny_model(name)).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
-    let golden = golden(name);
-    for Golden { prompt, prompt_ids } in &golden {
+    let golden = golden(&format!("tiny/{name}"));
+    for Golden { prompt, prompt_ids, .. } in &golden {
         assert_eq!(tokenizer.encode_prompt(prompt, true, false), *prompt_ids, "{name}: {prompt}");
     }
     let texts: Vec<&[u32]> = golden.iter().map(|golden| &golden.prompt_ids[..]).collect();
@@ -46,15 +28,14 @@ fn check_on(name: &str, limit: f32, executor: impl Fn(usize) -> Box<dyn Executor
     let together = engine.embed(&texts).unwrap();
     for (index, ours) in together.iter().enumerate() {
         assert_eq!(engine.embed(&texts[index..=index]).unwrap(), std::slice::from_ref(ours), "{name}: alone");
-        let truth = vector(name, index);
-        let difference = worst(ours, &truth) / spread(&truth);
-        assert!(difference < limit, "{name} prompt {index}: vectors differ by {difference} of their spread");
+        let truth = floats(&format!("tiny/{name}.p{index}.embedding.f32"));
+        hold(device, name, index, ours, &truth, limit);
     }
 }
 
 fn check(name: &str, limit: f32) {
-    let path = test_data(&format!("tiny/{name}.F32.gguf"));
-    check_on(name, limit, |positions| Box::new(cpu(&path, Arithmetic::F32, KvType::F32, positions)));
+    let path = tiny_model(name);
+    check_on("CPU", name, limit, |positions| Box::new(cpu(&path, Arithmetic::F32, KvType::F32, positions)));
 }
 
 macro_rules! families {
@@ -89,8 +70,10 @@ fn encoders_on_a_gpu() {
         ("tiny-gemma-embedding", GELU_TABLE),
         ("tiny-qwen3-embedding", ADDITIONS),
     ] {
-        let path = test_data(&format!("tiny/{name}.F32.gguf"));
-        check_on(name, limit, |positions| Box::new(crate::data::gpu(&path, KvType::F32, positions)));
+        let path = tiny_model(name);
+        check_on(&crate::data::gpu_name(), name, limit, |positions| {
+            Box::new(crate::data::gpu(&path, KvType::F32, positions))
+        });
     }
 }
 
@@ -130,7 +113,7 @@ fn all_minilm_l6_v2() {
 fn the_engine_gives_each_text_its_own_vector() {
     for (name, both_ways) in [("tiny-bert", true), ("tiny-nomic-bert", true), ("tiny-qwen3-embedding", false)]
     {
-        let file = Arc::new(Gguf::open(&test_data(&format!("tiny/{name}.F32.gguf"))).unwrap());
+        let file = Arc::new(Gguf::open(&tiny_model(name)).unwrap());
         let run = |max_rows: usize, texts: &[&[u32]]| {
             let options = gleed_cpu::Options { max_rows, pages: 16, ..Default::default() };
             Engine::new(Box::new(Cpu::open(&file, options).unwrap())).embed(texts)
@@ -194,11 +177,11 @@ fn the_command_takes_texts_from_everywhere() {
     let model = model.to_str().unwrap();
     let cpu = ["--device", "cpu", "--arithmetic", "f32", "--kv", "f32"];
     let embed = |more: &[&str], input: &str| gleed(&[&["embed", model], more, &cpu].concat(), input);
-    let golden = golden("tiny-bert");
+    let golden = golden("tiny/tiny-bert");
     let (first, second) = (&golden[0].prompt[..], &golden[1].prompt[..]);
     let both = vectors(&embed(&[first, second, "--json"], ""));
     for (index, ours) in both.iter().enumerate() {
-        let truth = vector("tiny-bert", index);
+        let truth = floats(&format!("tiny/tiny-bert.p{index}.embedding.f32"));
         assert!(worst(ours, &truth) / spread(&truth) < GELU_TABLE);
     }
     let lines = format!("{first}\n{second}\n");

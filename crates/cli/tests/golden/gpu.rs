@@ -17,7 +17,7 @@ use gleed_model::{Batch, Executor, Model, Program, StepError};
 use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
-use crate::data::root;
+use gleed_testing::golden::root;
 
 #[test]
 fn a_gpu_continues_as_llama_cpp_does() {

@@ -7,7 +7,9 @@ use gleed_gguf::Gguf;
 use gleed_model::{Arithmetic, Executor, KvType};
 use gleed_tokenizer::Tokenizer;
 
-use crate::data::{Golden, argmax, cpu, golden, logits, root, test_data};
+use gleed_testing::golden::{Golden, argmax, golden, root, test_data};
+
+use crate::data::{cpu, logits};
 
 /// Where `gleed pull` put a file of the catalogue.
 fn pulled(file: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! The commands on models with recurrent layers: every way of use that rewinds, batches or begins in the middle.
 
 use crate::commands::{continues, gleed, json, scratch};
-use crate::data::{root, test_data};
+use gleed_testing::golden::{root, test_data};
 
 fn model(name: &str) -> String {
     test_data(&format!("tiny/{name}.F32.gguf")).to_str().unwrap().to_string()

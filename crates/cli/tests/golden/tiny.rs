@@ -2,37 +2,33 @@
 
 use std::path::Path;
 
-use crate::data::{argmax, cpu, golden, golden_logits, logits, spread, test_data, worst};
+use crate::data::{cpu, logits};
 use gleed_model::{Arithmetic, Executor, KvType};
-
-/// What the order of f32 additions may cost, of the logits' spread.
-const ADDITIONS: f32 = 3e-5;
-/// llama.cpp looks GELU up in a table of f16 values, which costs it two digits.
-const GELU_TABLE: f32 = 3e-3;
-/// The same twice in each of many layers. With its table imitated, the 4e-3 of Gemma 4 become 9e-4.
-const GELU_TABLE_OFTEN: f32 = 6e-3;
-/// It also has the angles of rotations as products of f32, which tells after thousands of positions.
-const FAR: f32 = 1e-4;
+use gleed_testing::golden::{
+    ADDITIONS, FAR, GELU_TABLE, GELU_TABLE_OFTEN, argmax, floats, golden, hold, tiny_model,
+};
 
 /// On the CPU.
 fn check(name: &str, limit: f32) {
-    check_on(name, limit, |path, positions| Box::new(cpu(path, Arithmetic::F32, KvType::F32, positions)));
+    let executor = |path: &Path, positions| -> Box<dyn Executor> {
+        Box::new(cpu(path, Arithmetic::F32, KvType::F32, positions))
+    };
+    check_on("CPU", name, limit, executor);
 }
 
-/// On an executor of a file for so many positions.
-fn check_on(name: &str, limit: f32, executor: impl Fn(&Path, usize) -> Box<dyn Executor>) {
-    let path = test_data(&format!("tiny/{name}.F32.gguf"));
+/// On a device's executor of a file for so many positions.
+fn check_on(device: &str, name: &str, limit: f32, executor: impl Fn(&Path, usize) -> Box<dyn Executor>) {
+    let path = tiny_model(name);
     for (index, golden) in golden(&format!("tiny/{name}")).iter().enumerate() {
         let tokens: Vec<u32> = golden.prompt_ids.iter().chain(&golden.gen_ids).copied().collect();
         let first = golden.prompt_ids.len() - 1;
         let mut executor = executor(&path, tokens.len());
         let ours = logits(&mut *executor, &tokens, first);
-        let truth = golden_logits(&format!("tiny/{name}"), index);
-        let difference = worst(&ours[0], &truth) / spread(&truth);
-        assert!(difference < limit, "{name} prompt {index}: logits differ by {difference} of their spread");
+        let truth = floats(&format!("tiny/{name}.p{index}.logits.f32"));
+        let spread = hold(device, name, index, &ours[0], &truth, limit);
         for (i, (token, margin)) in golden.gen_ids.iter().zip(&golden.margins).enumerate() {
             // Below this margin either token is right.
-            if *margin > 2.0 * limit * spread(&truth) {
+            if *margin > 2.0 * limit * spread {
                 assert_eq!(argmax(&ours[i]), *token, "{name} prompt {index}, token {i}");
             }
         }
@@ -40,12 +36,17 @@ fn check_on(name: &str, limit: f32, executor: impl Fn(&Path, usize) -> Box<dyn E
 }
 
 macro_rules! families {
-    ($($test:ident: $name:literal, $limit:ident;)*) => {$(
-        #[test]
-        fn $test() {
-            check($name, $limit);
-        }
-    )*};
+    ($($test:ident: $name:literal, $limit:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check($name, $limit);
+            }
+        )*
+
+        #[cfg(feature = "gpu")]
+        const FAMILIES: &[(&str, f32)] = &[$(($name, $limit)),*];
+    };
 }
 
 families! {
@@ -100,32 +101,39 @@ families! {
     smollm3: "tiny-smollm3", ADDITIONS;
 }
 
-/// Each family whose ops the others have not.
+/// Each family whose ops the others have not; all of them where `GLEED_ALL_ON_GPU` is set, for a GPU that is not
+/// software.
 #[test]
 #[cfg(feature = "gpu")]
 fn families_on_a_gpu() {
-    for (name, limit) in [
-        ("tiny-llama3", ADDITIONS),
-        ("tiny-qwen2", ADDITIONS),
-        ("tiny-gpt2", GELU_TABLE),
-        ("tiny-gemma2", GELU_TABLE),
-        ("tiny-gemma3", GELU_TABLE),
-        ("tiny-gemma4", GELU_TABLE_OFTEN),
-        ("tiny-granite", ADDITIONS),
-        ("tiny-nemotron", ADDITIONS),
-        ("tiny-olmo3", ADDITIONS),
-        ("tiny-phi4-mini", ADDITIONS),
-        ("tiny-phimoe", ADDITIONS),
-        ("tiny-llama4", ADDITIONS),
-        ("tiny-gpt-oss", ADDITIONS),
-        ("tiny-glm4moe", ADDITIONS),
-        ("tiny-qwen2moe", ADDITIONS),
-        ("tiny-lfm2", ADDITIONS),
-        ("tiny-mamba", ADDITIONS),
-        ("tiny-nemotron_h", ADDITIONS),
-        ("tiny-qwen35", ADDITIONS),
-        ("tiny-deepseek2", ADDITIONS),
-    ] {
-        check_on(name, limit, |path, positions| Box::new(crate::data::gpu(path, KvType::F32, positions)));
+    const SOME: &[&str] = &[
+        "tiny-llama3",
+        "tiny-qwen2",
+        "tiny-gpt2",
+        "tiny-gemma2",
+        "tiny-gemma3",
+        "tiny-gemma4",
+        "tiny-granite",
+        "tiny-nemotron",
+        "tiny-olmo3",
+        "tiny-phi4-mini",
+        "tiny-phimoe",
+        "tiny-llama4",
+        "tiny-gpt-oss",
+        "tiny-glm4moe",
+        "tiny-qwen2moe",
+        "tiny-lfm2",
+        "tiny-mamba",
+        "tiny-nemotron_h",
+        "tiny-qwen35",
+        "tiny-deepseek2",
+    ];
+    assert!(SOME.iter().all(|name| FAMILIES.iter().any(|(known, _)| known == name)));
+    let all = std::env::var_os("GLEED_ALL_ON_GPU").is_some();
+    for (name, limit) in FAMILIES.iter().filter(|(name, _)| all || SOME.contains(name)) {
+        let executor = |path: &Path, positions| -> Box<dyn Executor> {
+            Box::new(crate::data::gpu(path, KvType::F32, positions))
+        };
+        check_on(&crate::data::gpu_name(), name, *limit, executor);
     }
 }

@@ -2,7 +2,6 @@
 //! that every weight is read once for all rows that need it, and no other.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 use gleed_model::program::{Activation, Map, Projection, View, experts_used};
@@ -11,16 +10,17 @@ use gleed_model::routing::{ROOM, Routing};
 use super::Fixed;
 use super::linear::{Input, Inputs};
 use super::rows::for_each_row;
+use crate::inputs::{self, IntegerRows, SlotInput, SlotInputs};
 use crate::kernels::activate::Activate;
 use crate::kernels::add::{Add, AddScaled};
 use crate::kernels::blocked::Blocked;
 use crate::kernels::dot::Rows;
 use crate::kernels::map::MapValues;
-use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
+use crate::kernels::quantize::{Quantized, row_words};
 use crate::kernels::shared::{Activations, BlockQueue};
 use crate::kernels::slots::Slot;
 use crate::kernels::tile::TILE;
-use crate::machine::{Machine, Scratch, SlotInput, SlotInputs, fork, lock};
+use crate::machine::{Machine, Scratch, fork, lock};
 use crate::plan::{CHUNKS, Plan, Strip};
 
 /// out = the experts of each row and their weights.
@@ -199,34 +199,11 @@ fn gather(machine: &mut Machine, source: Source) {
 fn quantize(machine: &mut Machine, source: Source, index: usize, block: usize) {
     let Machine { kernels, pool, activations, slots: SlotInputs { slots, quantized, .. }, scratch, .. } =
         machine;
-    let (kernels, activations) = (*kernels, &*activations);
+    let (activations, slots) = (&*activations, slots.all());
     let SlotInput { words, uneven } = &mut quantized[index];
-    let (count, columns) = (slots.all().len(), source.columns);
-    let row = row_words(columns, block);
-    let (whole, remainders) = words.split_at_mut(count * row);
-    let found = Mutex::new(&mut *uneven);
-    let queue = BlockQueue::new(whole, count, row);
-    fork(pool, 2 * count * columns, |_| {
-        while let Some(mut row) = queue.next() {
-            let index = row.index();
-            let x = source.row(activations, slots.all()[index]);
-            if kernels.run(Quantize { x, block, words: row.of(0) }) {
-                found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
-            }
-        }
-    });
-    uneven.sort_unstable();
-    let whole = Quantized { words: whole, columns, block, rows: count };
-    let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
-    fork(pool, 4 * uneven.len() * columns, |thread| {
-        let rest = &mut lock(&scratch[thread]).tile.floats[..columns];
-        while let Some(mut remainder) = queue.next() {
-            let slot = uneven[remainder.index()];
-            let (x, quantized) = (source.row(activations, slots.all()[slot]), whole.row(slot, BLOCK));
-            kernels.run(Remainder { x, quantized, out: rest });
-            kernels.run(Quantize { x: rest, block, words: remainder.of(0) });
-        }
-    });
+    let shape = IntegerRows { count: slots.len(), columns: source.columns, block };
+    let x = |slot: usize| source.row(activations, slots[slot]);
+    inputs::quantize(*kernels, pool, scratch, shape, words, uneven, x);
 }
 
 impl SlotInput {

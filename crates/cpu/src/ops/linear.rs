@@ -6,7 +6,6 @@
 //! tile, in `q8` arithmetic; float weights are multiplied as they lie or decoded to f32, a few rows at a time.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use gleed_gguf::{Format, Groups};
@@ -14,6 +13,7 @@ use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 use gleed_model::program::{Activation, Projection, View};
 
 use super::Fixed;
+use crate::inputs::{self, IntegerRows, QuantizedInput};
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
@@ -23,11 +23,11 @@ use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel};
 use crate::kernels::packed::{MultiplyPacked, PanelRoom, STREAMS, Tiles, UnpackTile};
 use crate::kernels::products::{Products, tiles_together};
-use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
+use crate::kernels::quantize::Quantized;
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Prefetch;
-use crate::machine::{Machine, PanelBuffers, QuantizedInput, Scratch, TileScratch, fork, lock};
+use crate::machine::{Machine, PanelBuffers, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
 use crate::weights::{UnpackedRows, Way, Weight, Weights, as_floats, decode};
 
@@ -119,30 +119,8 @@ fn quantize(machine: &mut Machine, input: View, block: usize) {
     let QuantizedInput { words, uneven, lines, .. } =
         if block == BLOCK { quantized } else { super_quantized };
     let (count, width) = (rows.len(), input.width);
-    let row = row_words(width, block);
-    let (whole, remainders) = words.split_at_mut(count * row);
-    let found = Mutex::new(&mut *uneven);
-    let queue = BlockQueue::new(whole, count, row);
-    fork(pool, 2 * count * width, |_| {
-        while let Some(mut row) = queue.next() {
-            let index = row.index();
-            if kernels.run(Quantize { x: activations.row(input, index), block, words: row.of(0) }) {
-                found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
-            }
-        }
-    });
-    uneven.sort_unstable();
-    let whole = Quantized { words: whole, columns: width, block, rows: count };
-    let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
-    fork(pool, 4 * uneven.len() * width, |thread| {
-        let rest = &mut lock(&scratch[thread]).tile.floats[..width];
-        while let Some(mut remainder) = queue.next() {
-            let row = uneven[remainder.index()];
-            let (x, quantized) = (activations.row(input, row), whole.row(row, BLOCK));
-            kernels.run(Remainder { x, quantized, out: rest });
-            kernels.run(Quantize { x: rest, block, words: remainder.of(0) });
-        }
-    });
+    let shape = IntegerRows { count, columns: width, block };
+    inputs::quantize(kernels, pool, scratch, shape, words, uneven, |row| activations.row(input, row));
     let count = count + uneven.len();
     let (blocks, size) = (kernels.tile_blocks(count), block_lines(width, block));
     let chunks = chunks(width, block);

@@ -1,6 +1,5 @@
-//! The reference executor against llama.cpp's logits and greedy tokens on tiny random models.
+//! Logits and greedy tokens.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
@@ -9,22 +8,9 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::reference::Options;
 use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Reference, Row};
-
-#[derive(serde::Deserialize)]
-struct Golden {
-    prompt_ids: Vec<u32>,
-    gen_ids: Vec<u32>,
-    margins: Vec<f32>,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Where `./test` puts the models that are too large for the repository.
-fn test_data() -> PathBuf {
-    std::env::var_os("GLEED_TEST_DATA").map_or_else(|| root().join(".cache/test-data"), PathBuf::from)
-}
+use gleed_testing::golden::{
+    ADDITIONS, GELU_TABLE, GELU_TABLE_OFTEN, argmax, floats, golden, hold, tiny_model, tiny_models_with,
+};
 
 /// The logits after the last of some new tokens of a sequence that holds `position` already.
 fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position: usize) -> Vec<f32> {
@@ -40,29 +26,11 @@ fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position
     executor.logits(0).to_vec()
 }
 
-fn argmax(logits: &[f32]) -> u32 {
-    (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a))).unwrap() as u32
-}
-
-fn floats(name: &str) -> Vec<f32> {
-    let bytes = std::fs::read(root().join("tests/golden/tiny").join(name)).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-}
-
-fn worst(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
-}
-
 fn check(name: &str, limit: f32) {
-    let path = test_data().join(format!("tiny/{name}.F32.gguf"));
-    assert!(path.exists(), "{} is missing: run ./test, which makes it", path.display());
-    let file = Arc::new(Gguf::open(&path).unwrap());
+    let file = Arc::new(Gguf::open(&tiny_model(name)).unwrap());
     let model = Model::load(&file).unwrap();
     assert_eq!(model.unused, Vec::<String>::new());
-    let golden = std::fs::read_to_string(root().join(format!("tests/golden/tiny/{name}.jsonl"))).unwrap();
-    for (index, line) in golden.lines().enumerate() {
-        let golden: Golden = serde_json::from_str(line).unwrap();
+    for (index, golden) in golden(&format!("tiny/{name}")).iter().enumerate() {
         let total = golden.prompt_ids.len() + golden.gen_ids.len();
         let make = |rules| {
             let program = fuse(&model.program, rules);
@@ -74,12 +42,8 @@ fn check(name: &str, limit: f32) {
         // Nothing but the order of additions differs.
         let (mut executor, mut slots) = (make(Rules::NONE), InTurn::default());
         let mut logits = append(&mut executor, &mut slots, &golden.prompt_ids, 0);
-        let truth = floats(&format!("{name}.p{index}.logits.f32"));
-        let mean = truth.iter().sum::<f32>() / truth.len() as f32;
-        let spread = (truth.iter().map(|t| (t - mean).powi(2)).sum::<f32>() / truth.len() as f32).sqrt();
-        let difference = worst(&logits, &truth) / spread;
-        println!("{name} prompt {index}: {difference:.1e} of the spread");
-        assert!(difference < limit, "{name} prompt {index}: logits differ by {difference} of their spread");
+        let truth = floats(&format!("tiny/{name}.p{index}.logits.f32"));
+        let spread = hold("reference", name, index, &logits, &truth, limit);
 
         // The fused program computes the same bits.
         let fused = append(&mut make(Rules::ALL), &mut InTurn::default(), &golden.prompt_ids, 0);
@@ -95,13 +59,6 @@ fn check(name: &str, limit: f32) {
     }
 }
 
-/// What the order of f32 additions may cost, of the logits' spread.
-const ADDITIONS: f32 = 3e-5;
-/// llama.cpp looks GELU up in a table of f16 values, which costs it two digits.
-const GELU_TABLE: f32 = 3e-3;
-/// The same twice in each of many layers. With its table imitated, the 4e-3 of Gemma 4 become 9e-4.
-const GELU_TABLE_OFTEN: f32 = 6e-3;
-
 /// A test for each golden file: its name, and how close the logits are.
 macro_rules! families {
     ($($test:ident: $name:literal, $limit:ident;)*) => {
@@ -114,16 +71,10 @@ macro_rules! families {
 
         #[test]
         fn every_golden_file_is_used() {
-            let mut known = vec![$($name.to_string()),*];
-            let files = std::fs::read_dir(root().join("tests/golden/tiny")).unwrap();
-            let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
             // Models without logits are the embedding tests', and eight thousand tokens are for the CPU's.
-            let mut found: Vec<_> =
-                names.filter_map(|name| Some(name.strip_suffix(".p0.logits.f32")?.to_string())).collect();
-            found.retain(|name| name != "tiny-llama4-long");
+            let mut known = vec!["tiny-llama4-long", $($name),*];
             known.sort();
-            found.sort();
-            assert_eq!(known, found);
+            assert_eq!(known, tiny_models_with(".p0.logits.f32"));
         }
     };
 }

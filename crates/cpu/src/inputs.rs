@@ -1,0 +1,153 @@
+//! The rows that matrices are multiplied with, in integers: those of a linear op, and those of experts, sorted by expert.
+
+use std::sync::{Mutex, PoisonError};
+
+use gleed_model::arithmetic::BLOCK;
+use gleed_model::program::{Op, Program, experts_used};
+
+use crate::kernels::Kernels;
+use crate::kernels::blocked::{block_lines, chunks};
+use crate::kernels::pool::Pool;
+use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
+use crate::kernels::shared::BlockQueue;
+use crate::kernels::slots::Slots;
+use crate::kernels::tile::Line;
+use crate::machine::{Scratch, fork, lock};
+use crate::memory::Large;
+use crate::weights::Weights;
+
+/// Rows that become integers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IntegerRows {
+    /// How many.
+    pub count: usize,
+    /// Values of one.
+    pub columns: usize,
+    /// Columns per scale.
+    pub block: usize,
+}
+
+/// Quantises rows, one after the other into `words`, behind them what is left of the uneven ones, whose numbers go to
+/// `uneven`.
+pub(crate) fn quantize<'a>(
+    kernels: Kernels,
+    pool: &mut Pool,
+    scratch: &[Mutex<Scratch>],
+    IntegerRows { count, columns, block }: IntegerRows,
+    words: &mut [i32],
+    uneven: &mut Vec<usize>,
+    x: impl Fn(usize) -> &'a [f32] + Sync,
+) {
+    let row = row_words(columns, block);
+    let (whole, remainders) = words.split_at_mut(count * row);
+    let found = Mutex::new(&mut *uneven);
+    let queue = BlockQueue::new(whole, count, row);
+    fork(pool, 2 * count * columns, |_| {
+        while let Some(mut row) = queue.next() {
+            let index = row.index();
+            if kernels.run(Quantize { x: x(index), block, words: row.of(0) }) {
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+            }
+        }
+    });
+    uneven.sort_unstable();
+    let whole = Quantized { words: whole, columns, block, rows: count };
+    let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
+    fork(pool, 4 * uneven.len() * columns, |thread| {
+        let rest = &mut lock(&scratch[thread]).tile.floats[..columns];
+        while let Some(mut remainder) = queue.next() {
+            let row = uneven[remainder.index()];
+            kernels.run(Remainder { x: x(row), quantized: whole.row(row, BLOCK), out: rest });
+            kernels.run(Quantize { x: rest, block, words: remainder.of(0) });
+        }
+    });
+}
+
+/// The rows of an op's input in integers.
+pub(crate) struct QuantizedInput {
+    /// Columns per scale.
+    pub block: usize,
+    /// One row after the other, then the remainders of the uneven ones.
+    pub words: Large<i32>,
+    /// Which rows are uneven.
+    pub uneven: Vec<usize>,
+    /// The same in blocks of rows, where the machine has a tile unit.
+    pub lines: Large<Line>,
+}
+
+impl QuantizedInput {
+    /// Room for so many rows of at most so many columns, and their remainders.
+    pub fn new(kernels: Kernels, block: usize, columns: usize, max_rows: usize) -> Option<QuantizedInput> {
+        let uneven = Vec::with_capacity(if block == BLOCK { 0 } else { max_rows });
+        let max_rows = max_rows.checked_add(uneven.capacity())?;
+        let words = row_words(columns, block).checked_mul(max_rows)?;
+        let lines = kernels
+            .tile_blocks(max_rows)
+            .checked_mul(block_lines(columns, block))?
+            .checked_mul(chunks(columns, block))?;
+        Some(QuantizedInput { block, words: Large::zeros(words)?, uneven, lines: Large::zeros(lines)? })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let uneven = self.uneven.capacity() * size_of::<usize>();
+        size_of_val(&self.words[..]) + uneven + size_of_val(&self.lines[..])
+    }
+}
+
+/// What experts read, sorted by expert.
+pub(crate) struct SlotInputs {
+    pub slots: Slots,
+    /// `[slot][columns]`, for weights that are multiplied as floats.
+    pub floats: Large<f32>,
+    /// In blocks of 32 columns, and of 256.
+    pub quantized: [SlotInput; 2],
+}
+
+/// What experts read, in integers.
+pub(crate) struct SlotInput {
+    /// One slot after the other, then the remainders of the uneven ones.
+    pub words: Large<i32>,
+    /// Which slots are uneven.
+    pub uneven: Vec<usize>,
+}
+
+impl SlotInputs {
+    pub fn new(program: &Program, weights: &Weights, max_rows: usize) -> Option<SlotInputs> {
+        let (mut slots, mut experts, mut floats) = (0, 0, 0);
+        let mut words = [0; 2];
+        for node in &program.nodes {
+            let Op::ExpertLinear { parts, choice, .. } = &node.op else { continue };
+            let all = parts.first().map_or(0, |part| weights.get(part.weight).experts);
+            let rows = max_rows.checked_mul(experts_used(*choice, all))?;
+            slots = slots.max(rows);
+            for weight in parts.iter().map(|part| weights.get(part.weight)) {
+                experts = experts.max(weight.experts);
+                match weight.groups {
+                    None => floats = floats.max(rows.checked_mul(weight.columns)?),
+                    Some(groups) => {
+                        let words = &mut words[usize::from(groups.block != BLOCK)];
+                        *words = (*words).max(rows.checked_mul(row_words(weight.columns, groups.block))?);
+                    }
+                }
+            }
+        }
+        let input = |words: usize, uneven: usize| {
+            Some(SlotInput { words: Large::zeros(words)?, uneven: Vec::with_capacity(uneven) })
+        };
+        // Only blocks of 256 columns can be uneven.
+        let uneven = if words[1] > 0 { slots } else { 0 };
+        Some(SlotInputs {
+            slots: Slots::with_capacity(slots, experts),
+            floats: Large::zeros(floats)?,
+            quantized: [input(words[0], 0)?, input(words[1].checked_mul(2)?, uneven)?],
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let quantized = self
+            .quantized
+            .iter()
+            .map(|input| size_of_val(&input.words[..]) + input.uneven.capacity() * size_of::<usize>());
+        self.slots.bytes() + size_of_val(&self.floats[..]) + quantized.sum::<usize>()
+    }
+}
