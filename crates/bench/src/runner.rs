@@ -109,8 +109,11 @@ impl<E: Executor> Runner<E> {
         }
         for sequence in 1..test.sequences {
             if self.filled[sequence] < test.depth {
-                for page in 0..test.depth.div_ceil(PAGE) {
-                    self.executor.copy_page(page as u32, (sequence * self.pages + page) as u32);
+                for group in 0..self.executor.page_groups().len() {
+                    for page in 0..test.depth.div_ceil(PAGE) {
+                        let to = (sequence * self.pages + page) as u32;
+                        self.executor.copy_page(group, page as u32, to);
+                    }
                 }
                 self.filled[sequence] = test.depth;
             }
@@ -270,6 +273,7 @@ mod tests {
             isa: None,
             max_rows: 64,
             pages: positions_of(tests) / PAGE,
+            window_sequences: None,
             memory: None,
         };
         let cpu = Cpu::new(Arc::clone(file), program, options).unwrap();

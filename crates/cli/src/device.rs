@@ -12,6 +12,7 @@ use gleed_gpu::GpuExecutor;
 use gleed_model::Joined;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
+use gleed_model::groups::PageGroup;
 use gleed_model::program::Program;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, StepError};
 use serde_json::{Map, Value, json};
@@ -261,8 +262,8 @@ impl Executor for Placed {
         self.inner().max_rows()
     }
 
-    fn page_count(&self) -> usize {
-        self.inner().page_count()
+    fn page_groups(&self) -> &[PageGroup] {
+        self.inner().page_groups()
     }
 
     fn slot_count(&self) -> usize {
@@ -277,8 +278,8 @@ impl Executor for Placed {
         self.inner().logits(index)
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        self.inner_mut().copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        self.inner_mut().copy_page(group, from, to);
     }
 
     fn chain(&mut self) -> Option<&mut dyn Chain> {

@@ -23,6 +23,7 @@ use crate::device::{Device, On, Placed};
 use crate::models;
 use crate::output;
 use crate::progress::Progress;
+use crate::talk::MAX_ROWS;
 
 /// How a model is run.
 #[derive(Args, Clone, Debug)]
@@ -69,6 +70,9 @@ pub struct Loaded {
     pub model: Model,
     /// State slots that its executors get where it has recurrent layers; what is not used of them is not taken.
     pub slots: usize,
+    /// How many sequences of an engine its executors are for, where they are counted: layers that see a window then have
+    /// pages for these, and not for all positions.
+    pub sequences: Option<usize>,
 }
 
 /// Opens a model by path, catalogue name or hub reference.
@@ -83,7 +87,7 @@ pub fn open(name: &str) -> Result<Loaded> {
             model.unused[0]
         ));
     }
-    Ok(Loaded { name: name.to_string(), file, model, slots: Engine::SLOTS })
+    Ok(Loaded { name: name.to_string(), file, model, slots: Engine::SLOTS, sequences: None })
 }
 
 /// Opens the file of a model without asking whether it can be run.
@@ -109,6 +113,11 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 }
 
 impl Loaded {
+    /// The same for executors that are given to an engine with one sequence.
+    pub fn for_one_sequence(self) -> Loaded {
+        Loaded { sequences: Some(1), ..self }
+    }
+
     /// An executor for sequences of up to `positions` positions in all, or as many as the model and memory allow;
     /// `max_rows` rows a step.
     pub fn executor(
@@ -195,6 +204,7 @@ impl Loaded {
             kv: options.kv,
             max_rows,
             pages: 0,
+            window_sequences: self.sequences,
             slots: self.slots,
             logits_rows: None,
             matrix_units: options.matrix_units,
@@ -204,7 +214,7 @@ impl Loaded {
             (None, None) => self.positions_on_gpu(&gpu, &program, settings)?,
             (None, Some(Halves { first, second })) => {
                 let on_gpu = self.positions_on_gpu(&gpu, second, settings)?;
-                on_gpu.min(self.positions_on_cpu(first, options.kv))
+                on_gpu.min(self.positions_on_cpu(first, options, max_rows))
             }
         };
         settings.pages = pages(positions);
@@ -231,17 +241,40 @@ impl Loaded {
     fn positions_on_gpu(&self, gpu: &Gpu, program: &Program, settings: gleed_gpu::Options) -> Result<usize> {
         let room = GpuExecutor::kv_room(gpu, &self.file, program, settings)
             .with_context(|| self.file.name().to_string())?;
-        let positions = context::that_fits(self.model.config.context, room.page_bytes, room.bytes);
+        let bytes = |pages| GpuExecutor::kv_bytes(program, gleed_gpu::Options { pages, ..settings });
+        let positions = context::that_fits(self.model.config.context, bytes, room.bytes);
         Ok(positions.min(room.most_pages.saturating_mul(PAGE)))
     }
 
     /// The positions that there is memory for beside a program's weights and state slots; what is not used of it is not taken.
-    fn positions_on_cpu(&self, program: &Program, kv: KvType) -> usize {
+    fn positions_on_cpu(&self, program: &Program, options: &Options, max_rows: usize) -> usize {
         let slots = Cpu::slot_bytes(program).saturating_mul(self.slots) as u64;
         let taken = self.file.tensor_bytes().saturating_add(slots);
         let left = |bytes: usize| (bytes as u64).saturating_sub(taken);
-        let page_bytes = Cpu::kv_page_bytes(program, kv) as u64;
-        context::that_fits(self.model.config.context, page_bytes, gleed_cpu::available_memory().map(left))
+        let bytes = |pages| Cpu::kv_bytes(program, self.on_cpu_with(options, pages, max_rows)) as u64;
+        context::that_fits(self.model.config.context, bytes, gleed_cpu::available_memory().map(left))
+    }
+
+    /// Bytes of keys and values on the CPU for one conversation of all positions that the model was made for.
+    pub fn conversation_bytes(&self, options: &Options) -> u64 {
+        let most = self.model.config.context;
+        let settings = self.on_cpu_with(options, pages(most), MAX_ROWS.min(most));
+        Cpu::kv_bytes(&self.model.program, gleed_cpu::Options { window_sequences: Some(1), ..settings })
+            as u64
+    }
+
+    /// What an executor on the CPU with so many pages is made with.
+    fn on_cpu_with(&self, options: &Options, pages: usize, max_rows: usize) -> gleed_cpu::Options {
+        gleed_cpu::Options {
+            arithmetic: options.arithmetic.unwrap_or_default(),
+            kv: options.kv,
+            threads: options.threads.unwrap_or(0),
+            isa: options.isa,
+            max_rows,
+            pages,
+            window_sequences: self.sequences,
+            memory: None,
+        }
     }
 
     fn on_cpu(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
@@ -249,7 +282,7 @@ impl Loaded {
             bail!("--matrix-units is for GPUs that have them");
         }
         let program = fuse(&self.model.program, Rules::ALL);
-        let positions = positions.unwrap_or_else(|| self.positions_on_cpu(&program, options.kv));
+        let positions = positions.unwrap_or_else(|| self.positions_on_cpu(&program, options, max_rows));
         let cpu = self.cpu(program, options, positions, max_rows)?;
         Ok(Placed::new(On::Cpu(Box::new(cpu)), options.arithmetic.unwrap_or_default(), options.kv))
     }
@@ -259,15 +292,7 @@ impl Loaded {
         if options.threads == Some(0) {
             bail!("--threads must be at least 1");
         }
-        let settings = gleed_cpu::Options {
-            arithmetic: options.arithmetic.unwrap_or_default(),
-            kv: options.kv,
-            threads: options.threads.unwrap_or(0),
-            isa: options.isa,
-            max_rows,
-            pages: pages(positions),
-            memory: None,
-        };
+        let settings = self.on_cpu_with(options, pages(positions), max_rows);
         let cpu = self.with_progress(|progress| Cpu::load(self.file.clone(), program, settings, progress));
         let cpu = cpu.and_then(|cpu| cpu.with_slots(self.slots));
         let cpu = cpu.with_context(|| self.file.name().to_string())?;

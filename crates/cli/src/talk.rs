@@ -49,7 +49,7 @@ pub enum Part {
 }
 
 /// Rows per step: what bounds the memory of a long prompt.
-const MAX_ROWS: usize = 512;
+pub const MAX_ROWS: usize = 512;
 
 impl Talk {
     /// Puts a model on its device with room for `context` positions, or as many as the model and memory allow.

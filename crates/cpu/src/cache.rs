@@ -16,6 +16,8 @@ use crate::memory::Large;
 
 /// The keys and values of one layer.
 pub(crate) struct LayerCache {
+    /// The page group that its pages are of.
+    pub group: usize,
     pub keys: Side,
     pub values: Side,
 }
@@ -45,14 +47,15 @@ enum Lanes {
 }
 
 impl LayerCache {
-    /// A layer's cache of so many pages; `None` when memory does not suffice.
-    pub fn new(layer: KvLayer, kind: KvType, pages: usize) -> Option<LayerCache> {
+    /// A layer's cache of so many pages of a group; `None` when memory does not suffice.
+    pub fn new(layer: KvLayer, kind: KvType, group: usize, pages: usize) -> Option<LayerCache> {
         let side = |order: Lanes, dim: usize| {
             let slots = Slots { kind, order, dim };
             let words = slots.words().checked_mul(layer.heads)?.checked_mul(pages)?;
             Some(Side { slots, heads: layer.heads, memory: Large::zeros(words)? })
         };
         Some(LayerCache {
+            group,
             keys: side(Lanes::Positions, layer.key_dim)?,
             values: side(Lanes::Columns, layer.value_dim)?,
         })

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::executor::{Buffers, Observer, check, check_states};
 use gleed_model::fuse::{Rules, fuse};
-use gleed_model::program::{Program, View};
+use gleed_model::groups::{PageGroup, PageGroups};
+use gleed_model::program::{KvLayer, Program, View};
 use gleed_model::verify::vectors;
-use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, StepError};
+use gleed_model::{Arithmetic, Batch, Executor, Model, StepError};
 
 use crate::cache::LayerCache;
 use crate::kernels::pool::Pool;
@@ -36,7 +37,7 @@ pub struct Cpu {
     states: Vec<StateMemory>,
     slots: usize,
     max_rows: usize,
-    pages: usize,
+    page_groups: Vec<PageGroup>,
     /// How often each node has run.
     runs: Vec<u64>,
 }
@@ -89,10 +90,15 @@ impl Cpu {
         weights.pack(kernels, &mut pool, &matrices, options.memory, progress)?;
         let stays_in_file = weights.stays_in_file(&matrices);
         let machine = Machine::new(kernels, pool, &program, &weights, options.max_rows, options.pages)?;
-        let caches = program.caches.iter().map(|layer| LayerCache::new(*layer, options.kv, options.pages));
+        let (groups, page_groups) = page_groups(&program, options);
+        let cache = |(index, layer): (usize, &KvLayer)| {
+            let group = groups.of_cache(index);
+            LayerCache::new(*layer, options.kv, group, page_groups[group].pages)
+        };
+        let caches = program.caches.iter().enumerate().map(cache);
         let caches = caches.collect::<Option<_>>().ok_or(Error::Memory { what: "the keys and values" })?;
         let runs = vec![0; program.nodes.len()];
-        let Options { max_rows, pages, arithmetic, .. } = options;
+        let Options { max_rows, arithmetic, .. } = options;
         let cpu = Cpu {
             arithmetic,
             program,
@@ -104,7 +110,7 @@ impl Cpu {
             states: vec![],
             slots: 0,
             max_rows,
-            pages,
+            page_groups,
             runs,
         };
         cpu.with_slots(SLOTS)
@@ -122,9 +128,14 @@ impl Cpu {
         program.states.iter().map(|layer| StateMemory::slot_bytes(*layer)).fold(0, usize::saturating_add)
     }
 
-    /// Bytes that one page of a program's keys and values takes, in all its layers.
-    pub fn kv_page_bytes(program: &Program, kv: KvType) -> usize {
-        program.caches.iter().map(|layer| LayerCache::page_bytes(*layer, kv)).fold(0, usize::saturating_add)
+    /// Bytes that the keys and values of a program take in an executor made with these options.
+    pub fn kv_bytes(program: &Program, options: Options) -> usize {
+        let (groups, page_groups) = page_groups(program, options);
+        let bytes = |(index, layer): (usize, &KvLayer)| {
+            let pages = page_groups[groups.of_cache(index)].pages;
+            LayerCache::page_bytes(*layer, options.kv).saturating_mul(pages)
+        };
+        program.caches.iter().enumerate().map(bytes).fold(0, usize::saturating_add)
     }
 
     /// The instruction set of the kernels.
@@ -192,6 +203,13 @@ impl Cpu {
     }
 }
 
+/// The page groups of a program's caches, and the pages of each.
+fn page_groups(program: &Program, options: Options) -> (PageGroups, Vec<PageGroup>) {
+    let groups = PageGroups::of(program);
+    let pages = groups.with_pages(options.pages, options.max_rows, options.window_sequences);
+    (groups, pages)
+}
+
 impl Buffers for Machine {
     fn read(&self, view: View, out: &mut Vec<f32>) {
         for row in 0..self.rows.len() {
@@ -209,8 +227,8 @@ impl Executor for Cpu {
         self.max_rows
     }
 
-    fn page_count(&self) -> usize {
-        self.pages
+    fn page_groups(&self) -> &[PageGroup] {
+        &self.page_groups
     }
 
     fn slot_count(&self) -> usize {
@@ -218,7 +236,7 @@ impl Executor for Cpu {
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
-        check(batch, &self.program, self.max_rows, self.pages)?;
+        check(batch, &self.program, self.max_rows, &self.page_groups)?;
         check_states(batch, &self.program, self.slots)?;
         observer.start();
         self.machine.begin(batch, &self.program);
@@ -239,8 +257,8 @@ impl Executor for Cpu {
         if index < self.machine.rows.len() { row() } else { &[] }
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        for cache in &mut self.caches {
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        for cache in self.caches.iter_mut().filter(|cache| cache.group == group) {
             cache.copy_page(from as usize, to as usize);
         }
     }

@@ -39,6 +39,9 @@ pub struct Options {
     pub max_rows: usize,
     /// KV pages.
     pub pages: usize,
+    /// How many sequences the pages of layers with a window are for, which then are fewer: such a sequence gives back
+    /// those that its window has left. As many as for all other layers when `None`.
+    pub window_sequences: Option<usize>,
     /// Bytes that repacked weights may take; `None` for what the system says is available. Weights that
     /// would take more are used from the file, which is slower.
     pub memory: Option<usize>,
@@ -54,6 +57,7 @@ impl Default for Options {
             isa: None,
             max_rows: 512,
             pages: 64,
+            window_sequences: None,
             memory: None,
         }
     }

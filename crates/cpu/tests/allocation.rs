@@ -57,8 +57,16 @@ fn steps_do_not_allocate() {
                 (Arithmetic::Q8, KvType::F16),
                 (Arithmetic::F32, KvType::F32),
             ] {
-                let options =
-                    Options { arithmetic, kv, threads: 2, isa: None, max_rows: 96, pages: 12, memory: None };
+                let options = Options {
+                    arithmetic,
+                    kv,
+                    threads: 2,
+                    isa: None,
+                    max_rows: 96,
+                    pages: 12,
+                    window_sequences: None,
+                    memory: None,
+                };
                 let mut cpu = cpu(&file, &program, options);
                 let prompt = |positions: std::ops::Range<usize>| -> Vec<_> {
                     positions.map(|i| (0, i, i as u32 % 60, i % 9 == 0)).collect()

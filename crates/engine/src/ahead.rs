@@ -14,6 +14,7 @@ use gleed_model::choice::{NO_TOKEN, Rule};
 use gleed_model::{Row, StepError};
 
 use crate::generation::{FinishReason, Generation, Last, Next};
+use crate::held::PageCopy;
 use crate::{Engine, Event, Result, Sequence, Text};
 
 /// How long the links of a chain are: short enough that text comes smoothly, long enough that the host's part
@@ -76,7 +77,7 @@ impl Engine {
         loop {
             while links.len() < IN_FLIGHT {
                 let ahead: usize = links.iter().sum();
-                let positions = self.context().min(sequence.capacity(&self.pool));
+                let positions = self.context().min(sequence.capacity(&self.pools));
                 let room = positions.saturating_sub(sequence.computed()).min(generation.remaining());
                 let room = room.saturating_sub(ahead);
                 let steps = match pace.steps().min(room) {
@@ -123,11 +124,15 @@ impl Engine {
         randoms: &[u64],
     ) -> Result<()> {
         let steps = randoms.len();
-        if let Some(copy) = sequence.reserve(&self.pool, ahead + steps)? {
-            self.executor.copy_page(copy.from, copy.to);
+        let copies = sequence.reserve(&self.pools, ahead + steps).or_else(|_| {
+            sequence.keep_last_pages();
+            sequence.reserve(&self.pools, ahead + steps)
+        });
+        for PageCopy { group, from, to } in copies? {
+            self.executor.copy_page(group, from, to);
         }
         self.batch.clear();
-        let table = self.batch.add_table(sequence.pages());
+        let table = self.batch.add_tables(sequence.tables());
         let position = (sequence.computed() + ahead) as u32;
         self.batch.push(Row { table, position, token: sequence.pending()[0], wants_logits: true });
         let link = Link { batch: &self.batch, continues: ahead > 0, steps, rules: &[rule], randoms };

@@ -4,7 +4,7 @@ use gleed_model::arithmetic::{PAGE, dot};
 use gleed_model::program::{Output, Pooling};
 
 use crate::engine::Turn;
-use crate::{Engine, Error, Result, Sequence};
+use crate::{Engine, Error, PagePool, Result, Sequence};
 
 impl Engine {
     /// The vector of each text, of its tokens with all that the tokenizer puts around them. As many texts as there is
@@ -42,10 +42,11 @@ impl Engine {
     /// How many of some texts, from the first on, one step has rows and pages for.
     fn fitting(&self, texts: &[&[u32]]) -> usize {
         let (mut rows, mut pages) = (0, 0);
+        let free = self.pools.iter().map(PagePool::free).min().unwrap_or(0);
         let fits = |text: &&&[u32]| {
             rows += text.len();
             pages += text.len().div_ceil(PAGE);
-            rows <= self.max_rows() && pages <= self.pool.free()
+            rows <= self.max_rows() && pages <= free
         };
         texts.iter().take_while(fits).count()
     }

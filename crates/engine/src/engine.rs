@@ -7,10 +7,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::groups::least;
 use gleed_model::numbers::row_without_numbers;
 use gleed_model::program::Output;
 use gleed_model::{Batch, Executor, Row};
 
+use crate::held::PageCopy;
 use crate::states::States;
 use crate::{Error, PagePool, Result, Sequence, SlotPool};
 
@@ -38,7 +40,8 @@ impl<'a> Turn<'a> {
 /// Runs sequences on an executor.
 pub struct Engine {
     pub(crate) executor: Box<dyn Executor>,
-    pub(crate) pool: PagePool,
+    /// One for each page group of the program.
+    pub(crate) pools: Vec<PagePool>,
     /// Where the program has recurrent layers.
     pub(crate) slots: Option<SlotPool>,
     pub(crate) batch: Batch,
@@ -50,10 +53,10 @@ impl Engine {
 
     /// Takes over an executor, all of whose pages and state slots are free.
     pub fn new(executor: Box<dyn Executor>) -> Self {
-        let pool = PagePool::new(executor.page_count());
+        let pools = executor.page_groups().iter().map(|group| PagePool::of(*group)).collect();
         let is_recurrent = !executor.program().states.is_empty();
         let slots = is_recurrent.then(|| SlotPool::new(executor.slot_count()));
-        Engine { executor, pool, slots, batch: Batch::default() }
+        Engine { executor, pools, slots, batch: Batch::default() }
     }
 
     /// The executor.
@@ -63,7 +66,12 @@ impl Engine {
 
     /// The most tokens a sequence can hold: the model's context, or the whole KV cache if that is less.
     pub fn context(&self) -> usize {
-        self.executor.program().context.min(self.pool.total() * PAGE)
+        let bound = |pool: &PagePool| match pool.window() {
+            // Enough for any length: pages that the window has left are used again.
+            Some(window) if pool.total() >= least(window, self.max_rows()) => usize::MAX,
+            _ => pool.total() * PAGE,
+        };
+        self.pools.iter().map(bound).fold(self.executor.program().context, usize::min)
     }
 
     /// Entries of the vocabulary.
@@ -76,9 +84,14 @@ impl Engine {
         self.executor.max_rows()
     }
 
-    /// The state of the KV pages.
+    /// The state of the KV pages of layers that see the whole context.
     pub fn pages(&self) -> &PagePool {
-        &self.pool
+        &self.pools[0]
+    }
+
+    /// The state of the KV pages of every [page group](gleed_model::groups::PageGroups) of the program.
+    pub fn page_pools(&self) -> &[PagePool] {
+        &self.pools
     }
 
     /// The state slots, where the program has recurrent layers.
@@ -115,19 +128,19 @@ impl Engine {
     }
 
     fn try_step(&mut self, turns: &mut [Turn<'_>]) -> Result<()> {
-        if let Some(index) = turns.iter().position(|turn| !turn.sequence.is_of(&self.pool)) {
+        if let Some(index) = turns.iter().position(|turn| !turn.sequence.is_of(&self.pools)) {
             return Err(Error::OtherEngine { index });
         }
         turns.iter_mut().for_each(|turn| turn.rows = turn.rows.min(turn.sequence.pending().len()));
         if let Some(slots) = &self.slots {
             reserve_states(slots, turns)?;
         }
+        for PageCopy { group, from, to } in reserve_pages(&self.pools, turns)? {
+            self.executor.copy_page(group, from, to);
+        }
         self.batch.clear();
         for turn in turns.iter_mut() {
-            if let Some(copy) = turn.sequence.reserve(&self.pool, turn.rows)? {
-                self.executor.copy_page(copy.from, copy.to);
-            }
-            let table = self.batch.add_table(turn.sequence.pages());
+            let table = self.batch.add_tables(turn.sequence.tables());
             if self.slots.is_some() {
                 let states = turn.sequence.states();
                 if let Some(slot) = states.current().filter(|_| turn.rows > 0) {
@@ -211,11 +224,28 @@ impl Engine {
         if tokens.len() > context {
             return Err(Error::PromptTooLong { prompt: tokens.len(), context });
         }
-        if !sequence.is_of(&self.pool) {
+        if !sequence.is_of(&self.pools) {
             return Err(Error::OtherEngine { index: 0 });
         }
         Ok(sequence.align(tokens))
     }
+}
+
+/// Makes sure that all rows of a step have pages. Where those of a window do not suffice, all its sequences give up the
+/// ones that they keep to go back to. Returns what has to be copied.
+fn reserve_pages(pools: &[PagePool], turns: &mut [Turn<'_>]) -> Result<Vec<PageCopy>> {
+    let mut copies = Vec::new();
+    for index in 0..turns.len() {
+        let rows = turns[index].rows;
+        match turns[index].sequence.reserve(pools, rows) {
+            Ok(more) => copies.extend(more),
+            Err(_) => {
+                turns.iter_mut().for_each(|turn| turn.sequence.keep_last_pages());
+                copies.extend(turns[index].sequence.reserve(pools, rows)?);
+            }
+        }
+    }
+    Ok(copies)
 }
 
 /// Makes sure that all states that a step leaves have slots. Where they do not suffice, all its sequences give up the

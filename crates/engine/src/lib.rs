@@ -37,6 +37,7 @@ mod engine;
 mod error;
 mod generate;
 mod generation;
+mod held;
 mod numbers;
 mod pages;
 mod perplexity;

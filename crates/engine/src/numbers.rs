@@ -1,8 +1,10 @@
 //! Which op gave a NaN: asked once logits hold one, or a device found no token to choose.
 
+use gleed_model::groups::NO_PAGE;
 use gleed_model::numbers::find_nan;
 use gleed_model::{Row, StepError};
 
+use crate::held::HeldPages;
 use crate::slots::Slot;
 use crate::{Engine, Error, Sequence};
 
@@ -39,9 +41,24 @@ impl Engine {
         let slots: Option<Vec<Slot>> =
             self.slots.as_ref().map_or(Some(vec![]), |pool| (0..2).map(|_| pool.take()).collect());
         let Some(slots) = slots else { return Ok(None) };
+        // Pages that windows have left are computed again in others, if there are enough.
+        let mut spares: Vec<HeldPages> = self.pools.iter().map(|_| HeldPages::default()).collect();
         for start in (0..=last).step_by(rows) {
+            let own = |group: usize| sequence.group_pages(group);
+            for (group, (spare, pool)) in spares.iter_mut().zip(&self.pools).enumerate() {
+                if own(group).contains(&NO_PAGE) {
+                    spare.keep_last(start);
+                    if spare.reserve(pool, start, rows.min(last + 1 - start)).is_err() {
+                        return Ok(None);
+                    }
+                }
+            }
             self.batch.clear();
-            let table = self.batch.add_table(sequence.pages());
+            let tables = spares.iter().enumerate().map(|(group, spare)| match spare.table() {
+                [] => own(group),
+                pages => pages,
+            });
+            let table = self.batch.add_tables(tables);
             for (position, &token) in (start..=last).zip(&sequence.tokens()[start..]).take(rows) {
                 let wants_logits = position == wanted;
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });

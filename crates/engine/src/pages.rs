@@ -3,13 +3,19 @@
 //! Pages are held by a [`PageTable`], which gives them back when it is dropped, so that none can be lost, and which
 //! knows the pool that they are of.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gleed_model::groups::{NO_PAGE, PageGroup};
 
 use crate::{Error, Result};
 
-/// The pages of a KV cache: a free list and one reference count per page. All clones are the same pool.
+/// The pages of one group of KV caches: a free list and one reference count per page. All clones are the same pool.
 #[derive(Debug, Clone)]
-pub struct PagePool(Arc<Mutex<Book>>);
+pub struct PagePool {
+    window: Option<usize>,
+    book: Arc<Mutex<Book>>,
+}
 
 #[derive(Debug)]
 struct Book {
@@ -20,10 +26,21 @@ struct Book {
 }
 
 impl PagePool {
-    /// A pool of pages `0..total`, all free.
+    /// A pool of pages `0..total`, all free, for caches whose layers see the whole context.
     pub fn new(total: usize) -> Self {
+        PagePool::of(PageGroup { window: None, pages: total })
+    }
+
+    /// A pool of the pages of a group, all free.
+    pub fn of(group: PageGroup) -> Self {
+        let total = group.pages;
         let book = Book { free: (0..total as u32).rev().collect(), references: vec![0; total] };
-        PagePool(Arc::new(Mutex::new(book)))
+        PagePool { window: group.window, book: Arc::new(Mutex::new(book)) }
+    }
+
+    /// How many positions a row sees of its pages; all where there is none.
+    pub fn window(&self) -> Option<usize> {
+        self.window
     }
 
     /// Pages there are.
@@ -43,15 +60,16 @@ impl PagePool {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         // No change of the book can panic half-way, so it is right even after a panic elsewhere.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is(&self, other: &PagePool) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.book, &other.book)
     }
 }
 
-/// Pages of one pool in the order of the positions that they hold. They are given back when it is dropped.
+/// Pages of one pool in the order of the positions that they hold, some of which may be missing. They are given back when
+/// it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct PageTable {
     /// None while there are no pages.
@@ -62,6 +80,11 @@ pub(crate) struct PageTable {
 impl PageTable {
     pub(crate) fn pages(&self) -> &[u32] {
         &self.pages
+    }
+
+    /// The window of its pages, if it has any.
+    pub(crate) fn window(&self) -> Option<usize> {
+        self.pool.as_ref()?.window
     }
 
     /// Whether its pages, if it has any, are of this pool.
@@ -90,19 +113,35 @@ impl PageTable {
 
     /// Gives back all but the first `length` pages.
     pub(crate) fn truncate(&mut self, length: usize) {
-        let Some(pool) = self.pool.as_ref().filter(|_| length < self.pages.len()) else { return };
+        if length < self.pages.len() {
+            self.give_back(length..self.pages.len());
+            self.pages.truncate(length);
+        }
+        if self.pages.is_empty() {
+            self.pool = None;
+        }
+    }
+
+    /// Gives back the pages of a range, which are missing then.
+    pub(crate) fn give_back(&mut self, range: Range<usize>) {
+        let Some(pages) = self.pages.get_mut(range) else { return };
+        let Some(pool) = self.pool.as_ref().filter(|_| pages.iter().any(|page| *page != NO_PAGE)) else {
+            return;
+        };
         let mut book = pool.book();
-        for page in self.pages.drain(length..) {
+        for page in pages.iter_mut().filter(|page| **page != NO_PAGE) {
+            let page = std::mem::replace(page, NO_PAGE);
             let references = &mut book.references[page as usize];
             *references -= 1;
             if *references == 0 {
                 book.free.push(page);
             }
         }
-        drop(book);
-        if self.pages.is_empty() {
-            self.pool = None;
-        }
+    }
+
+    /// The last page of a range that is missing.
+    pub(crate) fn last_missing(&self, range: Range<usize>) -> Option<usize> {
+        range.rev().find(|page| self.pages.get(*page).is_none_or(|page| *page == NO_PAGE))
     }
 
     /// Another holder of the first `length` pages.
@@ -110,7 +149,8 @@ impl PageTable {
         let Some(pool) = self.pool.clone().filter(|_| length > 0) else { return PageTable::default() };
         let pages = self.pages[..length].to_vec();
         let mut book = pool.book();
-        pages.iter().for_each(|page| book.references[*page as usize] += 1);
+        let held = pages.iter().filter(|page| **page != NO_PAGE);
+        held.for_each(|page| book.references[*page as usize] += 1);
         drop(book);
         PageTable { pool: Some(pool), pages }
     }

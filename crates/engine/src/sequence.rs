@@ -5,9 +5,9 @@
 
 use gleed_model::arithmetic::PAGE;
 
-use crate::pages::PageTable;
+use crate::held::{HeldPages, PageCopy};
 use crate::states::States;
-use crate::{PagePool, Result, SlotPool};
+use crate::{Error, PagePool, Result, SlotPool};
 
 /// Tokens, of which the first [`computed`](Sequence::computed) have their keys and values in the cache.
 ///
@@ -16,29 +16,13 @@ use crate::{PagePool, Result, SlotPool};
 #[derive(Debug, Default)]
 pub struct Sequence {
     tokens: Vec<u32>,
-    /// Page `i` holds positions `i * PAGE ..`; at least enough for the computed tokens.
-    pages: PageTable,
+    /// Its pages in each page group of the engine; none before it is first computed.
+    groups: Vec<HeldPages>,
     /// What it holds of recurrent layers.
     states: States,
     computed: usize,
-    /// How to give back what was reserved for a step that is not done.
-    undo: Option<Undo>,
-}
-
-/// What a sequence held before pages were reserved.
-#[derive(Debug)]
-struct Undo {
-    /// How many pages.
-    pages: usize,
-    /// The last of them, if a copy took its place.
-    replaced: Option<PageTable>,
-}
-
-/// A page to copy before the next step, because its other holders must not see what is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageCopy {
-    pub from: u32,
-    pub to: u32,
+    /// Where the last step of several rows ended.
+    prompt_end: usize,
 }
 
 impl Sequence {
@@ -57,9 +41,20 @@ impl Sequence {
         &self.tokens[self.computed..]
     }
 
-    /// The page table.
+    /// The page table of the layers that see the whole context.
     pub fn pages(&self) -> &[u32] {
-        self.pages.pages()
+        self.group_pages(0)
+    }
+
+    /// The page table of a page group, see [`PageGroups`](gleed_model::groups::PageGroups). Pages that a window has left
+    /// are [missing](gleed_model::groups::NO_PAGE).
+    pub fn group_pages(&self, group: usize) -> &[u32] {
+        self.groups.get(group).map_or(&[], HeldPages::table)
+    }
+
+    /// The page tables of all groups.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &[u32]> {
+        self.groups.iter().map(HeldPages::table)
     }
 
     /// Adds a pending token.
@@ -77,49 +72,55 @@ impl Sequence {
         self.tokens.truncate(self.computed);
     }
 
-    /// Keeps only the first `length` tokens and the pages that they need. Where the model has recurrent layers, the last
-    /// of them may be pending afterwards: a state cannot be cut, and the last one that was kept may be of fewer tokens.
+    /// Keeps only the first `length` tokens and the pages that they need. Where the model has recurrent layers or layers
+    /// that see only a window, the last of them may be pending afterwards: a state cannot be cut, and pages that a window
+    /// has left are gone. What was kept of either may be of fewer tokens, or of none.
     pub fn truncate(&mut self, length: usize) {
-        self.undo = None;
         self.tokens.truncate(length);
         self.computed = self.computed.min(length);
-        if !self.states.is_empty() {
-            self.computed = self.states.truncate(self.computed);
+        loop {
+            let before = self.computed;
+            if !self.states.is_empty() {
+                self.computed = self.states.truncate(self.computed);
+            }
+            self.computed = self.groups.iter().fold(self.computed, |most, group| group.reachable(most));
+            if self.computed == before {
+                break;
+            }
         }
-        self.pages.truncate(self.computed.div_ceil(PAGE));
+        self.prompt_end = self.prompt_end.min(self.computed);
+        self.groups.iter_mut().for_each(|group| group.truncate(self.computed));
     }
 
     /// Another sequence with the same computed tokens. Nothing is copied until one of them goes on.
     pub fn fork(&self) -> Sequence {
-        let pages = self.pages.share(self.computed.div_ceil(PAGE));
+        let groups = self.groups.iter().map(|group| group.share(self.computed)).collect();
         let (tokens, states) = (self.tokens[..self.computed].to_vec(), self.states.share());
-        Sequence { tokens, pages, states, computed: self.computed, undo: None }
+        Sequence { tokens, groups, states, computed: self.computed, prompt_end: self.prompt_end }
     }
 
-    /// Whether it can be computed with the pages of this pool.
-    pub(crate) fn is_of(&self, pool: &PagePool) -> bool {
-        self.pages.is_of(pool)
+    /// Whether it can be computed with the pages of these pools.
+    pub(crate) fn is_of(&self, pools: &[PagePool]) -> bool {
+        self.groups.iter().zip(pools).all(|(group, pool)| group.is_of(pool))
     }
 
-    /// The page that already holds some positions and will hold the next one too, by its place in the table. Only
-    /// this one can be shared and written: a fork takes no pages after it.
-    fn open_page(&self) -> Option<usize> {
-        (!self.computed.is_multiple_of(PAGE)).then_some(self.computed / PAGE)
-    }
-
-    /// Makes sure that the next `rows` positions have pages of the pool that nobody else holds, until the rows are
-    /// done ([`advance`](Self::advance)) or given up ([`revert`](Self::revert)). All or nothing; the copy that it
+    /// Makes sure that the next `rows` positions have pages of the pools that nobody else holds, until the rows are
+    /// done ([`advance`](Self::advance)) or given up ([`revert`](Self::revert)). All or nothing; the copies that it
     /// may ask for must happen before the step.
-    pub(crate) fn reserve(&mut self, pool: &PagePool, rows: usize) -> Result<Option<PageCopy>> {
-        let before = self.pages().len();
-        let missing = (self.computed + rows).div_ceil(PAGE).saturating_sub(before);
-        let shared = self.open_page().filter(|page| rows > 0 && self.pages.is_shared(*page));
-        self.pages.grow(pool, missing + usize::from(shared.is_some()))?;
-        let undo = self.undo.get_or_insert(Undo { pages: before, replaced: None });
-        let Some(page) = shared else { return Ok(None) };
-        // The last of the new pages takes the place of the shared one.
-        let replaced = undo.replaced.insert(self.pages.replace_by_last(page));
-        Ok(Some(PageCopy { from: replaced.pages()[0], to: self.pages.pages()[page] }))
+    pub(crate) fn reserve(&mut self, pools: &[PagePool], rows: usize) -> Result<Vec<PageCopy>> {
+        self.groups.resize_with(pools.len(), HeldPages::default);
+        for (group, pool) in self.groups.iter().zip(pools) {
+            let (needed, free) = (group.missing(self.computed, rows), pool.free());
+            if needed > free {
+                return Err(Error::NoPages { needed, free, total: pool.total() });
+            }
+        }
+        let mut copies = Vec::new();
+        for (number, (group, pool)) in self.groups.iter_mut().zip(pools).enumerate() {
+            let copy = group.reserve(pool, self.computed, rows)?;
+            copies.extend(copy.map(|(from, to)| PageCopy { group: number, from, to }));
+        }
+        Ok(copies)
     }
 
     /// Makes sure that the states of recurrent layers that the next `rows` positions leave have slots of the pool.
@@ -132,6 +133,11 @@ impl Sequence {
         self.states.keep_last();
     }
 
+    /// Gives up the pages that windows have left and that are kept to go back.
+    pub(crate) fn keep_last_pages(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.keep_last(self.computed));
+    }
+
     /// What it holds of recurrent layers.
     pub(crate) fn states(&self) -> &States {
         &self.states
@@ -140,26 +146,27 @@ impl Sequence {
     /// Gives back everything that was reserved since rows were last done.
     pub(crate) fn revert(&mut self) {
         self.states.revert();
-        let Some(undo) = self.undo.take() else { return };
-        if let (Some(page), Some(mut replaced)) = (self.open_page(), undo.replaced) {
-            self.pages.exchange(page, &mut replaced);
-        }
-        self.pages.truncate(undo.pages);
+        self.groups.iter_mut().for_each(|group| group.revert(self.computed));
     }
 
     /// How many tokens it can hold with its own pages and the free ones.
-    pub(crate) fn capacity(&self, pool: &PagePool) -> usize {
-        // A page that others hold too must be copied first.
-        let copies = usize::from(self.open_page().is_some_and(|page| self.pages.is_shared(page)));
-        (self.pages().len() + pool.free()).saturating_sub(copies) * PAGE
+    pub(crate) fn capacity(&self, pools: &[PagePool]) -> usize {
+        let none = HeldPages::default();
+        let groups = self.groups.iter().chain(std::iter::repeat(&none));
+        let each = pools.iter().zip(groups).map(|(pool, group)| group.capacity(pool, self.computed));
+        each.min().unwrap_or(0)
     }
 
     /// Marks the next `rows` pending tokens as computed.
     pub(crate) fn advance(&mut self, rows: usize) {
-        self.undo = None;
         self.computed += rows;
+        if rows > 1 {
+            self.prompt_end = self.computed;
+        }
         self.states.advance(rows);
-        debug_assert!(self.computed <= self.tokens.len() && self.computed <= self.pages().len() * PAGE);
+        self.groups.iter_mut().for_each(|group| group.advance(self.computed, self.prompt_end));
+        debug_assert!(self.computed <= self.tokens.len());
+        debug_assert!(self.tables().all(|pages| self.computed <= pages.len() * PAGE));
     }
 
     /// Makes the sequence hold exactly `tokens`, keeping what is computed of their common beginning and
@@ -177,9 +184,9 @@ impl Sequence {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::slice::from_ref;
 
     use super::*;
-    use crate::Error;
     use crate::sampler::Random;
 
     /// A sequence beside what it should hold, position by position.
@@ -196,15 +203,15 @@ mod tests {
         rows: usize,
         fails: bool,
     ) -> bool {
-        let copy = match pair.sequence.reserve(pool, rows) {
-            Ok(copy) => copy,
+        let copies = match pair.sequence.reserve(from_ref(pool), rows) {
+            Ok(copies) => copies,
             Err(error) => {
                 let Error::NoPages { needed, free, .. } = error else { panic!("{error}") };
                 assert!(needed > free);
                 return false;
             }
         };
-        if let Some(PageCopy { from, to }) = copy {
+        for PageCopy { from, to, .. } in copies {
             for slot in 0..PAGE {
                 match store.get(&(from, slot)).copied() {
                     Some(token) => store.insert((to, slot), token),
@@ -310,24 +317,27 @@ mod tests {
         let pool = PagePool::new(8);
         let mut a = Sequence::default();
         a.extend(&[7; PAGE + 10]);
-        assert_eq!(a.reserve(&pool, PAGE + 10), Ok(None));
+        assert_eq!(a.reserve(from_ref(&pool), PAGE + 10), Ok(vec![]));
         a.advance(PAGE + 10);
         let mut b = a.fork();
         assert_eq!((pool.free(), pool.references(a.pages()[1])), (6, 2));
         b.push(1);
         let shared = a.pages()[1];
-        assert_eq!(b.reserve(&pool, 1), Ok(Some(PageCopy { from: shared, to: b.pages()[1] })));
+        assert_eq!(
+            b.reserve(from_ref(&pool), 1),
+            Ok(vec![PageCopy { group: 0, from: shared, to: b.pages()[1] }])
+        );
         let copy = b.pages()[1];
         assert_ne!(copy, shared);
         // Until the row is done it can be given up, and all is as before.
         b.revert();
         assert_eq!((b.pages()[1], pool.free(), pool.references(shared)), (shared, 6, 2));
-        assert_eq!(b.reserve(&pool, 1), Ok(Some(PageCopy { from: shared, to: copy })));
+        assert_eq!(b.reserve(from_ref(&pool), 1), Ok(vec![PageCopy { group: 0, from: shared, to: copy }]));
         b.advance(1);
         // The first page stays shared, and the other holder is alone with its last page now.
         assert_eq!((a.pages()[0], pool.references(shared)), (b.pages()[0], 1));
         a.push(2);
-        assert_eq!(a.reserve(&pool, 1), Ok(None));
+        assert_eq!(a.reserve(from_ref(&pool), 1), Ok(vec![]));
     }
 
     #[test]
@@ -335,15 +345,15 @@ mod tests {
         let pool = PagePool::new(4);
         let mut a = Sequence::default();
         a.extend(&[7; 2 * PAGE]);
-        a.reserve(&pool, 2 * PAGE).unwrap();
+        a.reserve(from_ref(&pool), 2 * PAGE).unwrap();
         a.advance(2 * PAGE);
         let mut b = a.fork();
         b.truncate(PAGE);
         b.push(1);
-        assert_eq!(b.reserve(&pool, 1), Ok(None));
+        assert_eq!(b.reserve(from_ref(&pool), 1), Ok(vec![]));
         assert_eq!(pool.free(), 1);
         // Nothing to write needs no page.
-        assert_eq!(a.fork().reserve(&pool, 0), Ok(None));
+        assert_eq!(a.fork().reserve(from_ref(&pool), 0), Ok(vec![]));
     }
 
     #[test]
@@ -351,9 +361,12 @@ mod tests {
         let pool = PagePool::new(2);
         let mut a = Sequence::default();
         a.extend(&[1; 3 * PAGE]);
-        assert_eq!(a.reserve(&pool, 3 * PAGE), Err(Error::NoPages { needed: 3, free: 2, total: 2 }));
+        assert_eq!(
+            a.reserve(from_ref(&pool), 3 * PAGE),
+            Err(Error::NoPages { needed: 3, free: 2, total: 2 })
+        );
         assert_eq!((pool.free(), a.pages().len()), (2, 0));
-        assert_eq!(a.reserve(&pool, 2 * PAGE), Ok(None));
+        assert_eq!(a.reserve(from_ref(&pool), 2 * PAGE), Ok(vec![]));
     }
 
     #[test]
@@ -361,7 +374,7 @@ mod tests {
         let pool = PagePool::new(2);
         let mut a = Sequence::default();
         a.extend(&[1, 2, 3]);
-        a.reserve(&pool, 3).unwrap();
+        a.reserve(from_ref(&pool), 3).unwrap();
         a.advance(3);
         assert_eq!(a.align(&[1, 2, 3]), 2);
         assert_eq!((a.pending(), a.computed()), (&[3][..], 2));

@@ -121,6 +121,7 @@ impl States {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::slice::from_ref;
 
     use super::*;
     use crate::sampler::Random;
@@ -144,7 +145,7 @@ mod tests {
         if rows == 0 {
             return;
         }
-        sequence.reserve(pools.0, rows).unwrap();
+        sequence.reserve(from_ref(pools.0), rows).unwrap();
         if let Err(error) = sequence.reserve_states(pools.1, rows) {
             assert!(matches!(error, Error::NoSlots { .. }) && pools.1.free() == 0);
             sequence.revert();
@@ -247,7 +248,7 @@ mod tests {
         let mut sequence = Sequence::default();
         for &rows in steps {
             sequence.extend(&vec![7; rows]);
-            sequence.reserve(&pages, rows).unwrap();
+            sequence.reserve(from_ref(&pages), rows).unwrap();
             sequence.reserve_states(slots, rows).unwrap();
             sequence.advance(rows);
         }

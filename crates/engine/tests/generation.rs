@@ -9,6 +9,7 @@ use gleed_engine::{
     Text, Token, Turn,
 };
 use gleed_model::executor::Observer;
+use gleed_model::groups::PageGroup;
 use gleed_model::{Batch, Executor, Program, StepError};
 use gleed_testing::{Log, Mock, MockText};
 
@@ -454,8 +455,8 @@ impl Executor for Interrupted {
         self.mock.max_rows()
     }
 
-    fn page_count(&self) -> usize {
-        self.mock.page_count()
+    fn page_groups(&self) -> &[PageGroup] {
+        self.mock.page_groups()
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
@@ -468,8 +469,8 @@ impl Executor for Interrupted {
         self.mock.logits(index)
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        self.mock.copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        self.mock.copy_page(group, from, to);
     }
 }
 

@@ -12,6 +12,7 @@ use gleed_gguf::Format;
 use gleed_model::chain::{Chain, Link};
 use gleed_model::choice::{NO_TOKEN, Rule};
 use gleed_model::executor::Observer;
+use gleed_model::groups::PageGroup;
 use gleed_model::reference::{Options, Reference};
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Program, StepError};
 use gleed_testing::MockText;
@@ -73,8 +74,8 @@ impl Executor for Choosy {
         self.0.max_rows()
     }
 
-    fn page_count(&self) -> usize {
-        self.0.page_count()
+    fn page_groups(&self) -> &[PageGroup] {
+        self.0.page_groups()
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
@@ -85,8 +86,8 @@ impl Executor for Choosy {
         self.0.logits(index)
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        self.0.copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        self.0.copy_page(group, from, to);
     }
 
     fn chain(&mut self) -> Option<&mut dyn Chain> {

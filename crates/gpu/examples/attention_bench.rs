@@ -205,6 +205,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kv: arguments.kv,
         max_rows: most(|load| load.sequences * load.rows),
         pages: most(|load| load.sequences * load.pages()),
+        window_sequences: None,
         slots: 6,
         logits_rows: Some(1),
         matrix_units: false,

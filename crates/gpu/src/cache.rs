@@ -8,13 +8,16 @@
 
 use gleed_model::KvType;
 use gleed_model::arithmetic::{BLOCK, PAGE};
-use gleed_model::program::KvLayer;
+use gleed_model::groups::{PageGroup, PageGroups};
+use gleed_model::program::{KvLayer, Program};
 
-use crate::{Gpu, Result};
+use crate::{Gpu, Options, Result};
 
 /// The keys and values of one layer.
 #[derive(Debug)]
 pub(crate) struct LayerCache {
+    /// The page group that its pages are of.
+    pub group: usize,
     pub shape: KvLayer,
     pub kind: KvType,
     pub keys: wgpu::Buffer,
@@ -46,16 +49,17 @@ fn page_bytes(kind: KvType, heads: usize, dim: usize) -> u64 {
 }
 
 /// Bytes of the keys and of the values of one layer.
-pub(crate) fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2] {
+fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2] {
     [shape.key_dim, shape.value_dim]
         .map(|dim| page_bytes(kind, shape.heads, dim).saturating_mul(pages as u64))
 }
 
 impl LayerCache {
-    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, pages: usize) -> Result<LayerCache> {
+    /// So many pages of a group.
+    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, group: usize, pages: usize) -> Result<LayerCache> {
         let [keys, values] = layer_bytes(shape, kind, pages);
         let (keys, values) = (gpu.storage("keys", keys)?, gpu.storage("values", values)?);
-        Ok(LayerCache { shape, kind, keys, values })
+        Ok(LayerCache { group, shape, kind, keys, values })
     }
 
     /// Words of a stored key: those of its units, and those of its scales.
@@ -77,6 +81,22 @@ impl LayerCache {
             encoder.copy_buffer_to_buffer(scratch, 0, buffer, u64::from(to) * bytes, bytes);
         }
     }
+}
+
+/// The page groups of a program's caches, and the pages of each.
+pub(crate) fn page_groups(program: &Program, options: Options) -> (PageGroups, Vec<PageGroup>) {
+    let groups = PageGroups::of(program);
+    let pages = groups.with_pages(options.pages, options.max_rows, options.window_sequences);
+    (groups, pages)
+}
+
+/// Bytes of the keys and of the values of every layer of a program.
+pub(crate) fn all_bytes(program: &Program, options: Options) -> impl Iterator<Item = u64> {
+    let (groups, page_groups) = page_groups(program, options);
+    let layers = program.caches.iter().enumerate();
+    layers.flat_map(move |(index, layer)| {
+        layer_bytes(*layer, options.kv, page_groups[groups.of_cache(index)].pages)
+    })
 }
 
 /// Bytes of the largest page of all layers.

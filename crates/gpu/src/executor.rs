@@ -14,11 +14,12 @@ use std::time::Instant;
 use gleed_gguf::Gguf;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer, check, check_states};
-use gleed_model::program::{Output, Program, View};
+use gleed_model::groups::PageGroup;
+use gleed_model::program::{KvLayer, Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
 use crate::buffers::Activations;
-use crate::cache::LayerCache;
+use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
 use crate::kernels::{Kernels, List};
 use crate::linear::{LinearKernels, Quantized, Tiling, Upload};
@@ -69,6 +70,7 @@ pub struct GpuExecutor {
     /// What the row counts of the lists are on the device.
     uploaded_counts: [Option<usize>; 2],
     activations: Activations,
+    page_groups: Vec<PageGroup>,
     caches: Vec<LayerCache>,
     /// Room for one page, on its way from one place of a cache to another.
     page: wgpu::Buffer,
@@ -109,7 +111,7 @@ impl GpuExecutor {
         let begun = Instant::now();
         let mut start = Start { opened: gpu.opened(), ..Start::default() };
         plan::check(&program)?;
-        let Options { kv, max_rows, pages, matrix_units, .. } = options;
+        let Options { kv, max_rows, matrix_units, .. } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
@@ -120,7 +122,12 @@ impl GpuExecutor {
         let converted = weights::converted(&program)?;
 
         let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
-        let caches = program.caches.iter().map(|layer| LayerCache::new(&gpu, *layer, kv, pages));
+        let (groups, page_groups) = cache::page_groups(&program, options);
+        let cache = |(index, layer): (usize, &KvLayer)| {
+            let group = groups.of_cache(index);
+            LayerCache::new(&gpu, *layer, kv, group, page_groups[group].pages)
+        };
+        let caches = program.caches.iter().enumerate().map(cache);
         let caches = caches.collect::<Result<Vec<_>>>()?;
         let states = program.states.iter().map(|layer| LayerState::new(&gpu, *layer, options.slots));
         let states = states.collect::<Result<Vec<_>>>()?;
@@ -152,6 +159,7 @@ impl GpuExecutor {
             let upload = Upload::begin(scope, &gpu, &chunks);
             let resources = Resources {
                 step: &step_buffer,
+                first_angle: capacity.first_angle(),
                 weights: &weights,
                 activations: &activations,
                 caches: &caches,
@@ -201,6 +209,7 @@ impl GpuExecutor {
             row_counts,
             uploaded_counts: [None; 2],
             activations,
+            page_groups,
             caches,
             page,
             head,
@@ -463,8 +472,8 @@ impl Executor for GpuExecutor {
         self.options.max_rows
     }
 
-    fn page_count(&self) -> usize {
-        self.options.pages
+    fn page_groups(&self) -> &[PageGroup] {
+        &self.page_groups
     }
 
     fn slot_count(&self) -> usize {
@@ -472,7 +481,7 @@ impl Executor for GpuExecutor {
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check(batch, &self.program, self.options.max_rows, &self.page_groups)?;
         check_states(batch, &self.program, self.options.slots)?;
         observer.start();
         let begun = Instant::now();
@@ -488,12 +497,13 @@ impl Executor for GpuExecutor {
         row.and_then(|row| row.get(offset..offset + width)).unwrap_or_default()
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
         if from == to {
             return;
         }
         let mut encoder = self.encoder();
-        self.caches.iter().for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
+        let caches = self.caches.iter().filter(|cache| cache.group == group);
+        caches.for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
         self.gpu.queue.submit([encoder.finish()]);
     }
 

@@ -48,6 +48,9 @@ pub struct Options {
     pub max_rows: usize,
     /// KV pages.
     pub pages: usize,
+    /// How many sequences the pages of layers with a window are for, which then are fewer: such a sequence gives back
+    /// those that its window has left. As many as for all other layers when `None`.
+    pub window_sequences: Option<usize>,
     /// State slots, where a program has recurrent layers.
     pub slots: usize,
     /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
@@ -67,6 +70,7 @@ impl Default for Options {
             kv: KvType::default(),
             max_rows: 512,
             pages: 64,
+            window_sequences: None,
             slots: 6,
             logits_rows: None,
             matrix_units: false,

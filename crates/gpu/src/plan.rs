@@ -105,6 +105,8 @@ pub(crate) struct RowCounts {
 #[derive(Clone, Copy)]
 pub(crate) struct Resources<'a> {
     pub step: &'a wgpu::Buffer,
+    /// Where a row's angles begin after its fixed words.
+    pub first_angle: usize,
     pub weights: &'a Weights,
     pub activations: &'a Activations,
     pub caches: &'a [LayerCache],
@@ -438,7 +440,8 @@ impl<'a> Planner<'a> {
 
     fn rotation(&self, rope: usize) -> Rotation {
         let pairs = |rope: &gleed_model::rope::Rope| rope.frequencies.len();
-        let angles = self.program.ropes[..rope].iter().map(|rope| 2 * pairs(rope)).sum();
+        let before: usize = self.program.ropes[..rope].iter().map(|rope| 2 * pairs(rope)).sum();
+        let angles = self.resources.first_angle + before;
         let rope = &self.program.ropes[rope];
         Rotation { pairing: rope.pairing, pairs: pairs(rope), angles, key_angles: angles }
     }

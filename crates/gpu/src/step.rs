@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::groups::PageGroups;
 use gleed_model::program::Program;
 use gleed_model::{Batch, Row};
 
@@ -21,7 +22,7 @@ pub(crate) mod header {
     use super::{ITEM_WORDS, NEAR_ROWS};
 
     /// Rows: token, position, where its pages begin, the page of its position, which row of the batch it is,
-    /// where the rows of its sequence end, then its angles.
+    /// where the rows of its sequence end, the pages and the page in every other page group, then its angles.
     pub const ROWS: usize = 0;
     /// Items of attention, by their [`Items`](super::Items). Those of one row: row, positions that it sees,
     /// where its pages begin, first span, end of spans, nothing. Those of one span of a row: row, positions
@@ -61,8 +62,14 @@ pub(crate) enum Items {
 /// Instead of a token: the one that the device chose last for this row.
 pub(crate) const CHAINED: u32 = u32::MAX;
 
-/// Words of a row before its angles.
+/// Words of a row before its angles, where there is one page group, and of each group more.
 const ROW_WORDS: usize = 6;
+const GROUP_WORDS: usize = 2;
+
+/// Which word of a row says where its pages begin in a page group; the page of its position follows.
+pub(crate) fn pages_word(group: usize) -> usize {
+    if group == 0 { 2 } else { ROW_WORDS + GROUP_WORDS * (group - 1) }
+}
 const ITEM_WORDS: usize = 6;
 const MERGE_WORDS: usize = 3;
 
@@ -103,8 +110,10 @@ const PARTIALS: usize = 2048;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capacity {
     max_rows: usize,
-    /// Pages of a sequence as long as the context.
+    /// Pages of a sequence as long as the context, in one group.
     pages: usize,
+    /// Page groups.
+    groups: usize,
     /// Cosines and sines of a row.
     angles: usize,
     /// Neighbouring rows of a sequence that one item may have.
@@ -121,7 +130,8 @@ impl Capacity {
         let partials = PARTIALS.min(max_rows.saturating_mul(spans)).max(spans);
         let angles = program.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
         let pages = program.context.div_ceil(PAGE);
-        Capacity { max_rows, pages, angles, item_rows, partials, states: 0 }
+        let groups = PageGroups::of(program).windows().len();
+        Capacity { max_rows, pages, groups, angles, item_rows, partials, states: 0 }
     }
 
     /// The same with room for the states that a step reads and writes, which are at most so many.
@@ -129,16 +139,21 @@ impl Capacity {
         Capacity { states: 2 * STATE_WORDS * self.max_rows + slots, ..self }
     }
 
+    /// Where a row's angles begin after its fixed words.
+    pub fn first_angle(&self) -> usize {
+        GROUP_WORDS * (self.groups - 1)
+    }
+
     /// Words of one row.
     pub fn row_words(&self) -> usize {
-        ROW_WORDS + self.angles
+        ROW_WORDS + self.first_angle() + self.angles
     }
 
     /// Words of the largest step.
     pub fn words(&self) -> usize {
         let items = self.max_rows + self.partials;
         let lists = 2 * (self.max_rows * (self.row_words() + MERGE_WORDS) + items * ITEM_WORDS);
-        header::WORDS + lists + self.states + self.max_rows.saturating_mul(self.pages)
+        header::WORDS + lists + self.states + self.max_rows.saturating_mul(self.groups * self.pages)
     }
 }
 
@@ -192,9 +207,13 @@ impl Step {
             for row in 0..count {
                 let record = first + row * row_words;
                 let table = rows[self.words[record + 4] as usize].table as usize;
-                let pages = self.tables[table].1;
-                self.words[record + 2] = pages as u32;
-                self.words[record + 3] = self.words[pages + self.words[record + 1] as usize / PAGE];
+                let (last, pages) = self.tables[table];
+                let (count, own) = (last as usize / PAGE + 1, self.words[record + 1] as usize / PAGE);
+                for group in 0..self.capacity.groups {
+                    let (pages, at) = (pages + group * count, record + pages_word(group));
+                    self.words[at] = pages as u32;
+                    self.words[at + 1] = self.words[pages + own];
+                }
             }
         }
         self.counts[0] = self.add_attention(0, rows.len(), |index| &rows[index]);
@@ -236,6 +255,7 @@ impl Step {
         for (index, row) in batch.rows().iter().enumerate() {
             let token = if chained { CHAINED } else { row.token };
             self.words.extend([token, row.position, 0, 0, index as u32, batch.length(row.table) as u32]);
+            self.words.resize(self.words.len() + self.capacity.first_angle(), 0);
             for rope in &program.ropes {
                 let pairs = rope.frequencies.len();
                 self.cosines.resize(pairs, 0.0);
@@ -247,7 +267,7 @@ impl Step {
         }
     }
 
-    /// The pages of every table that has rows, up to its last position.
+    /// The pages of every table that has rows, up to its last position, one group after the other.
     fn add_pages(&mut self, batch: &Batch) {
         self.tables.clear();
         for row in batch.rows() {
@@ -262,7 +282,9 @@ impl Step {
             if *at == 0 {
                 *at = self.words.len();
                 let count = *last as usize / PAGE + 1;
-                self.words.extend_from_slice(&batch.pages(table as u32)[..count]);
+                for group in 0..self.capacity.groups {
+                    self.words.extend_from_slice(&batch.pages(table as u32, group)[..count]);
+                }
             }
         }
     }

@@ -50,7 +50,7 @@ impl Link<'_> {
     pub fn step(&self, step: usize, batch: &mut Batch) {
         batch.clear();
         let tables = self.batch.rows().iter().map(|row| row.table + 1).max().unwrap_or(0);
-        (0..tables).for_each(|table| _ = batch.add_table(self.batch.pages(table)));
+        (0..tables).for_each(|table| _ = batch.copy_table(self.batch, table));
         for row in self.batch.rows() {
             let position = row.position.saturating_add(u32::try_from(step).unwrap_or(u32::MAX));
             batch.push(Row { position, ..*row });

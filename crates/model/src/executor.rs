@@ -4,7 +4,11 @@
 //! rows of one sequence, decoding is one row each of many. The result of a row depends on that row (its
 //! token, its position and what its sequence holds before it) and on nothing else in the batch.
 
+use std::ops::Range;
+
+use crate::arithmetic::PAGE;
 use crate::chain::Chain;
+use crate::groups::PageGroup;
 use crate::program::{Program, View};
 
 /// One token to compute.
@@ -25,7 +29,9 @@ pub struct Row {
 pub struct Batch {
     rows: Vec<Row>,
     pages: Vec<u32>,
-    /// Where each table ends in `pages`.
+    /// Where each list of pages ends in `pages`.
+    list_ends: Vec<usize>,
+    /// Where the lists of each table end in `list_ends`: one for each page group, or one for all of them.
     table_ends: Vec<usize>,
     /// The position that the next row of each table may have at least.
     next_positions: Vec<u32>,
@@ -64,6 +70,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.pages.clear();
+        self.list_ends.clear();
         self.table_ends.clear();
         self.next_positions.clear();
         self.out_of_order = None;
@@ -73,12 +80,13 @@ impl Batch {
         self.inputs.clear();
     }
 
-    /// Takes over the rows and tables of another batch, and no inputs.
-    pub fn copy_rows(&mut self, other: &Batch) {
+    /// Takes over the rows and tables of another batch, and no inputs. Of each table only some page groups are taken.
+    pub fn copy_rows(&mut self, other: &Batch, groups: &[usize]) {
         self.clear();
         self.rows.extend_from_slice(&other.rows);
-        self.pages.extend_from_slice(&other.pages);
-        self.table_ends.extend_from_slice(&other.table_ends);
+        for table in 0..other.tables() as u32 {
+            self.add_lists(groups.iter().map(|group| other.pages(table, *group)));
+        }
         self.next_positions.extend_from_slice(&other.next_positions);
         self.out_of_order = other.out_of_order;
         self.gap = other.gap;
@@ -86,13 +94,33 @@ impl Batch {
         self.saves.extend_from_slice(&other.saves);
     }
 
-    /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`. Returns the table's number.
+    /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`, in all page groups. Returns the table's
+    /// number.
     pub fn add_table(&mut self, pages: &[u32]) -> u32 {
-        self.pages.extend_from_slice(pages);
-        self.table_ends.push(self.pages.len());
+        self.add_tables([pages])
+    }
+
+    /// Adds a sequence with a list of pages for each [page group](PageGroup). Those that no row of the batch sees can be
+    /// missing: [`NO_PAGE`](crate::groups::NO_PAGE). Returns the table's number.
+    pub fn add_tables<'a>(&mut self, lists: impl IntoIterator<Item = &'a [u32]>) -> u32 {
+        self.add_lists(lists);
         self.next_positions.push(0);
         self.befores.push(Before::default());
         self.table_ends.len() as u32 - 1
+    }
+
+    /// Adds a sequence with the pages of a table of another batch. Returns the table's number.
+    pub fn copy_table(&mut self, other: &Batch, table: u32) -> u32 {
+        let lists = other.lists(table);
+        self.add_tables(lists.map(|list| other.list(list)))
+    }
+
+    fn add_lists<'a>(&mut self, lists: impl IntoIterator<Item = &'a [u32]>) {
+        for pages in lists {
+            self.pages.extend_from_slice(pages);
+            self.list_ends.push(self.pages.len());
+        }
+        self.table_ends.push(self.list_ends.len());
     }
 
     /// Says in which slot the rows of a table find the state of recurrent layers: that after the position before the
@@ -155,12 +183,24 @@ impl Batch {
         &self.rows
     }
 
-    /// The pages of a table, empty when there is no such table.
-    pub fn pages(&self, table: u32) -> &[u32] {
+    /// The pages that a table has in a page group, empty when there is no such table or group.
+    pub fn pages(&self, table: u32, group: usize) -> &[u32] {
+        let lists = self.lists(table);
+        let list = if lists.len() == 1 { lists.start } else { lists.start + group };
+        if lists.contains(&list) { self.list(list) } else { &[] }
+    }
+
+    /// The lists of a table.
+    fn lists(&self, table: u32) -> Range<usize> {
         let table = table as usize;
-        let Some(&end) = self.table_ends.get(table) else { return &[] };
-        let start = if table == 0 { 0 } else { self.table_ends[table - 1] };
-        &self.pages[start..end]
+        let end = self.table_ends.get(table).copied().unwrap_or(0);
+        let start = if table == 0 || end == 0 { 0 } else { self.table_ends[table - 1] };
+        start..end
+    }
+
+    fn list(&self, list: usize) -> &[u32] {
+        let start = if list == 0 { 0 } else { self.list_ends[list - 1] };
+        &self.pages[start..self.list_ends[list]]
     }
 
     /// What the rows bring to a program that begins in the middle of a model: for each of
@@ -212,8 +252,8 @@ pub enum StepError {
         /// The context the program was built for.
         context: usize,
     },
-    /// A position whose page is not in its table, or a page that does not exist.
-    #[error("row {row}: position {position} has no page in its table")]
+    /// A position whose page, or that of another position that it sees, is not in its table or does not exist.
+    #[error("row {row}: position {position}, or what it sees, has no page in its table")]
     NoPage {
         /// The index of the row.
         row: usize,
@@ -365,8 +405,13 @@ pub trait Executor: Send {
     /// The most rows one step takes.
     fn max_rows(&self) -> usize;
 
-    /// How many KV pages there are; page numbers are below this.
-    fn page_count(&self) -> usize;
+    /// The KV pages that there are of each of the program's [page groups](crate::groups::PageGroups).
+    fn page_groups(&self) -> &[PageGroup];
+
+    /// How many KV pages every group has: page numbers below this are there in all of them.
+    fn page_count(&self) -> usize {
+        self.page_groups().iter().map(|group| group.pages).min().unwrap_or(0)
+    }
 
     /// How many state slots there are; slot numbers are below this. Each holds what all recurrent layers keep of one
     /// sequence.
@@ -382,8 +427,8 @@ pub trait Executor: Send {
     /// empty when it had no such row.
     fn logits(&self, index: usize) -> &[f32];
 
-    /// Copies the keys and values of a page, so that two sequences can part inside it.
-    fn copy_page(&mut self, from: u32, to: u32);
+    /// Copies the keys and values of a page of a group, so that two sequences can part inside it.
+    fn copy_page(&mut self, group: usize, from: u32, to: u32);
 
     /// Chains of steps, where the device can choose tokens itself.
     fn chain(&mut self) -> Option<&mut dyn Chain> {
@@ -392,7 +437,12 @@ pub trait Executor: Send {
 }
 
 /// Checks a batch against a program's limits; every executor calls this first.
-pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usize) -> Result<(), StepError> {
+pub fn check(
+    batch: &Batch,
+    program: &Program,
+    max_rows: usize,
+    groups: &[PageGroup],
+) -> Result<(), StepError> {
     if batch.rows().len() > max_rows {
         return Err(StepError::TooManyRows { rows: batch.rows().len(), limit: max_rows });
     }
@@ -411,13 +461,20 @@ pub fn check(batch: &Batch, program: &Program, max_rows: usize, page_count: usiz
         if row.position as usize >= program.context {
             return Err(StepError::PastContext { position: row.position, context: program.context });
         }
-        let pages = batch.pages(row.table);
-        let last = row.position as usize / crate::arithmetic::PAGE;
-        if last >= pages.len() || pages[..=last].iter().any(|&p| p as usize >= page_count) {
+        if !groups.iter().enumerate().all(|(number, group)| has_pages(batch, row, number, group)) {
             return Err(StepError::NoPage { row: index, position: row.position });
         }
     }
     if program.needs_whole_sequences() { check_whole(batch) } else { Ok(()) }
+}
+
+/// Whether a row's table has all pages of a group from the first that its first row sees to the row's own.
+fn has_pages(batch: &Batch, row: &Row, number: usize, group: &PageGroup) -> bool {
+    let pages = batch.pages(row.table, number);
+    let first_row = batch.befores.get(row.table as usize).and_then(|before| before.first);
+    let first = group.first_page(first_row.unwrap_or(row.position) as usize);
+    let last = row.position as usize / PAGE;
+    pages.get(first..=last).is_some_and(|pages| pages.iter().all(|page| (*page as usize) < group.pages))
 }
 
 /// Checks that the rows of each sequence follow each other from its first position on.

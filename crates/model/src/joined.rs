@@ -4,6 +4,7 @@
 //! that over the same rows. Each half keeps its own layers' keys and values, under the same page numbers.
 
 use crate::executor::{Batch, Buffers, Executor, Observer, StepError, check, check_states};
+use crate::groups::{PageGroup, PageGroups};
 use crate::program::{Program, View};
 
 /// Runs the halves that [`crate::split`] makes of a program.
@@ -11,6 +12,12 @@ pub struct Joined<A, B> {
     program: Program,
     first: A,
     second: B,
+    /// The page groups of the whole program.
+    groups: Vec<PageGroup>,
+    /// Which of them each half has, in its own order.
+    of_halves: [Vec<usize>; 2],
+    /// The rows of the step, with the pages of the first half.
+    given: Batch,
     /// The rows of the step, with what the first half has made of them.
     handed: Batch,
 }
@@ -22,7 +29,20 @@ impl<A: Executor, B: Executor> Joined<A, B> {
         // The second half has one node more, which brings its inputs.
         let nodes = first.program().nodes.len() + second.program().nodes.len();
         assert!(nodes == program.nodes.len() + 1, "the executors must run the halves of the program");
-        Joined { program, first, second, handed: Batch::default() }
+        let halves = [first.page_groups(), second.page_groups()];
+        let windows = PageGroups::of(&program).windows().to_vec();
+        // A window has one group in each half that has caches with it.
+        let of_half = |half: &[PageGroup]| -> Vec<usize> {
+            half.iter().map(|group| windows.binary_search(&group.window).unwrap_or(0)).collect()
+        };
+        let of_halves = halves.map(of_half);
+        let pages = |window: &Option<usize>| {
+            let of = halves.into_iter().flatten().filter(|group| group.window == *window);
+            of.map(|group| group.pages).min().unwrap_or(0)
+        };
+        let groups = windows.iter().map(|window| PageGroup { window: *window, pages: pages(window) });
+        let (groups, given, handed) = (groups.collect(), Batch::default(), Batch::default());
+        Joined { program, first, second, groups, of_halves, given, handed }
     }
 
     /// The executor of the first half.
@@ -53,12 +73,14 @@ impl<A: Executor, B: Executor> Joined<A, B> {
         batch: &Batch,
         observer: &mut dyn Observer,
     ) -> Result<(&mut B, &Batch), StepError> {
-        check(batch, &self.program, self.max_rows(), self.page_count())?;
+        check(batch, &self.program, self.max_rows(), &self.groups)?;
         check_states(batch, &self.program, self.slot_count())?;
-        self.handed.copy_rows(batch);
+        let [first, second] = &self.of_halves;
+        self.given.copy_rows(batch, first);
+        self.handed.copy_rows(batch, second);
         let (last, views) = (self.cut() - 1, self.second.program().inputs());
         let mut handing = Handing { observer, last, views, values: self.handed.inputs_mut() };
-        self.first.step(batch, &mut handing)?;
+        self.first.step(&self.given, &mut handing)?;
         Ok((&mut self.second, &self.handed))
     }
 }
@@ -72,8 +94,8 @@ impl<A: Executor, B: Executor> Executor for Joined<A, B> {
         self.first.max_rows().min(self.second.max_rows())
     }
 
-    fn page_count(&self) -> usize {
-        self.first.page_count().min(self.second.page_count())
+    fn page_groups(&self) -> &[PageGroup] {
+        &self.groups
     }
 
     fn slot_count(&self) -> usize {
@@ -92,9 +114,15 @@ impl<A: Executor, B: Executor> Executor for Joined<A, B> {
         self.second.logits(index)
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        self.first.copy_page(from, to);
-        self.second.copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        let [first, second] = &self.of_halves;
+        let of = |half: &[usize]| half.iter().position(|of| *of == group);
+        if let Some(group) = of(first) {
+            self.first.copy_page(group, from, to);
+        }
+        if let Some(group) = of(second) {
+            self.second.copy_page(group, from, to);
+        }
     }
 }
 

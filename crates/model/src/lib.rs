@@ -14,6 +14,7 @@ mod config;
 mod error;
 pub mod executor;
 pub mod fuse;
+pub mod groups;
 mod joined;
 mod kernels;
 mod keys;

@@ -12,7 +12,8 @@ use gleed_model::arithmetic::PAGE;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::{Observer, Save, check, check_states};
-use gleed_model::program::{Node, Output, StateLayer, View};
+use gleed_model::groups::PageGroup;
+use gleed_model::program::{Attention, KvLayer, Node, Op, Output, StateLayer, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 /// What a mock has done, and what it shall do; shared with the test that made it.
@@ -40,8 +41,9 @@ pub struct Log {
 pub struct Mock {
     program: Program,
     max_rows: usize,
-    /// What each slot of each page holds: (position, token).
-    store: Vec<Option<(u32, u32)>>,
+    groups: Vec<PageGroup>,
+    /// What each slot of each page of each group holds: (position, token).
+    stores: Vec<Vec<Option<(u32, u32)>>>,
     /// What each state slot holds: the hash of all tokens that went into it.
     states: Vec<u64>,
     logits: Vec<f32>,
@@ -72,7 +74,8 @@ impl Mock {
         Mock {
             program,
             max_rows,
-            store: vec![None; pages * PAGE],
+            groups: vec![PageGroup { window: None, pages }],
+            stores: vec![vec![None; pages * PAGE]],
             states: vec![],
             logits: vec![],
             log: Arc::default(),
@@ -92,6 +95,19 @@ impl Mock {
     pub fn with_states(mut self, slots: usize) -> Self {
         self.program.states = vec![StateLayer { rows: 1, columns: 1 }];
         Mock { states: vec![u64::MAX; slots], ..self }
+    }
+
+    /// The same with a layer that sees a window, and so many pages for it. Its logits are wrong where they do not hold
+    /// the tokens of the window.
+    pub fn with_window(mut self, window: usize, pages: usize) -> Self {
+        let view = View { buffer: 0, offset: 0, width: 1 };
+        let attention = Attention { window: Some(window), ..Attention::over_all(0, 1, 1.0) };
+        let op = Op::Attention { attention, query: view, out: view };
+        self.program.nodes = vec![Node { op, labels: vec![], layer: None }];
+        self.program.caches = vec![KvLayer { heads: 1, key_dim: 1, value_dim: 1 }];
+        self.groups.push(PageGroup { window: Some(window), pages });
+        self.stores.push(vec![None; pages * PAGE]);
+        self
     }
 
     /// The same with a program of these nodes, none of which it runs.
@@ -139,8 +155,8 @@ impl Executor for Mock {
         self.max_rows
     }
 
-    fn page_count(&self) -> usize {
-        self.store.len() / PAGE
+    fn page_groups(&self) -> &[PageGroup] {
+        &self.groups
     }
 
     fn slot_count(&self) -> usize {
@@ -148,29 +164,37 @@ impl Executor for Mock {
     }
 
     fn step(&mut self, batch: &Batch, _observer: &mut dyn Observer) -> Result<(), StepError> {
-        check(batch, &self.program, self.max_rows, self.page_count())?;
+        check(batch, &self.program, self.max_rows, &self.groups)?;
         check_states(batch, &self.program, self.states.len())?;
-        let slot = |table: u32, position: u32| {
-            batch.pages(table)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
+        let slot = |group: usize, table: u32, position: u32| {
+            batch.pages(table, group)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
         };
         if self.log.fail.swap(false, Ordering::Relaxed) {
-            for row in batch.rows() {
-                self.store[slot(row.table, row.position)] = Some((row.position, !row.token));
+            for (group, store) in self.stores.iter_mut().enumerate() {
+                for row in batch.rows() {
+                    store[slot(group, row.table, row.position)] = Some((row.position, !row.token));
+                }
             }
             batch.saves().iter().for_each(|save| self.states[save.slot as usize] = u64::MAX);
             self.logits.clear();
             return Err(StepError::Device("the mock was told to fail".into()));
         }
         // All writes come first, as on a device that computes the rows side by side.
-        for row in batch.rows() {
-            self.store[slot(row.table, row.position)] = Some((row.position, row.token));
+        for (group, store) in self.stores.iter_mut().enumerate() {
+            for row in batch.rows() {
+                store[slot(group, row.table, row.position)] = Some((row.position, row.token));
+            }
         }
         self.logits.clear();
         let before = |table| batch.state(table).map_or(0, |slot| self.states[slot as usize]);
         let mut running: Vec<u64> = (0..batch.tables() as u32).map(before).collect();
         for row in batch.rows() {
-            let visible = (0..=row.position).map(|position| self.store[slot(row.table, position)]);
-            let seen = visible.fold(0, absorb);
+            let held = |group: usize, position: u32| self.stores[group][slot(group, row.table, position)];
+            let seen = (0..=row.position).map(|position| held(0, position)).fold(0, absorb);
+            let windows_agree = self.groups.iter().enumerate().all(|(number, group)| {
+                let first = group.window.map_or(0, |window| (row.position + 1).saturating_sub(window as u32));
+                (first..=row.position).all(|position| held(number, position) == held(0, position))
+            });
             if !self.program.states.is_empty() {
                 let state = &mut running[row.table as usize];
                 *state = absorb(*state, Some((row.position, row.token)));
@@ -179,7 +203,7 @@ impl Executor for Mock {
             }
             if row.wants_logits {
                 let is_one = self.program.states.is_empty() || running[row.table as usize] == seen;
-                let seen = if is_one { seen } else { !seen };
+                let seen = if is_one && windows_agree { seen } else { !seen };
                 self.logits.extend(scores(seen, self.program.vocabulary));
             }
         }
@@ -193,9 +217,9 @@ impl Executor for Mock {
         self.logits.chunks(self.program.vocabulary.max(1)).nth(index).unwrap_or_default()
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
         let start = from as usize * PAGE;
-        self.store.copy_within(start..start + PAGE, to as usize * PAGE);
+        self.stores[group].copy_within(start..start + PAGE, to as usize * PAGE);
         self.log.copies.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -229,7 +253,7 @@ impl Chain for Mock {
                 let rows: Vec<Row> = batch.rows().to_vec();
                 batch.clear();
                 let tables = rows.iter().map(|row| row.table + 1).max().unwrap_or(0);
-                (0..tables).for_each(|table| _ = batch.add_table(link.batch.pages(table)));
+                (0..tables).for_each(|table| _ = batch.copy_table(link.batch, table));
                 rows.iter().zip(&self.chosen).for_each(|(row, &token)| batch.push(Row { token, ..*row }));
             }
             self.step(&batch, &mut ())?;

@@ -10,6 +10,8 @@ use gleed_gpu::{Gpu, Selection};
 #[cfg(feature = "gpu")]
 use gleed_model::Halves;
 use gleed_model::fuse::{Rules, fuse};
+use gleed_model::groups::PageGroups;
+use gleed_model::program::Output;
 use gleed_model::{Model, Program};
 use serde_json::json;
 
@@ -56,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         output::warning(format!("{}: cannot be run: {error}", file.name()));
     }
     let (name, slots) = (arguments.model.clone(), Engine::SLOTS);
-    let loaded = model.ok().map(|model| Loaded { name, file: file.clone(), model, slots });
+    let loaded = model.ok().map(|model| Loaded { name, file: file.clone(), model, slots, sequences: None });
     let program = |plain: bool| {
         loaded.as_ref().map(|l| match plain {
             true => l.model.program.clone(),
@@ -81,7 +83,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.tensors {
         return print_tensors(&file, kernel);
     }
-    print_summary(&file, loaded.as_ref())
+    print_summary(&file, loaded.as_ref(), &arguments.options)
 }
 
 /// The kernels of every matrix, on the device that would compute.
@@ -123,7 +125,7 @@ fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(St
     Ok(Some(all))
 }
 
-fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
+fn print_summary(file: &Gguf, loaded: Option<&Loaded>, options: &Options) -> Result<()> {
     let mut table = Table::new(&[("key", Align::Left), ("value", Align::Left)]);
     for (key, value) in file.metadata().iter() {
         table.row([(key.to_string(), None), (show(value), None)]);
@@ -142,7 +144,7 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
         if file.parts().len() > 1 { "s" } else { "" },
     ))?;
     output::print_line(format!("formats: {}", formats(file)))?;
-    if let Some(Loaded { model, slots, .. }) = loaded {
+    if let Some(loaded @ Loaded { model, slots, .. }) = loaded {
         let c = &model.config;
         output::print_line(format!(
             "{}: {} layers of width {}, {} query heads on {} key-value heads of {}, feed-forward {}, context {}, \
@@ -157,6 +159,14 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
             c.context,
             model.program.vocabulary
         ))?;
+        if !model.program.caches.is_empty() && model.program.output == Output::Logits {
+            output::print_line(format!(
+                "keys and values of a conversation as long as the context: {} in {}{}",
+                output::human_bytes(loaded.conversation_bytes(options)),
+                options.kv,
+                windows(&model.program),
+            ))?;
+        }
         if !model.program.states.is_empty() {
             let slot = model.program.slot_bytes() as u64;
             output::print_line(format!(
@@ -181,6 +191,16 @@ fn print_summary(file: &Gguf, loaded: Option<&Loaded>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Which layers keep only the keys and values of a window.
+fn windows(program: &Program) -> String {
+    let (groups, all) = (PageGroups::of(program), program.caches.len());
+    let of_group = |(group, window): (usize, &Option<usize>)| {
+        let count = (0..all).filter(|cache| groups.of_cache(*cache) == group).count();
+        window.map(|window| format!("; {count} of {all} layers keep only a window of {window} positions"))
+    };
+    groups.windows().iter().enumerate().filter_map(of_group).collect()
 }
 
 /// How many tensors there are of each format, the most bytes first.

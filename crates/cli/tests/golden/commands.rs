@@ -222,6 +222,17 @@ fn inspect_shows_the_file_and_the_program() {
 }
 
 #[test]
+fn inspect_tells_what_windows_save() {
+    let model = test_data("tiny/tiny-gemma3.F32.gguf");
+    let shown = String::from_utf8(gleed(&["inspect", model.to_str().unwrap()]).stdout).unwrap();
+    let line = shown.lines().find(|line| line.starts_with("keys and values")).unwrap();
+    assert!(line.ends_with(" in f16; 5 of 6 layers keep only a window of 32 positions"), "{line}");
+    let whole = String::from_utf8(gleed(&["inspect", &stories()]).stdout).unwrap();
+    // 256 positions of 6 layers: keys and values of 288 halves.
+    assert!(whole.contains("as long as the context: 1.8 MB in f16\n"), "{whole}");
+}
+
+#[test]
 fn validate_passes_in_every_way() {
     let model = stories();
     for more in

@@ -21,6 +21,7 @@ pub fn cpu(path: &Path, arithmetic: Arithmetic, kv: KvType, positions: usize) ->
         isa: None,
         max_rows: positions,
         pages: positions.div_ceil(PAGE),
+        window_sequences: None,
         memory: None,
     };
     Cpu::new(file, fuse(&model.program, Rules::ALL), options).unwrap()

@@ -13,11 +13,12 @@ use gleed_gpu::{Gpu, GpuExecutor, Selection};
 use gleed_model::chain::Chain;
 use gleed_model::executor::Observer;
 use gleed_model::fuse::{Rules, fuse};
+use gleed_model::groups::PageGroup;
 use gleed_model::{Batch, Executor, Model, Program, StepError};
 use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
-use gleed_testing::golden::root;
+use gleed_testing::golden::{root, test_data};
 
 #[test]
 fn a_gpu_continues_as_llama_cpp_does() {
@@ -150,8 +151,8 @@ impl Executor for Watched {
         self.gpu.max_rows()
     }
 
-    fn page_count(&self) -> usize {
-        self.gpu.page_count()
+    fn page_groups(&self) -> &[PageGroup] {
+        self.gpu.page_groups()
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> Result<(), StepError> {
@@ -162,8 +163,8 @@ impl Executor for Watched {
         self.gpu.logits(index)
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        self.gpu.copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        self.gpu.copy_page(group, from, to);
     }
 
     fn chain(&mut self) -> Option<&mut dyn Chain> {
@@ -215,6 +216,52 @@ fn decoding_ahead_changes_nothing() {
     assert_eq!(ahead, conversation(false, &greedy));
     assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
     assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
+}
+
+/// Turns with rewinding and a fork, greedily and ahead; all tokens, and the logits at the end.
+fn windowed_turns(window_sequences: Option<usize>) -> (Vec<u32>, Vec<u32>, usize) {
+    let file = Gguf::open(&test_data("tiny/tiny-gemma3.F32.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+    let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
+    let gpu = Gpu::open(Selection::BestOrSoftware).unwrap();
+    let options = gleed_gpu::Options { max_rows: 64, pages: 16, window_sequences, ..Default::default() };
+    let mut engine = Engine::new(Box::new(GpuExecutor::new(gpu, &file, program, options).unwrap()));
+    let pools = engine.page_pools().to_vec();
+    let (mut sequence, never, mut all) = (Sequence::default(), AtomicBool::new(false), vec![]);
+    let mut prompt: Vec<u32> = (0..150).map(|i| 3 + i * 7 % 200).collect();
+    for back in [3, 40, 190] {
+        let settings = GenerationSettings {
+            max_tokens: Some(60),
+            ignore_eos: true,
+            sampler: SamplerSettings::greedy(),
+            ..Default::default()
+        };
+        let text = TokenizerText::new(&tokenizer);
+        engine.generate(&mut sequence, &prompt, settings, text, &never, |_| {}).unwrap();
+        all.extend_from_slice(sequence.tokens());
+        // A fork goes on in the open page; both hold what the window has not left.
+        let mut fork = sequence.fork();
+        fork.push(9);
+        engine.step_many(&mut [&mut fork]).unwrap();
+        all.extend(engine.logits(0).iter().map(|x| x.to_bits()));
+        prompt = sequence.tokens()[..sequence.computed() - back].to_vec();
+        prompt.extend([11, 12, 13]);
+    }
+    engine.sync(&mut sequence, &prompt).unwrap();
+    let logits = engine.logits(0).iter().map(|x| x.to_bits()).collect();
+    drop(sequence);
+    assert!(pools.iter().all(|pool| pool.free() == pool.total()), "{pools:?}");
+    (all, logits, pools[1].total())
+}
+
+#[test]
+fn pages_that_windows_have_left_are_given_back() {
+    let (all, logits, pages) = windowed_turns(None);
+    assert_eq!(pages, 16);
+    let (given_back, last, fewer) = windowed_turns(Some(1));
+    // A window of 32, a step of 64 and a page's length more; the same without the step; one to copy.
+    assert_eq!(fewer, 4 + 3 + 1);
+    assert!(all == given_back && logits == last);
 }
 
 #[test]

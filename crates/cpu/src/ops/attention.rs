@@ -186,13 +186,13 @@ impl Attention<'_> {
         let all = self.visible(run.clone());
         let (first, visible) = ((span * SPAN).max(all.start / PAGE * PAGE), all.end.min((span + 1) * SPAN));
         let rows = &self.rows[run];
-        let pages = self.fixed.batch.pages(rows[0].table);
+        let pages = self.fixed.batch.pages(rows[0].table, self.layer.group);
         for start in (first..visible).step_by(PAGE) {
             for (seen, row) in seen.chunks_exact_mut(self.group).zip(rows) {
                 seen.fill(Seen::of(&self.row_sees(row), start));
             }
             let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
-            let LayerCache { keys: key_side, values: value_side } = self.layer;
+            let LayerCache { keys: key_side, values: value_side, .. } = self.layer;
             let decode = count > DECODED;
             let mut keys = key_side.page(kernels, page, head, most, scales);
             if decode {

@@ -26,6 +26,8 @@ struct Target<'a> {
     kernels: Kernels,
     rows: &'a [LiveRow],
     batch: &'a Batch,
+    /// The page group of the cache.
+    group: usize,
 }
 
 impl Target<'_> {
@@ -45,14 +47,14 @@ impl Target<'_> {
     }
 
     fn page(&self, row: &LiveRow) -> usize {
-        self.batch.pages(row.table)[row.position / PAGE] as usize
+        self.batch.pages(row.table, self.group)[row.position / PAGE] as usize
     }
 }
 
 /// Stores keys and values at the rows' positions.
 pub(super) fn write(fixed: Fixed, machine: &mut Machine, layer: &mut LayerCache, key: View, value: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
-    let target = Target { kernels: *kernels, rows, batch: fixed.batch };
+    let target = Target { kernels: *kernels, rows, batch: fixed.batch, group: layer.group };
     let (key_dim, value_dim) = (layer.keys.dim(), layer.values.dim());
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
@@ -79,7 +81,7 @@ pub(super) fn rope_write(
 ) {
     let Machine { kernels, pool, activations, rows, angles, scratch, runs, .. } = machine;
     let kernels = *kernels;
-    let target = Target { kernels, rows, batch: fixed.batch };
+    let target = Target { kernels, rows, batch: fixed.batch, group: layer.group };
     let turn = |row: usize, rope: usize, norm: &Option<Norm>, head: &mut [f32]| {
         if let Some(norm) = norm {
             norm_in_place(kernels, fixed.weights, norm, head);

@@ -7,8 +7,9 @@ use crate::common::{Random, batch, bits, cpu, file};
 use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::arithmetic::{PAGE, SPAN};
+use gleed_model::groups::NO_PAGE;
 use gleed_model::program::{Attention, Buffer, KvLayer, Node, Op, Output, Program, View, Weight};
-use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, Row, StepError, reference};
 
 const CONTEXT: usize = 2 * SPAN + 150;
 const PAGES: usize = 2 * CONTEXT.div_ceil(PAGE);
@@ -61,13 +62,15 @@ const BOTH_WAYS: [(Shape, Extras); 4] = [
     (SHAPES[3], Extras { both_ways: true, window: Some(90), alibi: Some(4.0), ..Extras::NONE }),
 ];
 
-/// Embeds tokens as queries, keys and values, and attends.
+/// Embeds tokens as queries, keys and values, and attends. Those of the last token are NaN.
 fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Program) {
     let Shape(heads, key_heads, key_dim, value_dim) = shape;
     let Extras { both_ways, window, chunk, soft_cap, alibi, sinks } = extras;
     let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
     let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
-    let data = random.units(tokens * width).iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
+    let mut values = random.units(tokens * width);
+    values[(tokens - 1) * width..].fill(f32::NAN);
+    let data = values.iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
     let view = |buffer, offset, width| View { buffer, offset, width };
     let ops = [
         Op::Embed { table: 0, out: view(0, 0, width) },
@@ -122,7 +125,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
 
 /// The outputs of rows `(sequence, position)`; there is no gather, so all rows have one.
 fn outputs(executor: &mut dyn Executor, rows: &[(usize, usize)]) -> Vec<Vec<u32>> {
-    let tokens = executor.program().vocabulary;
+    let tokens = executor.program().vocabulary - 1;
     let token = |(sequence, position): (usize, usize)| ((position * 31 + sequence * 17) % tokens) as u32;
     let rows: Vec<_> = rows.iter().map(|row| (row.0, row.1, token(*row), true)).collect();
     executor.step(&batch(&rows, 2, PAGES), &mut ()).unwrap();
@@ -137,6 +140,7 @@ fn options(kv: KvType, threads: usize, isa: Isa) -> Options {
         isa: Some(isa),
         max_rows: MAX_ROWS,
         pages: PAGES,
+        window_sequences: None,
         memory: None,
     }
 }
@@ -219,6 +223,50 @@ fn rows_that_see_later_ones() {
                     let what = format!("{shape:?} {extras:?} {kv} {isa} {threads} threads");
                     assert!(found[rows.len() - long..] == truth[..], "{what}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_window_has_left_is_not_read() {
+    let mut random = Random::new(6);
+    let (start, end) = (CONTEXT - 30, CONTEXT - 20);
+    for (shape, extras) in EXTRAS {
+        let (file, program) = program(&mut random, shape, extras);
+        let nan = program.vocabulary as u32 - 1;
+        let left = start + 1 - extras.window.unwrap();
+        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+            for (isa, threads) in Isa::available().zip([1, 2, 1, 2]) {
+                let what = format!("{shape:?} {extras:?} {kv} {isa} {threads} threads");
+                let mut cpu = cpu(&file, &program, options(kv, threads, isa));
+                let prompt: Vec<_> = (0..start).map(|position| (0, position)).collect();
+                outputs(&mut cpu, &prompt);
+                let rows: Vec<_> = (start..end).map(|position| (0, position)).collect();
+                let truth = outputs(&mut cpu, &rows);
+                assert!(truth.iter().flatten().all(|x| f32::from_bits(*x).is_finite()), "{what}");
+                // Poison at all positions before the window, also in the page that it begins in.
+                let poison: Vec<_> = (0..left).map(|position| (0, position, nan, true)).collect();
+                cpu.step(&batch(&poison, 2, PAGES), &mut ()).unwrap();
+                assert!(cpu.logits(left - 1).iter().all(|x| x.is_nan()), "{what}");
+                assert!(outputs(&mut cpu, &rows) == truth, "{what}");
+                for row in &rows {
+                    assert!(outputs(&mut cpu, &[*row]) == [truth[row.1 - start].clone()], "{what} {row:?}");
+                }
+                // Pages before the window that are not there at all, and one too many of them.
+                let table: Vec<u32> = batch(&[], 2, PAGES).pages(0, 0).to_vec();
+                let mut without = |missing: usize| {
+                    let mut window = table.clone();
+                    window[..missing].fill(NO_PAGE);
+                    let mut batch = Batch::default();
+                    batch.add_tables([&table[..], &window]);
+                    let token = (start * 31 % (program.vocabulary - 1)) as u32;
+                    batch.push(Row { table: 0, position: start as u32, token, wants_logits: true });
+                    cpu.step(&batch, &mut ()).map(|()| bits(cpu.logits(0)))
+                };
+                assert_eq!(without(left / PAGE).as_ref(), Ok(&truth[0]), "{what}");
+                let refused = StepError::NoPage { row: 0, position: start as u32 };
+                assert_eq!(without(left / PAGE + 1), Err(refused), "{what}");
             }
         }
     }

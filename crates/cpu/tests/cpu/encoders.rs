@@ -16,7 +16,16 @@ const PAGES: usize = 8;
 const MAX_ROWS: usize = 128;
 
 fn options(arithmetic: Arithmetic, kv: KvType, threads: usize, isa: Isa) -> Options {
-    Options { arithmetic, kv, threads, isa: Some(isa), max_rows: MAX_ROWS, pages: PAGES, memory: None }
+    Options {
+        arithmetic,
+        kv,
+        threads,
+        isa: Some(isa),
+        max_rows: MAX_ROWS,
+        pages: PAGES,
+        window_sequences: None,
+        memory: None,
+    }
 }
 
 /// Some texts of [`LENGTHS`] in one step, in this order.

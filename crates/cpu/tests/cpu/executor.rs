@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     isa: None,
     max_rows: contract::MAX_ROWS,
     pages: contract::PAGES,
+    window_sequences: None,
     memory: None,
 };
 

@@ -19,6 +19,7 @@ const OPTIONS: Options = Options {
     isa: None,
     max_rows: 96,
     pages: SEQUENCES.pages,
+    window_sequences: None,
     memory: None,
 };
 

@@ -19,6 +19,7 @@ const OPTIONS: Options = Options {
     isa: None,
     max_rows: 40,
     pages: 4,
+    window_sequences: None,
     memory: None,
 };
 

@@ -19,7 +19,16 @@ const SEQUENCES: Sequences = Sequences { lengths: [75, 9, 1], pages: PAGES };
 const PAGES: usize = 6;
 
 fn options(arithmetic: Arithmetic, kv: KvType, threads: usize, isa: Isa) -> Options {
-    Options { arithmetic, kv, threads, isa: Some(isa), max_rows: 96, pages: PAGES, memory: None }
+    Options {
+        arithmetic,
+        kv,
+        threads,
+        isa: Some(isa),
+        max_rows: 96,
+        pages: PAGES,
+        window_sequences: None,
+        memory: None,
+    }
 }
 
 fn check_family(family: &str) {

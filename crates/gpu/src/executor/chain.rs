@@ -105,11 +105,11 @@ impl GpuExecutor {
     fn check_link(&self, link: Link) -> std::result::Result<(), StepError> {
         link.check()?;
         let limit = self.most_rows();
-        check(link.batch, &self.program, limit, self.options.pages)?;
+        check(link.batch, &self.program, limit, &self.page_groups)?;
         if link.steps > 0 {
             let mut last = Batch::default();
             link.step(link.steps - 1, &mut last);
-            check(&last, &self.program, limit, self.options.pages)?;
+            check(&last, &self.program, limit, &self.page_groups)?;
         }
         if link.batch.rows().len() * link.steps > self.links.room {
             return Err(StepError::Chain("it chooses more tokens than there is room for"));

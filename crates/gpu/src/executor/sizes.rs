@@ -41,7 +41,7 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Of a program whose weights, which are checked, are in a file.
     pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
-        let Options { arithmetic, kv, max_rows, pages, slots, logits_rows, .. } = options;
+        let Options { arithmetic, kv, max_rows, slots, logits_rows, .. } = options;
         let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
         let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
         let capacity = if program.states.is_empty() { capacity } else { capacity.with_slots(slots) };
@@ -71,7 +71,7 @@ impl Sizes {
         let link_bytes = (step_bytes + rule_bytes).max(LINK_BYTES);
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
         let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
-        let kv_bytes = program.caches.iter().flat_map(|layer| cache::layer_bytes(*layer, kv, pages));
+        let kv_bytes = cache::all_bytes(program, options);
         let states = program.states.iter().map(|layer| state::layer_bytes(*layer, slots));
         let memory = Memory {
             weights: Weights::check(file, program)?,

@@ -87,7 +87,7 @@ impl GpuExecutor {
     }
 
     fn check_timed(&self, batch: &Batch) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check(batch, &self.program, self.options.max_rows, &self.page_groups)?;
         check_states(batch, &self.program, self.options.slots)?;
         let wanted = batch.wanted().count();
         if wanted > self.logits_rows {

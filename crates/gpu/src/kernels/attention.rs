@@ -7,7 +7,7 @@ use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
 use crate::linear::Quantized;
 use crate::linear::template::{Values, expand};
-use crate::step::{Items, SPAN, header};
+use crate::step::{Items, SPAN, header, pages_word};
 use crate::{Gpu, Result};
 
 /// Threads that have the same query heads of a span.
@@ -129,6 +129,7 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
         .source("attention with options", &expand(&text, &unrolled), step, list)
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
+        .size("CACHE_PAGES", pages_word(op.cache.group))
         .size("WINDOW", window.unwrap_or(u32::MAX as usize))
         .size("CHUNK", chunk.unwrap_or(u32::MAX as usize))
         .read_place("query", "QUERY_", op.query)

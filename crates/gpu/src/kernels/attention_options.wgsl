@@ -20,7 +20,7 @@ var<workgroup> weights: array<f32, PAGE>;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let head = group.x;
     let record = record_of(group.y);
-    let pages = step[record + ROW_PAGES];
+    let pages = step[record + CACHE_PAGES];
     let own = step[record + ROW_POSITION];
     //@if CAUSAL
     let end = own + 1u;

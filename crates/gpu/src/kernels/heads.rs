@@ -9,13 +9,14 @@ use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
 use crate::cache::LayerCache;
 use crate::linear::template::{Values, expand};
+use crate::step::pages_word;
 
 /// The rotation of a model's heads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rotation {
     pub pairing: Pairing,
     pub pairs: usize,
-    /// Where its cosines begin among a row's angles; the sines follow.
+    /// Where its cosines begin after a row's fixed words; the sines follow.
     pub angles: usize,
     /// The same of keys, which may have other ones.
     pub key_angles: usize,
@@ -95,6 +96,7 @@ pub(crate) fn heads(
                 KvType::F16 => include_str!("stored_f16.wgsl"),
                 KvType::Q8_0 => include_str!("stored_q8_0.wgsl"),
             })
+            .size("CACHE_PAGES", pages_word(cache.group))
             .size("VALUE_DIM", value_dim)
             .size("KEY_WORDS", cache.key_words().0)
             .size("KEY_SCALES", cache.key_words().1)

@@ -89,7 +89,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let c_$t = lane + THREADS * $t;
     let pair_$t = pair_of(c_$t);
     //@end
-    let angles = record_of(row) + ROW_ANGLES + select(KEY_ANGLES, ANGLES, is_query);
+    let angles = record_of(row) + ROW_REST + select(KEY_ANGLES, ANGLES, is_query);
     //@for t in TURNS
     var cosine_$t = 1.0;
     var sine_$t = 0.0;

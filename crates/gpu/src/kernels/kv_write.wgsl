@@ -1,10 +1,10 @@
 // The write of one head's key or value to the cache, in units of four words, the last one filled up with
 // zeros, and scales behind them, where the type has any: see cache.rs. What a word is, the type says
-// (stored_word). `head` has the values.
+// (stored_word). `head` has the values. The pages of the cache's group are in the row's words CACHE_PAGES and after it.
 
 // Where the row's blocks begin, in positions of one head.
 fn block_of(row: u32, kv_head: u32) -> u32 {
-    return (step[record_of(row) + ROW_PAGE] * KV_HEADS + kv_head) * PAGE;
+    return (step[record_of(row) + CACHE_PAGES + 1u] * KV_HEADS + kv_head) * PAGE;
 }
 
 fn write_key(lane: u32, row: u32, kv_head: u32) {

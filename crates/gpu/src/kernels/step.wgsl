@@ -3,16 +3,14 @@
 
 const ROW_TOKEN = 0u;
 const ROW_POSITION = 1u;
-// Where the row's page numbers begin in `step`.
+// Where the row's page numbers begin in `step`, in the page group without a window; then the page of its position.
 const ROW_PAGES = 2u;
-// The page of its position.
-const ROW_PAGE = 3u;
 // Which row of the batch it is; the same as its own number until rows are gathered.
 const ROW_SOURCE = 4u;
 // Where the rows of its sequence end.
 const ROW_LENGTH = 5u;
-// Its cosines and sines begin here.
-const ROW_ANGLES = 6u;
+// The same of other page groups begin here, then its cosines and sines.
+const ROW_REST = 6u;
 
 const PAGE = 64u;
 

@@ -1,6 +1,6 @@
 //! What steps are told of, and how attention is cut.
 
-use gleed_model::program::{Output, View};
+use gleed_model::program::{Attention, KvLayer, Node, Op, Output, View};
 use gleed_model::rope::{Pairing, Rope, Scaling};
 
 use super::*;
@@ -68,6 +68,39 @@ fn rows_know_their_pages_and_angles() {
     }
     let wanted = records::<{ ROW_WORDS + 6 }>(&step, header::ROWS + 1, 2);
     assert_eq!(wanted, [all[1], all[2]]);
+}
+
+#[test]
+fn rows_know_their_pages_in_every_group() {
+    let mut program = program();
+    let view = View { buffer: 0, offset: 0, width: 1 };
+    for (cache, window) in [(0, None), (1, Some(100)), (2, Some(30))] {
+        let attention = Attention { window, ..Attention::over_all(cache, 1, 1.0) };
+        let op = Op::Attention { attention, query: view, out: view };
+        program.nodes.push(Node { op, labels: vec![], layer: None });
+        program.caches.push(KvLayer { heads: 1, key_dim: 1, value_dim: 1 });
+    }
+    let mut batch = Batch::default();
+    let table = |group: u32| (0..4).map(|page| 1000 * group + page).collect::<Vec<u32>>();
+    batch.add_tables([&table(0)[..], &table(1), &table(2)]);
+    for position in [130, 131] {
+        batch.push(Row { table: 0, position, token: 0, wants_logits: position == 131 });
+    }
+    let capacity = Capacity::new(&program, 4, 4);
+    let mut step = Step::new(capacity);
+    step.fill(&program, &batch, false);
+    assert!(step.words.len() <= capacity.words());
+    // Two words more for each of two groups, then three cosines and three sines.
+    let all = records::<{ ROW_WORDS + 4 + 6 }>(&step, header::ROWS, 2);
+    for (record, position) in all.iter().zip([130.0f64, 131.0]) {
+        for group in 0..3 {
+            let [pages, page] = [0, 1].map(|word| record[pages_word(group) + word]);
+            assert_eq!(page, 1000 * group as u32 + 2);
+            assert_eq!(step.words[pages as usize..][..3], table(group as u32)[..3]);
+        }
+        assert_eq!(f32::from_bits(record[ROW_WORDS + capacity.first_angle()]), position.cos() as f32);
+    }
+    assert_eq!(records::<{ ROW_WORDS + 4 + 6 }>(&step, header::ROWS + 1, 1), [all[1]]);
 }
 
 fn counts(rows: usize, kind: Items, items: usize, merges: usize) -> Counts {

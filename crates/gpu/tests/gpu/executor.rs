@@ -19,6 +19,7 @@ pub const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: contract::MAX_ROWS,
     pages: contract::PAGES,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,
@@ -351,7 +352,7 @@ fn a_lost_device_is_an_error_of_every_later_step() {
     let batch = batch(&[(0, 0, 1, true)], 1, 4);
     executor.step(&batch, &mut ()).unwrap();
     executor.gpu().device.destroy();
-    executor.copy_page(0, 1);
+    executor.copy_page(0, 0, 1);
     for _ in 0..2 {
         assert!(matches!(executor.step(&batch, &mut ()), Err(StepError::Device(_))));
         let submitted = greedy_link(&mut executor, &batch, 2, false);

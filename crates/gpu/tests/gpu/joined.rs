@@ -20,6 +20,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F32,
     max_rows: 300,
     pages: SEQUENCES.pages,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,
@@ -40,8 +41,16 @@ fn joined(
 ) -> Joined<Cpu, GpuExecutor> {
     let Halves { first, second } = split(program, layer).unwrap();
     let Options { arithmetic, kv, max_rows, pages, .. } = options;
-    let settings =
-        gleed_cpu::Options { arithmetic, kv, max_rows, pages, threads: 2, isa: None, memory: None };
+    let settings = gleed_cpu::Options {
+        arithmetic,
+        kv,
+        max_rows,
+        pages,
+        threads: 2,
+        isa: None,
+        window_sequences: None,
+        memory: None,
+    };
     let cpu = Cpu::new(Arc::clone(file), first, settings).unwrap();
     Joined::new(program.clone(), cpu, executor(gpu, file, &second, options))
 }

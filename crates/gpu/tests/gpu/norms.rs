@@ -17,6 +17,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: 130,
     pages: 8,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,

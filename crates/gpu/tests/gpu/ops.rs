@@ -19,6 +19,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: 600,
     pages: 20,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,

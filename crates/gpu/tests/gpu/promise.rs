@@ -26,6 +26,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: 300,
     pages: PAGES,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,

@@ -51,6 +51,7 @@ fn texts() -> HashSet<String> {
                     kv,
                     max_rows: 4,
                     pages: 1,
+                    window_sequences: None,
                     slots: 6,
                     logits_rows: None,
                     matrix_units: false,

@@ -15,6 +15,7 @@ const OPTIONS: Options = Options {
     kv: KvType::F16,
     max_rows: 128,
     pages: 4,
+    window_sequences: None,
     slots: 6,
     logits_rows: None,
     matrix_units: false,

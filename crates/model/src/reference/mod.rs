@@ -15,6 +15,7 @@ use gleed_gguf::Gguf;
 use self::threads::Threads;
 use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, score};
 use crate::executor::{Batch, Buffers, Executor, Observer, Row, Save, StepError, check, check_states};
+use crate::groups::{PageGroup, PageGroups};
 use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;
 use crate::program::{Activation, Attention, KvLayer, Map, Norm, Op, Program, View, WeightId};
@@ -73,8 +74,11 @@ pub struct Reference {
     buffers: Vec<Vec<f32>>,
     /// The rows that the next op sees: all of the batch, then the wanted ones.
     rows: Vec<Row>,
-    /// The pages of the batch's sequences.
-    tables: Vec<Vec<u32>>,
+    /// The group of each cache.
+    page_groups: PageGroups,
+    groups: Vec<PageGroup>,
+    /// The pages of the batch's sequences in each group.
+    tables: Vec<Vec<Vec<u32>>>,
     /// Where each of them ends.
     lengths: Vec<usize>,
     /// The slot that each sequence's state is in before the batch.
@@ -110,8 +114,11 @@ impl Reference {
         let keys = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.key_dim]).collect();
         let values = program.caches.iter().map(|c| vec![0.0; positions * c.heads * c.value_dim]).collect();
         let buffers = program.buffers.iter().map(|_| Vec::new()).collect();
+        let page_groups = PageGroups::of(&program);
         Ok(Reference {
             file,
+            groups: page_groups.with_pages(options.pages, options.max_rows, None),
+            page_groups,
             program,
             options,
             keys,
@@ -137,11 +144,13 @@ impl Reference {
 
     /// Takes in a batch; its nodes are then run one by one with [`Reference::run_node`].
     pub fn begin(&mut self, batch: &Batch) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, self.options.pages)?;
+        check(batch, &self.program, self.options.max_rows, &self.groups)?;
         check_states(batch, &self.program, self.slots)?;
         self.rows = batch.rows().to_vec();
         let tables = self.rows.iter().map(|r| r.table as usize + 1).max().unwrap_or(0);
-        self.tables = (0..tables).map(|t| batch.pages(t as u32).to_vec()).collect();
+        let of_table =
+            |t| (0..self.groups.len()).map(|group| batch.pages(t as u32, group).to_vec()).collect();
+        self.tables = (0..tables).map(of_table).collect();
         self.lengths = (0..tables).map(|t| batch.length(t as u32)).collect();
         self.befores = (0..tables).map(|t| batch.state(t as u32)).collect();
         self.saves = batch.saves().to_vec();
@@ -371,7 +380,7 @@ impl Reference {
     fn kv_write(&mut self, cache: usize, key: View, value: View) {
         let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
         for r in 0..self.rows.len() {
-            let slot = self.slot(r, self.rows[r].position as usize);
+            let slot = self.slot(cache, r, self.rows[r].position as usize);
             let (mut k, mut v) = (self.get(key, r).to_vec(), self.get(value, r).to_vec());
             k.chunks_mut(key_dim).for_each(|head| self.options.kv.round(head));
             v.chunks_mut(value_dim).for_each(|head| self.options.kv.round(head));
@@ -380,9 +389,10 @@ impl Reference {
         }
     }
 
-    /// Where a position of a row's sequence is stored.
-    fn slot(&self, row: usize, position: usize) -> usize {
-        self.tables[self.rows[row].table as usize][position / PAGE] as usize * PAGE + position % PAGE
+    /// Where a position of a row's sequence is stored in a cache.
+    fn slot(&self, cache: usize, row: usize, position: usize) -> usize {
+        let table = &self.tables[self.rows[row].table as usize][self.page_groups.of_cache(cache)];
+        table[position / PAGE] as usize * PAGE + position % PAGE
     }
 
     /// The positions that a row sees.
@@ -441,7 +451,7 @@ impl Reference {
                 if seen.is_empty() {
                     continue;
                 }
-                let slots: Vec<usize> = seen.clone().map(|p| self.slot(r, p)).collect();
+                let slots: Vec<usize> = seen.clone().map(|p| self.slot(cache, r, p)).collect();
                 let mut scores: Vec<f32> = slots
                     .iter()
                     .zip(seen)
@@ -541,8 +551,8 @@ impl Executor for Reference {
         self.options.max_rows
     }
 
-    fn page_count(&self) -> usize {
-        self.options.pages
+    fn page_groups(&self) -> &[PageGroup] {
+        &self.groups
     }
 
     fn slot_count(&self) -> usize {
@@ -563,10 +573,13 @@ impl Executor for Reference {
         if index < self.rows.len() { self.get(self.program.logits, index) } else { &[] }
     }
 
-    fn copy_page(&mut self, from: u32, to: u32) {
-        for data in self.keys.iter_mut().chain(&mut self.values) {
-            let page = data.len() / self.options.pages;
-            data.copy_within(from as usize * page..(from as usize + 1) * page, to as usize * page);
+    fn copy_page(&mut self, group: usize, from: u32, to: u32) {
+        let both = self.keys.iter_mut().zip(&mut self.values).enumerate();
+        for (_, (keys, values)) in both.filter(|(cache, _)| self.page_groups.of_cache(*cache) == group) {
+            for data in [keys, values] {
+                let page = data.len() / self.options.pages;
+                data.copy_within(from as usize * page..(from as usize + 1) * page, to as usize * page);
+            }
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn copies_pages<E: Executor>(make: impl Fn(&Arc<Gguf>, &Program, KvType) -> 
         // Sequences 0 and 1 of a batch own pages 0 and 1.
         let prefix: Vec<_> = (0..9).map(|i| (0, i, i as u32, false)).collect();
         logits(&mut executor, &batch(&prefix, 2, PAGES));
-        executor.copy_page(0, 1);
+        executor.copy_page(0, 0, 1);
         let parted = logits(&mut executor, &batch(&[(0, 9, 20, true), (1, 9, 30, true)], 2, PAGES));
         let mut other = make(&file, &program, kv);
         for (sequence, token) in [(0, 20), (1, 30)] {
