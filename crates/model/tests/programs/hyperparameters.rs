@@ -163,3 +163,30 @@ fn experts_that_cannot_be_are_refused() {
         assert!(error.contains("not a model") || error.contains("not known"), "{key}: {error}");
     }
 }
+
+/// Of a tiny Llama 4 with one more key: unit norms, rotations and the chunks of its layers.
+fn llama4(key: &str, value: u32) -> Result<(usize, usize, Vec<Option<usize>>), String> {
+    let mut metadata = tiny_metadata("llama4");
+    metadata.set(format!("llama4.{key}"), Value::U32(value));
+    let model = Model::plan(&metadata, VOCABULARY, |_| false).map_err(|error| error.to_string())?;
+    let count = |kind| model.program.nodes.iter().filter(|node| node.op.kind() == kind).count();
+    let chunks = model.program.nodes.iter().filter_map(|node| match node.op {
+        Op::Attention { attention, .. } => Some(attention.chunk),
+        _ => None,
+    });
+    Ok((count("unit-norm"), count("rope"), chunks.collect()))
+}
+
+/// As llama.cpp reads its files: 128 experts are Maverick, which has no norms of heads, and a window of nothing is a
+/// model all of whose layers see everything.
+#[test]
+fn llama4_is_known_by_its_experts_and_its_window() {
+    let chunked = vec![Some(27), Some(27), Some(27), None];
+    // The fourth layer turns queries alone, by their temperature.
+    assert_eq!(llama4("expert_count", 16), Ok((6, 7, chunked.clone())));
+    assert_eq!(llama4("expert_count", 128), Ok((0, 7, chunked)));
+    assert_eq!(llama4("attention.sliding_window", 0), Ok((8, 8, vec![None; 4])));
+    let error = llama4("rope.dimension_count", 20).unwrap_err();
+    assert!(error.contains("20 of 40 values of a head rotated"), "{error}");
+    assert!(llama4("attention.temperature_length", 0).is_err());
+}
