@@ -4,7 +4,7 @@
 use super::decoder::Decoder;
 use crate::Result;
 use crate::build::{Builder, Experts, Latent};
-use crate::rope::{Pairing, Rope, Scaling};
+use crate::rope::{Pairing, Rope, Scaling, yarn_magnitude};
 use crate::routing::Gate;
 
 /// Files write the multiplier of YaRN's logarithm times this.
@@ -29,11 +29,10 @@ fn stretched(b: &mut Builder) -> Result<(usize, f32)> {
     let mut scaling = c.rope_scaling.clone();
     let mut scale = 1.0;
     if let Scaling::Yarn { factor, attention, .. } = &mut scaling {
-        let log = WRITTEN * factor.ln();
-        scale = *attention * (1.0 + multiplier * log);
+        scale = *attention * yarn_magnitude(*factor, multiplier);
         match multiplier == 0.0 {
-            true => scale *= 1.0 + log,
-            false => *attention /= 1.0 + log,
+            true => scale *= yarn_magnitude(*factor, 1.0),
+            false => *attention /= yarn_magnitude(*factor, 1.0),
         }
     }
     let rope = Rope::new(Pairing::Interleaved, c.rope_dimensions, c.rope_base, &scaling, None)?;
