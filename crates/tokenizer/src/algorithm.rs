@@ -8,16 +8,19 @@ use crate::{Error, Result};
 pub(crate) enum Algorithm {
     Bpe,
     Spm,
+    /// The merges of BPE over characters, spaces among them, and bytes for those without a token.
+    SpacedBpe,
     WordPiece,
     Unigram,
 }
 
 /// Each name in files with its algorithm and what it is.
-const NAMES: [(&str, Algorithm, &str); 4] = [
+const NAMES: [(&str, Algorithm, &str); 5] = [
     ("gpt2", Algorithm::Bpe, "byte-level BPE"),
     ("llama", Algorithm::Spm, "SentencePiece"),
     ("bert", Algorithm::WordPiece, "WordPiece"),
     ("t5", Algorithm::Unigram, "Unigram"),
+    ("gemma4", Algorithm::SpacedBpe, "BPE over characters"),
 ];
 
 impl Algorithm {
@@ -38,7 +41,7 @@ impl Algorithm {
         match self {
             Algorithm::Bpe => |kind| matches!(kind, Kind::Normal | Kind::Unused),
             // SentencePiece merges towards tokens that are kept whole too.
-            Algorithm::Spm | Algorithm::WordPiece | Algorithm::Unigram => {
+            Algorithm::Spm | Algorithm::SpacedBpe | Algorithm::WordPiece | Algorithm::Unigram => {
                 |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined)
             }
         }

@@ -1,11 +1,11 @@
 //! Byte-level BPE: words from the pre-tokeniser, one symbol per byte, merges by rank.
 
-use crate::Result;
 use crate::cache::WordCache;
 use crate::merger::{Merger, NONE};
 use crate::merges::Merges;
 use crate::pretokenizer::{Rule, split};
 use crate::vocabulary::Vocabulary;
+use crate::{Result, bytes};
 use gleed_gguf::Strings;
 
 /// The merges of a byte-level BPE vocabulary.
@@ -19,7 +19,7 @@ pub(crate) struct Bpe {
 impl Bpe {
     /// Reads the merges and finds the tokens of the bytes.
     pub(crate) fn new(rule: Rule, vocabulary: &Vocabulary, merges: &Strings) -> Result<Bpe> {
-        let merges = Merges::read(vocabulary, merges)?;
+        let merges = Merges::read(vocabulary, merges, bytes::decode_into)?;
         let bytes = std::array::from_fn(|byte| vocabulary.find(&[byte as u8]).unwrap_or(NONE));
         Ok(Bpe { rule, merges, bytes })
     }

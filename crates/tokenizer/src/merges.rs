@@ -6,7 +6,7 @@
 
 use crate::merger::{Join, NONE};
 use crate::vocabulary::{Kind, Vocabulary, mix};
-use crate::{Error, Result, bytes};
+use crate::{Error, Result};
 use gleed_gguf::Strings;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const AT_A_TIME: usize = 4096;
 /// More threads than this wait for memory, not for each other.
 const MOST_THREADS: usize = 4;
+
+/// Appends the bytes of a text as a file writes it.
+pub(crate) type Decode = fn(&[u8], &mut Vec<u8>);
 
 /// Two neighbouring tokens, how early they merge, and into what.
 #[derive(Clone, Copy)]
@@ -30,14 +33,14 @@ pub(crate) struct Merges {
 }
 
 impl Merges {
-    /// Resolves merges (`left right`, in the byte alphabet, best first) to tokens. A merge without a token
-    /// for a part or for the whole can never be taken and is left out.
-    pub(crate) fn read(vocabulary: &Vocabulary, merges: &Strings) -> Result<Merges> {
+    /// Resolves merges (`left right`, best first) to tokens; `decode` makes bytes of how a part is written. A merge
+    /// without a token for a part or for the whole can never be taken and is left out.
+    pub(crate) fn read(vocabulary: &Vocabulary, merges: &Strings, decode: Decode) -> Result<Merges> {
         let count = merges.len();
         if u32::try_from(count).is_err() {
             return Err(Error::Vocabulary { key: "tokenizer.ggml.merges", what: "too many merges".into() });
         }
-        let mut parts = resolve_all(vocabulary, merges)?;
+        let mut parts = resolve_all(vocabulary, merges, decode)?;
         parts.sort_unstable_by_key(|&(start, _)| start);
         let empty = Merge { left: NONE, right: NONE, rank: 0, id: NONE };
         let mut table = Merges { slots: vec![empty; (count + count / 3 + 1).next_power_of_two()] };
@@ -80,7 +83,7 @@ impl Merges {
 type Parts = Vec<(usize, Vec<Merge>)>;
 
 /// Resolves all merges, on several threads when there are many.
-fn resolve_all(vocabulary: &Vocabulary, merges: &Strings) -> Result<Parts> {
+fn resolve_all(vocabulary: &Vocabulary, merges: &Strings, decode: Decode) -> Result<Parts> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<Parts> {
         let mut parts = Vec::new();
@@ -90,7 +93,7 @@ fn resolve_all(vocabulary: &Vocabulary, merges: &Strings) -> Result<Parts> {
                 return Ok(parts);
             }
             let end = merges.len().min(start + AT_A_TIME);
-            parts.push((start, resolve(vocabulary, merges, start..end)?));
+            parts.push((start, resolve(vocabulary, merges, decode, start..end)?));
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -109,7 +112,12 @@ fn resolve_all(vocabulary: &Vocabulary, merges: &Strings) -> Result<Parts> {
 }
 
 /// The merges of these ranks as tokens.
-fn resolve(vocabulary: &Vocabulary, merges: &Strings, ranks: std::ops::Range<usize>) -> Result<Vec<Merge>> {
+fn resolve(
+    vocabulary: &Vocabulary,
+    merges: &Strings,
+    decode: Decode,
+    ranks: std::ops::Range<usize>,
+) -> Result<Vec<Merge>> {
     let mut resolved = Vec::with_capacity(ranks.len());
     let mut both = Vec::new();
     let mut last = 0;
@@ -123,9 +131,9 @@ fn resolve(vocabulary: &Vocabulary, merges: &Strings, ranks: std::ops::Range<usi
             });
         };
         both.clear();
-        bytes::decode_into(&merge[..space], &mut both);
+        decode(&merge[..space], &mut both);
         let border = both.len();
-        bytes::decode_into(&merge[space + 1..], &mut both);
+        decode(&merge[space + 1..], &mut both);
         let (left, right) = both.split_at(border);
         if let (Some(left), Some(right), Some(id)) =
             (vocabulary.find(left), vocabulary.find(right), find_next(vocabulary, &both, last))

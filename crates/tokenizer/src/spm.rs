@@ -1,8 +1,9 @@
-//! SentencePiece vocabularies: neighbours merge by the score of the token they form, and a character that
-//! no token stands for becomes its bytes. The files write a space as `▁`; the vocabulary here holds spaces.
+//! SentencePiece vocabularies: neighbours merge by the score of the token they form, or by the file's list of merges, and
+//! a character that no token stands for becomes its bytes. The files write a space as `▁`; the vocabulary here holds spaces.
 
 use crate::cache::WordCache;
 use crate::merger::{Join, Merger, NONE};
+use crate::merges::Merges;
 use crate::vocabulary::{Kind, Vocabulary};
 
 /// How a file writes a space inside a token; in a text it means a space too.
@@ -12,6 +13,8 @@ pub(crate) const ESCAPED_SPACE: char = '▁';
 pub(crate) struct Spm {
     /// Merge priority of each token: the highest score is the lowest number.
     priorities: Vec<u32>,
+    /// Which neighbours merge, where the file lists them instead.
+    pub merges: Option<Merges>,
     /// The token of each byte; [`NONE`] where the vocabulary has none.
     bytes: [u32; 256],
     unknown: Option<u32>,
@@ -41,6 +44,7 @@ impl Spm {
         let priorities = (0..vocabulary.len()).map(|id| priority(scores.get(id).copied().unwrap_or(0.0)));
         Spm {
             priorities: priorities.collect(),
+            merges: None,
             bytes,
             unknown,
             before_space,
@@ -98,6 +102,9 @@ impl Spm {
         let text = |start: u32, length: u32| &word.as_bytes()[start as usize..(start + length) as usize];
         merger.merge(
             |left, right| {
+                if let Some(merges) = &self.merges {
+                    return merges.find(left.id, right.id);
+                }
                 let id = vocabulary.find(text(left.start, left.length + right.length))?;
                 Some(Join { priority: self.priorities[id as usize], id })
             },

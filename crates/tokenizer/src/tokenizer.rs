@@ -4,6 +4,7 @@ use crate::algorithm::Algorithm;
 use crate::bpe::Bpe;
 use crate::charsmap::{self, CharsMap};
 use crate::chat::Prompt;
+use crate::merges::Merges;
 use crate::roles::Roles;
 use crate::special::{Found, Special, SpecialTokens};
 use crate::spm::{ESCAPED_SPACE, Spm};
@@ -62,13 +63,29 @@ impl Tokenizer {
                 let bpe = Bpe::new(rule, &vocabulary, merges)?;
                 Encoder::Bpe(Box::new(bpe))
             }
+            Algorithm::SpacedBpe => {
+                let merges = require(metadata.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
+                let mut spm = Spm::new(&vocabulary, &[], roles.unknown);
+                spm.merges = Some(Merges::read(&vocabulary, merges, unescape_spaces)?);
+                spm.adds_space = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(false);
+                Encoder::Spm(Box::new(spm))
+            }
             Algorithm::Spm => Encoder::Spm(Box::new(spm(metadata, &vocabulary, roles.unknown, &mut notes)?)),
             Algorithm::WordPiece => Encoder::WordPiece(word_piece(metadata, roles.unknown)?),
             Algorithm::Unigram => {
                 Encoder::Unigram(Box::new(unigram(metadata, &vocabulary, roles.unknown, &mut notes)?))
             }
         };
-        let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);
+        let adds_bos = match metadata.bool("tokenizer.ggml.add_bos_token")? {
+            // Gemma 4 cannot do without, and the first files of it say that it can.
+            Some(false) if algorithm == Algorithm::SpacedBpe => {
+                notes.push(
+                    "tokenizer.ggml.add_bos_token is false: prompts begin with BOS all the same".to_string(),
+                );
+                true
+            }
+            said => said.unwrap_or(adds_bos),
+        };
         let adds_eos = metadata
             .bool("tokenizer.ggml.add_eos_token")?
             .unwrap_or(matches!(algorithm, Algorithm::WordPiece | Algorithm::Unigram));

@@ -100,7 +100,7 @@ fn errors_say_what_and_where() {
     metadata.set("tokenizer.ggml.model", Value::Str("rwkv".into()));
     assert_eq!(
         error(&metadata),
-        "tokenizer.ggml.model: unknown tokenizer 'rwkv'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece), t5 (Unigram)"
+        "tokenizer.ggml.model: unknown tokenizer 'rwkv'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece), t5 (Unigram), gemma4 (BPE over characters)"
     );
     let mut metadata = bpe();
     metadata.set("tokenizer.ggml.pre", Value::Str("nobody".into()));
