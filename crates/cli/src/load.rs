@@ -113,9 +113,14 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 }
 
 impl Loaded {
-    /// The same for executors that are given to an engine with one sequence.
-    pub fn for_one_sequence(self) -> Loaded {
-        Loaded { sequences: Some(1), ..self }
+    /// The same for executors that are given to an engine with one sequence, of `context` positions where the user says
+    /// how many.
+    pub fn for_one_sequence(self, context: Option<usize>) -> Result<Loaded> {
+        let model = match context {
+            Some(context) => Model::load_for(&self.file, context)?,
+            None => self.model,
+        };
+        Ok(Loaded { model, sequences: Some(1), ..self })
     }
 
     /// An executor for sequences of up to `positions` positions in all, or as many as the model and memory allow;

@@ -21,6 +21,8 @@ pub struct Config {
     pub width: usize,
     /// Positions that the model was made for.
     pub context: usize,
+    /// Positions that it will be used for, which are no more.
+    pub used_context: usize,
     /// Query heads; 0 in a model without attention.
     pub heads: usize,
     /// Key and value heads, of the layer that has most.
@@ -70,13 +72,15 @@ impl Config {
         let layer_feed_forward = keys.of_layers("feed_forward_length", layers)?;
         let default_dim = width.checked_div(heads).unwrap_or(0);
         let key_dim = keys.size("attention.key_length")?.unwrap_or(default_dim);
+        let context = keys.required("context_length")?;
         let config = Config {
             architecture: keys.architecture().to_string(),
             name: keys.model_name()?.map(str::to_string),
             layers,
             guessing_layers,
             width,
-            context: keys.required("context_length")?,
+            context,
+            used_context: context,
             heads,
             kv_heads: most(&layer_kv_heads),
             layer_kv_heads,

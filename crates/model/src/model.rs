@@ -25,7 +25,13 @@ pub struct Model {
 impl Model {
     /// Reads a file's metadata and tensor table.
     pub fn load(file: &Gguf) -> Result<Model> {
-        let Built { config, program, read, unread } = build(file.metadata(), file)?;
+        Model::load_for(file, usize::MAX)
+    }
+
+    /// The same for sequences of at most so many positions, where the model computes something else for fewer: some
+    /// have rotary factors for short contexts and others for long ones.
+    pub fn load_for(file: &Gguf, positions: usize) -> Result<Model> {
+        let Built { config, program, read, unread } = build(file.metadata(), file, positions)?;
         let guessing = config.layers..config.layers + config.guessing_layers;
         let used = |name: &str| {
             let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
@@ -41,7 +47,7 @@ impl Model {
     /// optional ones those that `optional` accepts. Their formats are F32.
     pub fn plan(metadata: &Metadata, vocabulary: usize, optional: impl Fn(&str) -> bool) -> Result<Model> {
         let plan = Planned { vocabulary, optional: &optional };
-        let Built { config, program, unread, .. } = build(metadata, &plan)?;
+        let Built { config, program, unread, .. } = build(metadata, &plan, usize::MAX)?;
         Ok(Model { config, program, unused: vec![], unread })
     }
 }
@@ -56,12 +62,13 @@ struct Built {
     unread: Vec<String>,
 }
 
-fn build(metadata: &Metadata, tensors: &dyn Tensors) -> Result<Built> {
+fn build(metadata: &Metadata, tensors: &dyn Tensors, positions: usize) -> Result<Built> {
     let keys = Keys::new(metadata)?;
     if !archs::is_known(keys.architecture()) {
         return Err(archs::unknown(keys.architecture()));
     }
-    let config = Config::from_keys(&keys)?;
+    let mut config = Config::from_keys(&keys)?;
+    config.used_context = config.context.min(positions);
     let mut builder = Builder::new(&config, &keys, tensors);
     archs::build(&mut builder)?;
     let (program, read) = builder.finish();

@@ -1,5 +1,5 @@
 //! Phi-3, Phi-3.5 and Phi-4: Q|K|V and gate|up in one tensor each, and for long contexts two tables of rotary
-//! factors, of which the longer one holds where the context is longer than the one that the model began with. As
+//! factors, of which the longer one holds where the context in use is longer than the one that the model began with. As
 //! `phimoe` it has experts, tensors of their own, and norms with biases.
 
 use super::decoder::{Decoder, Gate, NormKind};
@@ -36,7 +36,7 @@ fn rope(b: &mut Builder) -> Result<usize> {
     let c = b.config;
     let original = b.keys.size("rope.scaling.original_context_length")?.unwrap_or(c.context);
     let (long, short) = (b.values("rope_factors_long.weight"), b.values("rope_factors_short.weight"));
-    let factors = if c.context > original { long } else { short };
+    let factors = if c.used_context > original { long } else { short };
     let rope =
         Rope::new(Pairing::SplitHalf, c.rope_dimensions, c.rope_base, &Scaling::None, factors.as_deref())?;
     let magnitude = b.keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0);

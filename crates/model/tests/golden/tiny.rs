@@ -129,3 +129,23 @@ families! {
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
 }
+
+/// The two have the same weights, and began with 64 and with 512 positions: used for 64, one is the other.
+#[test]
+fn the_context_in_use_chooses_phis_factors() {
+    let [file, short] =
+        ["tiny-phi4-mini-long", "tiny-phi4-mini"].map(|name| Gguf::open(&tiny_model(name)).unwrap());
+    let ropes = |model: Model| model.program.ropes;
+    let expected = ropes(Model::load(&short).unwrap());
+    for positions in [1, 64] {
+        let model = Model::load_for(&file, positions).unwrap();
+        assert_eq!((model.config.context, model.program.context), (512, 512));
+        assert_eq!(ropes(model), expected, "{positions}");
+    }
+    let long = ropes(Model::load(&file).unwrap());
+    assert_ne!(long, expected);
+    for positions in [65, 512, 1000] {
+        assert_eq!(ropes(Model::load_for(&file, positions).unwrap()), long, "{positions}");
+    }
+    assert_eq!(ropes(Model::load_for(&short, 1000).unwrap()), expected);
+}
