@@ -62,6 +62,19 @@ fn a_nan_of_an_earlier_chunk_is_found_where_it_began() {
     assert_eq!(generate(&mut engine, &[9; 20]), Ok(3), "other tokens have no part in it");
 }
 
+#[test]
+fn a_nan_is_found_before_what_windows_have_left() {
+    // The window of every other layer is 21 positions; the page of the damaged token is given back long before the logits.
+    let mut prompt = [9; 200];
+    prompt[2] = 0;
+    let (file, program) = damaged("gemma2", &[Format::Q8_0], "token_embd.weight", f32::NAN);
+    let reference = Reference::new(file, program, Options { pages: 8, ..OPTIONS }).unwrap();
+    let mut engine = Engine::new(Box::new(reference));
+    assert_eq!(generate(&mut engine, &prompt), Err(nan("embed", 2)));
+    assert!(engine.page_pools().iter().all(|pool| pool.free() == pool.total()));
+    assert_eq!(generate(&mut engine, &[9; 200]), Ok(3));
+}
+
 /// A device that chooses tokens itself, and never finds one.
 struct Choosy(Reference);
 
