@@ -44,7 +44,7 @@ fn held(sequence: &Sequence) -> usize {
 
 #[test]
 fn every_way_to_a_prompt_gives_the_same_bits() {
-    for family in ["gemma2", "olmo2", "gpt_oss"] {
+    for family in ["gemma2", "olmo2", "gpt_oss", "llama4"] {
         let (mut engine, mut fresh) = (engine(family, Some(3)), Fresh(engine(family, None)));
         let pools = engine.page_pools().to_vec();
         assert_eq!(pools.len(), 2, "{family}");

@@ -1,7 +1,7 @@
 //! Page groups: which caches share the pages of a sequence.
 //!
 //! A layer that sees only a window needs only the pages that its window is in, and one that sees the whole context needs
-//! all. The caches of a program therefore fall into groups by the window of the attention that reads them, and each
+//! all. A chunk is part of a window of its length. The caches of a program therefore fall into groups by the window of the attention that reads them, and each
 //! group has pages of its own, under numbers of its own: a sequence gives back those that its window has left.
 
 use crate::arithmetic::PAGE;
@@ -75,7 +75,7 @@ impl PageGroup {
 fn window_of(program: &Program, cache: usize) -> Option<usize> {
     let mut windows = program.nodes.iter().filter_map(|node| match &node.op {
         Op::Attention { attention, .. } if attention.cache == cache => {
-            Some(attention.window.filter(|_| attention.causal))
+            Some(attention.reach().filter(|_| attention.causal))
         }
         op => reads(op, cache).then_some(None),
     });
@@ -157,6 +157,23 @@ mod tests {
         assert_eq!(groups(&[(0, true, Some(9)), (0, true, Some(8))]), (vec![None], vec![0]));
         assert_eq!(groups(&[(0, true, Some(9)), (0, true, Some(9))]), (vec![None, Some(9)], vec![1]));
         assert_eq!(groups(&[(0, false, Some(9))]), (vec![None], vec![0]));
+    }
+
+    #[test]
+    fn chunks_are_kept_as_windows() {
+        let mut program = program(&[(0, true, None), (1, true, Some(9)), (2, true, Some(20))]);
+        for node in &mut program.nodes {
+            if let Op::Attention { attention, .. } = &mut node.op {
+                attention.chunk = Some(12);
+                let reach = attention.reach().unwrap();
+                let sees = |position: usize| attention.visible(position, 100).len();
+                assert_eq!((0..100).map(sees).max(), Some(reach));
+                assert!(
+                    (0..100).all(|at| attention.visible(at, 100).start >= (at + 1).saturating_sub(reach))
+                );
+            }
+        }
+        assert_eq!(PageGroups::of(&program).windows(), [None, Some(9), Some(12)]);
     }
 
     #[test]

@@ -191,6 +191,12 @@ impl Attention {
         Attention { cache, heads, scale, causal: true, window, chunk, soft_cap, alibi, sinks }
     }
 
+    /// How many positions a row sees at most, its own among them, where there is a limit: those of its window, or of its
+    /// chunk when it is the last row there.
+    pub fn reach(&self) -> Option<usize> {
+        self.window.into_iter().chain(self.chunk).min()
+    }
+
     /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
     pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
         let end = position + 1;
