@@ -11,6 +11,7 @@ use gleed_engine::{Engine, Error, GenerationSettings, SamplerSettings, Sequence,
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::groups::NO_PAGE;
+use gleed_model::{Executor, Halves, Joined, split};
 use gleed_testing::{Mock, MockText};
 use support::{Random, VOCABULARY, bits, tiny};
 
@@ -105,6 +106,39 @@ fn every_way_to_a_prompt_gives_the_same_bits() {
         drop(sequences);
         assert!(pools.iter().all(|pool| pool.free() == pool.total()), "{family}: {pools:?}");
     }
+}
+
+#[test]
+fn halves_find_the_pages_of_their_own_groups() {
+    // One layer with a window and one without: the second half has no group for windows.
+    let (file, plain) = tiny("gemma2", &[Format::Q8_0, Format::Q4_K, Format::F16], 9);
+    let program = fuse(&plain, Rules::ALL);
+    let Halves { first, second } = split(&program, 1).unwrap();
+    let options =
+        Options { threads: 2, max_rows: ROWS, pages: 40, window_sequences: Some(2), ..Options::default() };
+    let [first, second] = [first, second].map(|half| Cpu::new(file.clone(), half, options).unwrap());
+    assert_eq!((first.page_groups().len(), second.page_groups().len()), (2, 1));
+    let mut engine = Engine::new(Box::new(Joined::new(program, first, second)));
+    let pools = engine.page_pools().to_vec();
+    assert!(pools.len() == 2 && pools[1].total() < pools[0].total());
+    let mut fresh = Fresh(self::engine("gemma2", None));
+    let mut random = Random::new(7);
+    // Another one before it: the two groups number their pages differently.
+    let (mut other, mut sequence) = (Sequence::default(), Sequence::default());
+    engine.prefill(&mut other, &tokens(&mut random, 250)).unwrap();
+    engine.prefill(&mut sequence, &tokens(&mut random, 230)).unwrap();
+    assert_ne!(sequence.group_pages(0)[3], sequence.group_pages(1)[3]);
+    // Both go on in the page that they share, which is copied in both halves.
+    let mut fork = sequence.fork();
+    for _ in 0..20 {
+        let mut all = [&mut other, &mut sequence, &mut fork];
+        all.iter_mut().for_each(|sequence| sequence.push(random.below(VOCABULARY) as u32));
+        engine.step_many(&mut all).unwrap();
+    }
+    for (index, sequence) in [other, sequence, fork].into_iter().enumerate() {
+        assert_eq!(bits(engine.logits(index)), fresh.logits(sequence.tokens()), "{index}");
+    }
+    assert!(pools.iter().all(|pool| pool.free() == pool.total()), "{pools:?}");
 }
 
 #[test]
