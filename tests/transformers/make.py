@@ -364,16 +364,7 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
         add = {str: writer.add_string, int: writer.add_uint32, bool: writer.add_bool, float: writer.add_float32}[type(value)]
         add(f"{variant.architecture}.{key}", value)
 
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(TOKENS)
-    kinds = [gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (len(TOKENS) - 1)
-    writer.add_token_types(kinds)
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(0)
-    writer.add_add_bos_token(False)
-
+    write_vocabulary(writer)
     for tensor, values in tensors(variant, model):
         half = values.astype(np.float16)
         is_matrix = values.ndim > 1 and not tensor.endswith("ssm_a")
@@ -386,11 +377,27 @@ def write_gguf(name: str, variant: Variant, model: torch.nn.Module) -> None:
     writer.close()
 
 
+def write_vocabulary(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(TOKENS)
+    kinds = [gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (len(TOKENS) - 1)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    writer.add_add_bos_token(False)
+
+
 def make(name: str, variant: Variant) -> None:
     model = variant.model(variant.config(**variant.options)).float().eval()
     randomise(model, variant.seed)
     write_gguf(name, variant, model)
-    generator = torch.Generator().manual_seed(1000 + variant.seed)
+    store_logits(name, variant.seed, model)
+
+
+def store_logits(name: str, seed: int, model: torch.nn.Module) -> None:
+    generator = torch.Generator().manual_seed(1000 + seed)
     sequences, rows = [], []
     for length, stored in zip(LENGTHS, STORED):
         tokens = torch.randint(1, len(TOKENS), (length,), generator=generator)

@@ -123,6 +123,10 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Unzip { .. }
         | Op::Zip { .. }
         | Op::UnitNorm { .. }
+        | Op::ScaleColumns { .. }
+        | Op::Sparsify { .. }
+        | Op::MixStreams { .. }
+        | Op::CorrectStreams { .. }
         | Op::Gate { .. }
         | Op::Route { .. }
         | Op::Weigh { .. }

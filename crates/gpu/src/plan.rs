@@ -15,7 +15,7 @@ use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts, state};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts, state, streams};
 use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;
@@ -344,8 +344,18 @@ impl<'a> Planner<'a> {
             Op::Zip { heads, first, second, out } => {
                 state::zip(kernels, *heads, [first, second].map(place), place(out)).map(one)
             }
-            Op::UnitNorm { heads, epsilon, x } => {
-                state::unit_norm(kernels, *heads, *epsilon, place(x)).map(one)
+            Op::UnitNorm { heads, epsilon, like, x } => {
+                state::unit_norm(kernels, *heads, *epsilon, like.as_ref().map(place), place(x)).map(one)
+            }
+            Op::ScaleColumns { weight, input, out } => {
+                streams::scale_columns(kernels, weights.vector(*weight), place(input), place(out)).map(one)
+            }
+            Op::Sparsify { spread, x } => streams::sparsify(kernels, *spread, place(x)).map(one),
+            Op::MixStreams { coefficients, input, out } => {
+                streams::mix(kernels, [coefficients, input, out].map(place)).map(one)
+            }
+            Op::CorrectStreams { coefficients, truth, input, out } => {
+                streams::correct(kernels, [coefficients, truth, input, out].map(place)).map(one)
             }
             Op::Convolve { convolution: op, input, out } => {
                 let (layer, places) = (&states[op.state], [input, out].map(place));

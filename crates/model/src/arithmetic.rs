@@ -5,10 +5,12 @@
 //! one fused multiply-add per block for integer products. `docs/arithmetic.md` says the same in prose.
 
 mod encoders;
+mod streams;
 
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
 };
+pub use streams::{correct_streams, length, mix_streams, sparsify};
 
 /// Which order of operations linear layers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

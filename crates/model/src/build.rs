@@ -3,6 +3,7 @@
 //! Tensors are found through [`Tensors`], so that the same architecture file serves an opened GGUF file
 //! and the planning of a file that does not exist yet.
 
+mod altup;
 mod encoder;
 mod experts;
 mod latent;
@@ -419,7 +420,7 @@ impl<'a> Builder<'a> {
             // Both are made as long as one, not as the root of their width: scores have the difference.
             let epsilon = c.norm_epsilon * key_dim as f32;
             for &(name, heads, x) in own {
-                self.emit(name, Op::UnitNorm { heads, epsilon, x });
+                self.emit(name, Op::UnitNorm { heads, epsilon, like: None, x });
             }
             scale *= key_dim as f32;
         }
@@ -525,12 +526,17 @@ impl<'a> Builder<'a> {
 
     /// A feed-forward layer with a gate: down(activation(gate(input)) · up(input)).
     pub(crate) fn gated_feed_forward(&mut self, activation: Activation, input: View) -> Result<View> {
+        let (gate, up) = self.gate_and_up(input)?;
+        self.down(activation, gate, Some(up))
+    }
+
+    fn gate_and_up(&mut self, input: View) -> Result<(View, View)> {
         let width = self.feed_forward_width()?;
         let both = self.buffer("gate_up", 2 * self.config.feed_forward).part(0, 2 * width);
         let (gate, up) = (both.part(0, width), both.part(width, width));
         self.linear("ffn_gate", input, gate, Bias::Optional)?;
         self.linear("ffn_up", input, up, Bias::Optional)?;
-        self.down(activation, gate, Some(up))
+        Ok((gate, up))
     }
 
     /// The same with gate and up in one tensor, `ffn_up`.

@@ -86,6 +86,22 @@ impl<'a> Keys<'a> {
         })
     }
 
+    /// How many standard deviations above the mean the gates of each layer open; none where all of them do. Without the
+    /// key, it is the best twentieth in the first ten layers.
+    pub(crate) fn spreads(&self, key: &str, layers: usize) -> Result<Vec<Option<f32>>> {
+        let full = self.full(key);
+        let Some(array) = self.metadata.array(&full)? else {
+            return Ok((0..layers).map(|layer| (layer < 10).then_some(1.644_853_6)).collect());
+        };
+        let spread = |layer| array.get(layer).and_then(|value| value.as_f32());
+        let spreads: Option<Vec<f32>> = (0..layers).map(spread).collect();
+        let spreads = spreads.ok_or_else(|| {
+            Error::Invalid(format!("metadata key {full}: {} for {layers} layers", array_of(array)))
+        })?;
+        // Writers put minus infinity where no gate is to stay shut.
+        Ok(spreads.into_iter().map(|spread| Some(spread).filter(|spread| *spread > 0.0)).collect())
+    }
+
     pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>> {
         Ok(self.metadata.bool(&self.full(key))?)
     }

@@ -46,7 +46,7 @@ pub enum Role {
     Matrix,
     /// Looked up in, one entry per row.
     Table,
-    /// The factors of a norm.
+    /// The factors of a norm, or of columns.
     Factors,
     /// Added.
     Bias,
@@ -176,7 +176,29 @@ macro_rules! list {
                 each(Operand::View(second, Read));
                 each(Operand::View(out, Write));
             }
-            Op::UnitNorm { heads: _, epsilon: _, x } => each(Operand::View(x, Update)),
+            Op::UnitNorm { heads: _, epsilon: _, like, x } => {
+                if let Some(like) = like {
+                    each(Operand::View(like, Read));
+                }
+                each(Operand::View(x, Update));
+            }
+            Op::ScaleColumns { weight, input, out } => {
+                each(Operand::Weight(weight, Role::Factors));
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Sparsify { spread: _, x } => each(Operand::View(x, Update)),
+            Op::MixStreams { coefficients, input, out } => {
+                each(Operand::View(coefficients, Read));
+                each(Operand::View(input, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::CorrectStreams { coefficients, truth, input, out } => {
+                for view in [coefficients, truth, input] {
+                    each(Operand::View(view, Read));
+                }
+                each(Operand::View(out, Write));
+            }
             Op::Convolve { convolution, input, out } => {
                 let Convolution { state, taps, bias, silu: _ } = convolution;
                 each(Operand::Weight(taps, Role::Channels));

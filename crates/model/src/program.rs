@@ -284,8 +284,18 @@ pub enum Op {
     /// The reverse: each of `heads` parts of out = a piece of the first input, then one of the second, which all
     /// heads share where there is only one.
     Zip { heads: usize, first: View, second: View, out: View },
-    /// Each of `heads` parts of the row is scaled to length one: x / √(Σx² + ε).
-    UnitNorm { heads: usize, epsilon: f32, x: View },
+    /// Each of `heads` parts of the row is scaled to length one, x / √(Σx² + ε), or to the length of `like`.
+    UnitNorm { heads: usize, epsilon: f32, like: Option<View>, x: View },
+    /// out = input · weight, column by column.
+    ScaleColumns { weight: WeightId, input: View, out: View },
+    /// x = what lies above its mean by more than `spread` standard deviations, in each row; zero for all else.
+    Sparsify { spread: f32, x: View },
+    /// out = the input, which is as many streams as each has coefficients: each stream and the sum of all of them times
+    /// its coefficients.
+    MixStreams { coefficients: View, input: View, out: View },
+    /// out = the input, a stream for each coefficient: each stream, moved by how far the first is from the truth, times
+    /// one more than its coefficient.
+    CorrectStreams { coefficients: View, truth: View, input: View, out: View },
     /// out = a short convolution of each channel over its last inputs.
     Convolve { convolution: Convolution, input: View, out: View },
     /// out = what a selective scan reads from its state when it has taken in `x`.
@@ -451,6 +461,10 @@ impl Op {
             Op::Unzip { .. } => "unzip",
             Op::Zip { .. } => "zip",
             Op::UnitNorm { .. } => "unit-norm",
+            Op::ScaleColumns { .. } => "scale-columns",
+            Op::Sparsify { .. } => "sparsify",
+            Op::MixStreams { .. } => "mix-streams",
+            Op::CorrectStreams { .. } => "correct-streams",
             Op::Convolve { .. } => "convolve",
             Op::Scan { .. } => "scan",
             Op::DeltaRule { .. } => "delta-rule",

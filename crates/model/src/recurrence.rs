@@ -203,8 +203,8 @@ pub fn delta_gates(decay: f32, dt_bias: f32, alpha: f32, beta: f32) -> (f32, f32
     (exp(softplus(alpha + dt_bias) * decay), sigmoid(beta))
 }
 
-/// x / √(Σx² + ε), of one head.
-pub fn unit_norm(x: &mut [f32], epsilon: f32) {
-    let scale = 1.0 / (crate::arithmetic::dot(x, x) + epsilon).sqrt();
+/// x · length / √(Σx² + ε), of one head.
+pub fn unit_norm(x: &mut [f32], epsilon: f32, length: f32) {
+    let scale = length / (crate::arithmetic::dot(x, x) + epsilon).sqrt();
     x.iter_mut().for_each(|x| *x *= scale);
 }

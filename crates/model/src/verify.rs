@@ -166,7 +166,31 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 "inputs and output overlap".to_string()
             })
         }
-        Op::UnitNorm { heads, x, .. } => head_width(*x, *heads).map(|_| ()),
+        Op::UnitNorm { heads, like, x, .. } => {
+            let width = head_width(*x, *heads)?;
+            let fits = like.is_none_or(|like| like.width == width && is_apart(like, *x));
+            ensure(fits, || "what it is to be as long as overlaps, or differs in width".to_string())
+        }
+        Op::ScaleColumns { weight, input, out } => {
+            let fits = input.width == out.width && is_apart(*input, *out);
+            ensure(fits, || "input and output overlap or differ in width".to_string())?;
+            vector_of(program, *weight, out.width)
+        }
+        Op::Sparsify { x, .. } => ensure(x.width > 1, || "one value has no deviation".to_string()),
+        Op::MixStreams { coefficients, input, out } => {
+            let streams = coefficients.width.isqrt();
+            head_width(*out, streams)?;
+            let fits = streams * streams == coefficients.width && input.width == out.width;
+            ensure(fits, || "coefficients, input and output do not match".to_string())?;
+            let apart = is_apart(*coefficients, *out) && is_apart(*input, *out);
+            ensure(apart, || "inputs and output overlap".to_string())
+        }
+        Op::CorrectStreams { coefficients, truth, input, out } => {
+            let fits = head_width(*out, coefficients.width)? == truth.width && input.width == out.width;
+            ensure(fits, || "coefficients, truth, input and output do not match".to_string())?;
+            let apart = [coefficients, truth, input].iter().all(|view| is_apart(**view, *out));
+            ensure(apart, || "inputs and output overlap".to_string())
+        }
         Op::Convolve { convolution, input, out } => {
             let Convolution { state, taps, bias, .. } = *convolution;
             let layer = state_of(program, state, *out)?;

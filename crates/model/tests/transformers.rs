@@ -273,6 +273,53 @@ fn gemma3_with_windows_and_two_rotary_tables() {
 }
 
 #[test]
+fn gemma4_with_shared_keys_and_experts_beside() {
+    let case = check("gemma4");
+    case.notices("window", |p| attention(p, |a| a.window = a.window.map(|window| window + 1)));
+    case.notices("scale", |p| attention(p, |a| a.scale = 0.25));
+    case.notices("whose keys are read", |p| attention(p, |a| a.cache = [0, 0, 2][a.cache]));
+    case.notices("pairs that do not turn", |p| p.ropes[0].frequencies[3..].fill(0.1));
+    for label in [
+        "attn_v_norm",
+        "per_layer_proj_norm",
+        "per_layer_embed_scale",
+        "per_layer_residual",
+        "layer_output_scale",
+        "ffn_gate_inp_scale",
+        "post_ffw_norm_1",
+        "post_ffw_norm_2",
+        "ffn_beside_add",
+    ] {
+        case.notices(label, |p| without(p, label));
+    }
+    case.notices("factors of experts", |p| {
+        each(p, |op| {
+            if let Op::Route { routing, .. } = op {
+                routing.factors = None;
+            }
+        })
+    });
+}
+
+#[test]
+fn gemma3n_with_streams_and_sparse_gates() {
+    let case = check("gemma3n");
+    for label in [
+        "altup_proj_length",
+        "altup_unembd_length",
+        "altup_router_scale",
+        "altup_router_tanh",
+        "laurel_post_norm",
+        "laurel_residual",
+        "ffn_gate_sparse",
+        "per_layer_residual",
+        "altup_mean_add",
+    ] {
+        case.notices(label, |p| without(p, label));
+    }
+}
+
+#[test]
 fn granite_with_four_factors() {
     let case = check("granite");
     case.notices("scale", |p| attention(p, |a| a.scale = 0.25));

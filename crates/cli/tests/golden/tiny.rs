@@ -57,6 +57,7 @@ families! {
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2: "tiny-gemma2", GELU_TABLE;
     gemma3: "tiny-gemma3", GELU_TABLE;
+    gemma3n: "tiny-gemma3n", GELU_TABLE_OFTEN;
     gemma4: "tiny-gemma4", GELU_TABLE_OFTEN;
     gemma4_moe: "tiny-gemma4-moe", GELU_TABLE;
     glm4: "tiny-glm4", ADDITIONS;
@@ -112,6 +113,7 @@ fn families_on_a_gpu() {
         "tiny-gpt2",
         "tiny-gemma2",
         "tiny-gemma3",
+        "tiny-gemma3n",
         "tiny-gemma4",
         "tiny-granite",
         "tiny-nemotron",

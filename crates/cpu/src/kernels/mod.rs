@@ -35,6 +35,7 @@ pub(crate) mod shared;
 pub mod simd;
 pub(crate) mod slots;
 pub mod softmax;
+pub mod streams;
 pub mod tile;
 pub mod unpack;
 
@@ -207,6 +208,9 @@ compiled! {
     softmax::Finish<'_>,
     softmax::Merge<'_>,
     softmax::SoftmaxTiles<'_>,
+    streams::CorrectStream<'_>,
+    streams::Length<'_>,
+    streams::Sparsify<'_>,
     unpack::Prefetch<'_>,
     unpack::Unpack<'_>,
 }

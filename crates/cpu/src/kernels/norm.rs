@@ -63,7 +63,7 @@ impl Kernel for Center<'_> {
 }
 
 #[inline(always)]
-fn center<S: Simd>(s: S, x: &mut [f32]) {
+pub(super) fn center<S: Simd>(s: S, x: &mut [f32]) {
     let mean = sum(s, x) / x.len() as f32;
     let (xs, x_rest) = x.as_chunks_mut::<LANES>();
     for x in xs {

@@ -210,13 +210,15 @@ impl Delta<'_> {
     }
 }
 
-/// `x / √(Σx² + ε)`, in place.
+/// `x · length / √(Σx² + ε)`, in place.
 #[derive(Debug)]
 pub struct UnitNorm<'a> {
     /// The head.
     pub x: &'a mut [f32],
     /// Added to the sum.
     pub epsilon: f32,
+    /// How long it is to be.
+    pub length: f32,
 }
 
 impl Kernel for UnitNorm<'_> {
@@ -224,8 +226,8 @@ impl Kernel for UnitNorm<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let UnitNorm { x, epsilon } = self;
-        let scale = 1.0 / (dot(s, x, x) + epsilon).sqrt();
+        let UnitNorm { x, epsilon, length } = self;
+        let scale = length / (dot(s, x, x) + epsilon).sqrt();
         let (xs, rest) = x.as_chunks_mut::<LANES>();
         for x in xs {
             s.store(s.mul(s.load(x), s.splat(scale)), x);

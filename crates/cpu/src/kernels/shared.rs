@@ -189,8 +189,8 @@ impl WholeRow<'_> {
         unsafe { std::slice::from_raw_parts_mut(self.all.at(view, self.row), view.width) }
     }
 
-    /// Two views of it to read and one, apart from them, to write.
-    pub fn read_write(&mut self, read: [View; 2], write: View) -> ([&[f32]; 2], &mut [f32]) {
+    /// Some views of it to read and one, apart from them, to write.
+    pub fn read_write<const N: usize>(&mut self, read: [View; N], write: View) -> ([&[f32]; N], &mut [f32]) {
         assert!(read.iter().all(|read| is_apart(*read, write)), "an op reads and writes the same columns");
         // SAFETY: as in `write`; what is read is apart from what is written.
         let read = read.map(|view| unsafe {

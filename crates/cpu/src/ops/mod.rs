@@ -7,6 +7,7 @@ mod linear;
 mod pool;
 mod rows;
 mod state;
+mod streams;
 
 use gleed_model::Batch;
 use gleed_model::program::{Op, Program};
@@ -59,7 +60,13 @@ pub(crate) fn run(
         Op::Map { map, x } => rows::map(machine, map, x),
         Op::Unzip { heads, input, ref outs } => rows::unzip(machine, heads, input, outs),
         Op::Zip { heads, first, second, out } => rows::zip(machine, heads, first, second, out),
-        Op::UnitNorm { heads, epsilon, x } => rows::unit_norm(machine, heads, epsilon, x),
+        Op::UnitNorm { heads, epsilon, like, x } => rows::unit_norm(machine, heads, epsilon, like, x),
+        Op::ScaleColumns { weight, input, out } => streams::scale_columns(fixed, machine, weight, input, out),
+        Op::Sparsify { spread, x } => streams::sparsify(machine, spread, x),
+        Op::MixStreams { coefficients, input, out } => streams::mix(machine, coefficients, input, out),
+        Op::CorrectStreams { coefficients, truth, input, out } => {
+            streams::correct(machine, coefficients, truth, input, out);
+        }
         Op::Convolve { convolution, input, out } => {
             let memory = &mut states[convolution.state];
             state::convolve(fixed, plan, machine, memory, convolution, (input, out));

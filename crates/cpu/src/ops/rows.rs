@@ -11,6 +11,7 @@ use crate::kernels::norm::{Center, Norm as NormKernel};
 use crate::kernels::pool::Pool;
 use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
+use crate::kernels::streams::Length;
 use crate::machine::{LiveRow, Machine, fork, lock};
 use crate::weights::{Weights, decode};
 
@@ -197,12 +198,16 @@ pub(super) fn zip(machine: &mut Machine, heads: usize, first: View, second: View
     });
 }
 
-/// Each of `heads` parts of the row is scaled to length one.
-pub(super) fn unit_norm(machine: &mut Machine, heads: usize, epsilon: f32, x: View) {
+/// Each of `heads` parts of the row is scaled to length one, or to the length of another view.
+pub(super) fn unit_norm(machine: &mut Machine, heads: usize, epsilon: f32, like: Option<View>, x: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
     for_each_row(pool, activations, rows.len(), 4 * x.width, |_, row| {
+        let length = match like {
+            Some(like) => kernels.run(Length { x: row.write(like) }),
+            None => 1.0,
+        };
         for x in row.write(x).chunks_exact_mut(x.width / heads) {
-            kernels.run(UnitNorm { x, epsilon });
+            kernels.run(UnitNorm { x, epsilon, length });
         }
     });
 }

@@ -11,3 +11,4 @@ mod numbers;
 mod packed;
 mod promise;
 mod recur;
+mod streams;

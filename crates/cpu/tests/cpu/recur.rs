@@ -188,8 +188,9 @@ fn unit_norms() {
             for _ in 0..20 {
                 let x = inputs(random, length);
                 let (mut out, mut truth) = (x.clone(), x);
-                recurrence::unit_norm(&mut truth, 1e-6);
-                kernels.run(UnitNorm { x: &mut out, epsilon: 1e-6 });
+                let length = random.unit();
+                recurrence::unit_norm(&mut truth, 1e-6, length);
+                kernels.run(UnitNorm { x: &mut out, epsilon: 1e-6, length });
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {length}", kernels.isa());
             }
         }

@@ -12,6 +12,7 @@ pub(crate) mod heads;
 pub(crate) mod norm;
 pub(crate) mod rows;
 pub(crate) mod state;
+pub(crate) mod streams;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -146,12 +146,20 @@ pub(crate) fn zip(
     kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
 }
 
-/// Each of `heads` parts of a row is scaled to length one.
-pub(crate) fn unit_norm(kernels: &mut Kernels, heads: usize, epsilon: f32, x: Place) -> Result<Dispatch> {
+/// Each of `heads` parts of a row is scaled to length one, or to the length of another.
+pub(crate) fn unit_norm(
+    kernels: &mut Kernels,
+    heads: usize,
+    epsilon: f32,
+    like: Option<Place>,
+    x: Place,
+) -> Result<Dispatch> {
     let source = Source::new("unit_norm", include_str!("unit_norm.wgsl"))
         .size("HEADS", heads)
         .size("WIDTH", x.width / heads)
         .float("EPSILON", epsilon)
+        .flag("LIKE", like.is_some())
+        .read_place("like", "LIKE_", like.unwrap_or(x))
         .write_place("x", "X_", x);
     kernels.dispatch(source, Grid::Rows(heads.div_ceil(THREADS) as u32))
 }

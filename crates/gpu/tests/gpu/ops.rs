@@ -144,6 +144,29 @@ fn sums_activations_and_gathered_rows() {
 }
 
 #[test]
+fn streams_lengths_and_sparse_rows() {
+    let gpu = gpu();
+    for (index, width) in [2, 3, 64, 255, 300].into_iter().enumerate() {
+        let mut case = Case::new(90 + index as u64, 3 * width + 2);
+        let x = View { buffer: 0, offset: 1, width: 3 * width };
+        let (y, z) = (case.buffer("y", 3 * width + 4), case.buffer("z", width + 9));
+        let (y, coefficients, part) = (y.part(3, 3 * width), z.part(0, 9), z.part(9, width));
+        let (matrix, weight) = (case.floats(9, width), case.floats(1, width));
+        let parts = vec![Projection { weight: matrix, bias: None }];
+        case.push(Op::Linear { parts, input: x.part(width, width), out: coefficients });
+        case.push(Op::MixStreams { coefficients, input: x, out: y });
+        case.push(Op::ScaleColumns { weight, input: y.part(0, width), out: part });
+        let of_streams = coefficients.part(2, 3);
+        case.push(Op::CorrectStreams { coefficients: of_streams, truth: part, input: y, out: x });
+        case.push(Op::UnitNorm { heads: 3, epsilon: 1e-6, like: None, x: y });
+        case.push(Op::UnitNorm { heads: 3, epsilon: 1e-6, like: Some(part), x });
+        case.push(Op::Sparsify { spread: 0.4, x: part });
+        case.push(Op::Add { x: x.part(0, width), y: part });
+        compare(&gpu, case, KvType::F32, &some_batches());
+    }
+}
+
+#[test]
 fn linear_layers() {
     let gpu = gpu();
     for (index, columns) in [1, 31, 32, 33, 300].into_iter().enumerate() {

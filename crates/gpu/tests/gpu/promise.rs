@@ -19,7 +19,7 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: PAGES };
 const PAGES: usize = 15;
 
-/// The same without a span to spare: recurrent layers know none.
+/// The same without a span to spare: recurrent layers know none, and Gemma 3n and 4 attend as others do.
 const SHORT: Sequences = Sequences { lengths: [75, 9, 1], pages: PAGES };
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
@@ -44,7 +44,8 @@ const ROUNDED_TOLERANCE: f32 = 2e-3;
 const ROUNDED_DIVERGENCE: f64 = 2e-4;
 
 fn check_family(family: &str) {
-    let sequences = if RECURRENT.contains(&family) { SHORT } else { SEQUENCES };
+    let short = RECURRENT.contains(&family) || ["gemma3n", "gemma4"].contains(&family);
+    let sequences = if short { SHORT } else { SEQUENCES };
     let mixed =
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
     let integers = [Format::Q4_K, Format::Q8_0, Format::Q6_K, Format::Q4_K, Format::Q4_1, Format::Q5_0];
@@ -99,4 +100,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma4, gpt_oss, deepseek2, llama4, mamba2, qwen35);
+test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma3n, gemma4, gpt_oss, deepseek2, llama4, mamba2, qwen35);

@@ -75,7 +75,7 @@ fn styles(b: &mut Builder) -> Result<Vec<AttentionStyle>> {
     let near = b.add_rope(Rope::new(Pairing::SplitHalf, dimensions, base, &Scaling::None, None)?);
     let window = Some(keys.required("attention.sliding_window")?);
     let windowed = keys.windowed_layers(c.layers, 6)?;
-    let shared = b.shared_keys(&windowed)?;
+    let shared = b.shared_keys(&windowed, 0)?;
     let style = AttentionStyle {
         norms: QueryNorms::Heads,
         norms_values: true,

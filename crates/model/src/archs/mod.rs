@@ -5,6 +5,7 @@ mod decoder;
 mod deepseek2;
 mod falcon_h1;
 mod gemma;
+mod gemma3n;
 mod gemma4;
 mod glm4;
 mod gpt2;
@@ -39,6 +40,7 @@ const FAMILIES: &[Family] = &[
     ("gemma-embedding", gemma::embedding),
     ("gemma2", gemma::gemma2),
     ("gemma3", gemma::gemma3),
+    ("gemma3n", gemma3n::build),
     ("gemma4", gemma4::build),
     ("glm4", glm4::build),
     ("glm4moe", glm4::experts),

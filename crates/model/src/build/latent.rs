@@ -91,13 +91,13 @@ impl Builder<'_> {
         };
         let mixed = if latent.absorbed {
             let absorbed = self.buffer("query_absorbed", heads * rank);
-            self.head_linear("attn_k_b", [plain, rank], query_plain, absorbed)?;
+            self.head_linear("attn_k_b", heads, [plain, rank], query_plain, absorbed)?;
             let query = self.buffer("query_latent_heads", heads * (rank + rotated));
             self.emit("attn_q_zip", Op::Zip { heads, first: absorbed, second: query_rotated, out: query });
             let layer = KvLayer { heads: 1, key_dim: rank + rotated, value_dim: rank };
             let latent_mixed = attend(self, query, both, kept, layer);
             let mixed = self.buffer("attention_values", heads * value_dim);
-            self.head_linear("attn_v_b", [rank, value_dim], latent_mixed, mixed)?;
+            self.head_linear("attn_v_b", heads, [rank, value_dim], latent_mixed, mixed)?;
             mixed
         } else {
             let made = self.buffer("keys_values", heads * (plain + value_dim));
@@ -115,10 +115,16 @@ impl Builder<'_> {
         Ok(out)
     }
 
-    /// out = each head's own matrix times its part of the input.
-    fn head_linear(&mut self, name: &str, shape: [usize; 2], input: View, out: View) -> Result<()> {
-        let [columns, rows] = shape;
-        let weight = self.required(&format!("{name}.weight"), &[columns, rows, self.config.heads])?;
+    /// out = each head's own matrix times its part of the input, or times all of it where heads share one.
+    pub(super) fn head_linear(
+        &mut self,
+        name: &str,
+        heads: usize,
+        [columns, rows]: [usize; 2],
+        input: View,
+        out: View,
+    ) -> Result<()> {
+        let weight = self.required(&format!("{name}.weight"), &[columns, rows, heads])?;
         let parts = vec![Projection { weight, bias: None }];
         self.emit(name, Op::ExpertLinear { parts, choice: None, input, out });
         Ok(())

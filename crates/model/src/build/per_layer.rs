@@ -51,9 +51,10 @@ impl Builder<'_> {
     }
 
     /// For each layer the one whose keys and values it reads, if it has none of its own: the last
-    /// `attention.shared_kv_layers` read those of the last layer before them that sees as much as they do.
-    pub(crate) fn shared_keys(&self, windowed: &[bool]) -> Result<Vec<Option<usize>>> {
-        let shared = self.keys.size("attention.shared_kv_layers")?.unwrap_or(0);
+    /// `attention.shared_kv_layers` read those of the last layer before them that sees as much as they do. `usual` are
+    /// as many as there are where the file says nothing.
+    pub(crate) fn shared_keys(&self, windowed: &[bool], usual: usize) -> Result<Vec<Option<usize>>> {
+        let shared = self.keys.size("attention.shared_kv_layers")?.unwrap_or(usual);
         let first = windowed.len().saturating_sub(shared);
         let of_layer = |layer: usize| {
             let owner = windowed[..first].iter().rposition(|kind| *kind == windowed[layer]);

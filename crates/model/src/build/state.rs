@@ -72,7 +72,7 @@ impl Builder<'_> {
     pub(super) fn plain_norm(&mut self, label: &str, heads: usize, x: View) {
         let count = (x.width / heads) as f32;
         let epsilon = self.config.norm_epsilon * count;
-        self.emit(label, Op::UnitNorm { heads, epsilon, x });
+        self.emit(label, Op::UnitNorm { heads, epsilon, like: None, x });
         self.map(&format!("{label}_scale"), Map::Scale(count.sqrt()), x);
     }
 
@@ -188,7 +188,7 @@ impl Builder<'_> {
         let (query, key, value) =
             (convolved.part(0, keys), convolved.part(keys, keys), convolved.part(2 * keys, inner));
         for (label, x) in [("ssm_q_norm", query), ("ssm_k_norm", key)] {
-            self.emit(label, Op::UnitNorm { heads: key_heads, epsilon: UNIT_EPSILON, x });
+            self.emit(label, Op::UnitNorm { heads: key_heads, epsilon: UNIT_EPSILON, like: None, x });
         }
         let rule = DeltaRule {
             state: self.add_state(key_dim, inner),

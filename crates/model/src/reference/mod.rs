@@ -5,6 +5,7 @@
 mod experts;
 mod linear;
 mod state;
+mod streams;
 mod threads;
 
 use std::ops::Range;
@@ -275,7 +276,13 @@ impl Reference {
             }
             Op::Unzip { heads, input, outs } => self.unzip(*heads, *input, outs),
             Op::Zip { heads, first, second, out } => self.zip(*heads, *first, *second, *out),
-            Op::UnitNorm { heads, epsilon, x } => self.unit_norm(*heads, *epsilon, *x),
+            Op::UnitNorm { heads, epsilon, like, x } => self.unit_norm(*heads, *epsilon, *like, *x),
+            Op::ScaleColumns { weight, input, out } => self.scale_columns(*weight, *input, *out),
+            Op::Sparsify { spread, x } => self.sparsify(*spread, *x),
+            Op::MixStreams { coefficients, input, out } => self.mix_streams(*coefficients, *input, *out),
+            Op::CorrectStreams { coefficients, truth, input, out } => {
+                self.correct_streams(*coefficients, *truth, *input, *out);
+            }
             Op::Convolve { convolution, input, out } => self.convolve(*convolution, *input, *out),
             Op::Scan { scan, x, dt, b, c, out } => self.scan(*scan, [*x, *dt, *b, *c], *out),
             Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {

@@ -1,6 +1,7 @@
 //! Recurrent layers: every sequence by itself, row by row in order of position.
 
 use super::Reference;
+use crate::arithmetic::length;
 use crate::program::View;
 use crate::recurrence::{
     Convolution, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule, scan,
@@ -96,11 +97,12 @@ impl Reference {
         }
     }
 
-    pub(super) fn unit_norm(&mut self, heads: usize, epsilon: f32, x: View) {
+    pub(super) fn unit_norm(&mut self, heads: usize, epsilon: f32, like: Option<View>, x: View) {
         for r in 0..self.rows.len() {
+            let length = like.map_or(1.0, |like| length(self.get(like, r)));
             let x = self.set(x, r);
             let width = x.len() / heads;
-            x.chunks_mut(width).for_each(|head| crate::recurrence::unit_norm(head, epsilon));
+            x.chunks_mut(width).for_each(|head| crate::recurrence::unit_norm(head, epsilon, length));
         }
     }
 

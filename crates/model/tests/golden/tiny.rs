@@ -87,6 +87,7 @@ families! {
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2_with_soft_caps_and_windows: "tiny-gemma2", GELU_TABLE;
     gemma3_with_windows_and_two_ropes: "tiny-gemma3", GELU_TABLE;
+    gemma3n_with_streams_and_sparse_gates: "tiny-gemma3n", GELU_TABLE_OFTEN;
     gemma4_with_shared_keys_and_embeddings_of_layers: "tiny-gemma4", GELU_TABLE_OFTEN;
     gemma4_with_experts_beside: "tiny-gemma4-moe", GELU_TABLE;
     glm4: "tiny-glm4", ADDITIONS;

@@ -125,13 +125,15 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// gate, gpt-oss experts with biases, sinks and a bounded activation, deepseek2 a latent cache, matrices of single
 /// heads and experts in groups, mistral3 queries that grow with their position, gemma4 heads of two
 /// sizes, layers that read the keys of others, embeddings of layers and experts beside the feed-forward, llama4 chunks,
-/// norms after the rotation and experts that weigh what they read.
-pub const FAMILIES: [&str; 12] = [
+/// norms after the rotation and experts that weigh what they read, gemma3n several residual streams and gates of which only
+/// the largest open.
+pub const FAMILIES: [&str; 13] = [
     "llama",
     "qwen2",
     "qwen3",
     "gpt2",
     "gemma2",
+    "gemma3n",
     "gemma4",
     "olmo2",
     "qwen2moe",
@@ -224,6 +226,15 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             set("feed_forward_length", Value::Array(Array::I32(vec![256, 256, 256, 96, 96])));
             sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
             set("final_logit_softcapping", Value::F32(3.0));
+        }
+        "gemma3n" => {
+            sizes.extend([("block_count", 4), ("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("attention.sliding_window", 21), ("attention.sliding_window_pattern", 2)]);
+            sizes.extend([("attention.shared_kv_layers", 1), ("embedding_length_per_layer_input", 32)]);
+            sizes.extend([("feed_forward_length", 256), ("altup.num_inputs", 3)]);
+            let spreads = vec![0.5, f32::NEG_INFINITY, 0.8, 0.0];
+            set("activation_sparsity_scale", Value::Array(Array::F32(spreads)));
         }
         "olmo2" => {
             sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
