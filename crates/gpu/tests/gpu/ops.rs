@@ -241,7 +241,9 @@ fn attention_case(seed: u64, heads: Heads) -> Case {
         }
         case.push(Op::KvWrite { cache: 0, key, value });
     }
-    case.push(Op::Attention { attention: Attention::over_all(0, heads, 0.3), query, out });
+    // Scores grow with the size of a head, and what an exponential is off with them: at most those of heads of 64.
+    let scale = 0.3f32.min(0.3 * 8.0 / (key_dim as f32).sqrt());
+    case.push(Op::Attention { attention: Attention::over_all(0, heads, scale), query, out });
     case
 }
 
@@ -257,7 +259,7 @@ fn rotations_and_attention() {
     batches.push((143..280).map(|position| (0, position)).collect());
     batches.push(vec![(0, 280), (0, 281), (0, 282), (1, 4)]);
     let fixed =
-        [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7), (16, 1, 576, 512)];
+        [(8, 2, 128, 128), (9, 1, 64, 64), (1, 1, 1, 1), (3, 3, 257, 130), (20, 1, 30, 7), (4, 1, 576, 512)];
     let odd: Vec<_> = (0..3)
         .map(|_| {
             let kv_heads = 1 + random.below(3);
