@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::groups::first_page;
 
 use crate::pages::PageTable;
 use crate::{PagePool, Result};
@@ -42,11 +43,6 @@ pub(crate) struct PageCopy {
 /// can be shared and written: a fork takes no pages after it.
 fn open_page(computed: usize) -> Option<usize> {
     (!computed.is_multiple_of(PAGE)).then_some(computed / PAGE)
-}
-
-/// The first page that a row at a position sees.
-fn first_page(window: usize, position: usize) -> usize {
-    (position + 1).saturating_sub(window) / PAGE
 }
 
 impl HeldPages {

@@ -1,8 +1,9 @@
 //! Page groups: which caches share the pages of a sequence.
 //!
 //! A layer that sees only a window needs only the pages that its window is in, and one that sees the whole context needs
-//! all. A chunk is part of a window of its length. The caches of a program therefore fall into groups by the window of the attention that reads them, and each
-//! group has pages of its own, under numbers of its own: a sequence gives back those that its window has left.
+//! all. A chunk is part of a window of its length. The caches of a program therefore fall into groups by the window of
+//! the attention that reads them, and each group has pages of its own, under numbers of its own: a sequence gives back
+//! those that its window has left.
 
 use crate::arithmetic::PAGE;
 use crate::operands::{Access, Operand};
@@ -67,8 +68,13 @@ impl PageGroups {
 impl PageGroup {
     /// The first page of its table that a row at a position sees.
     pub fn first_page(&self, position: usize) -> usize {
-        self.window.map_or(0, |window| (position + 1).saturating_sub(window) / PAGE)
+        self.window.map_or(0, |window| first_page(window, position))
     }
+}
+
+/// The first page that a row at a position sees through a window.
+pub fn first_page(window: usize, position: usize) -> usize {
+    (position + 1).saturating_sub(window) / PAGE
 }
 
 /// The window of all that read a cache, where they have the same one and see nothing after their own position.
