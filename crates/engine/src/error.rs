@@ -42,6 +42,9 @@ pub enum Error {
     /// Every token is masked, banned or not a number.
     #[error("no token can be chosen: every score is masked or not a number")]
     NoCandidate,
+    /// What an answer may say could not be decided.
+    #[error("the constraint of the answer: {0}")]
+    Constraint(String),
     /// Nothing to compute the first logits from.
     #[error("the prompt is empty; it needs at least one token")]
     EmptyPrompt,

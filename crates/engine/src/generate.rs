@@ -28,6 +28,8 @@ impl Event {
 /// Where the time went.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Timings {
+    /// Waiting for room among other requests.
+    pub queue_seconds: f64,
     /// Computing the prompt.
     pub prompt_seconds: f64,
     /// From the end of the prompt to the end of the answer.
@@ -130,6 +132,7 @@ impl Engine {
             on_event(Event::Rest(rest));
         }
         let timings = Timings {
+            queue_seconds: 0.0,
             prompt_seconds: prompt_time.as_secs_f64(),
             generation_seconds: (start.elapsed() - prompt_time).as_secs_f64(),
             time_to_first_token: first_token.map(|t| t.as_secs_f64()),

@@ -5,6 +5,7 @@
 
 use gleed_model::choice::{NO_TOKEN, Rule};
 
+use crate::constraint::{Constrained, Constraint};
 use crate::sampler::{LogProb, Sampler, SamplerSettings};
 use crate::stop::StopStrings;
 use crate::{Error, Result, Text};
@@ -91,6 +92,8 @@ pub struct Generation<T: Text> {
     stops: StopStrings,
     sampler: Sampler,
     settings: GenerationSettings,
+    constraint: Option<Constrained>,
+    vocabulary: usize,
     generated: usize,
 }
 
@@ -109,7 +112,26 @@ impl<T: Text> Generation<T> {
         }
         let mut sampler = Sampler::new(settings.sampler.clone(), vocabulary)?;
         prompt.iter().for_each(|&token| sampler.accept(token));
-        Ok(Generation { text, stops, sampler, settings, generated: 0 })
+        Ok(Generation { text, stops, sampler, settings, constraint: None, vocabulary, generated: 0 })
+    }
+
+    /// The same with a constraint on what the answer may say. It ends where the constraint lets it end, also where the
+    /// settings ask to go on.
+    pub fn constrained(self, constraint: Box<dyn Constraint>) -> Self {
+        Generation { constraint: Some(Constrained::new(constraint, self.vocabulary)), ..self }
+    }
+
+    /// Whether a constraint has yet to say which tokens may come next. [`prepare`](Self::prepare) can then be called
+    /// on another thread while the logits are computed.
+    pub fn wants_preparation(&self) -> bool {
+        self.constraint.is_some()
+    }
+
+    /// Has the constraint say which tokens may come next, which [`advance`](Self::advance) does otherwise.
+    pub fn prepare(&mut self) {
+        if let Some(constraint) = &mut self.constraint {
+            constraint.prepare();
+        }
     }
 
     /// How many tokens were generated.
@@ -138,19 +160,21 @@ impl<T: Text> Generation<T> {
         if self.is_full() {
             return Ok(Next::Last(self.end(FinishReason::Length)));
         }
+        let mask = self.constraint.as_mut().map(Constrained::mask).transpose()?;
         let Some(most) = self.settings.logprobs else {
-            let id = self.sampler.choose(logits)?;
-            return Ok(self.go_on(id, None, last, |_| vec![]));
+            let id = self.sampler.choose(logits, mask)?;
+            return self.go_on(id, None, last, |_| vec![]);
         };
-        let choice = self.sampler.sample(logits)?;
+        let choice = self.sampler.sample(logits, mask)?;
         let top = |sampler: &mut Sampler| sampler.top_logprobs(logits, most).to_vec();
-        Ok(self.go_on(choice.token, Some(choice.logprob), last, top))
+        self.go_on(choice.token, Some(choice.logprob), last, top)
     }
 
     /// How a device may choose the tokens in place of [`advance`](Self::advance); none when only the host
     /// can.
     pub fn rule(&self) -> Option<Rule> {
-        self.sampler.rule().filter(|_| self.settings.logprobs.is_none())
+        let is_plain = self.settings.logprobs.is_none() && self.constraint.is_none();
+        self.sampler.rule().filter(|_| is_plain)
     }
 
     /// The random bits of the next choice by the [`rule`](Self::rule); each choice takes its own, in order.
@@ -166,7 +190,7 @@ impl<T: Text> Generation<T> {
         if token == NO_TOKEN {
             return Err(Error::NoCandidate);
         }
-        Ok(self.go_on(token, None, last, |_| vec![]))
+        self.go_on(token, None, last, |_| vec![])
     }
 
     fn go_on(
@@ -175,10 +199,13 @@ impl<T: Text> Generation<T> {
         logprob: Option<f32>,
         last: bool,
         top: impl FnOnce(&mut Sampler) -> Vec<LogProb>,
-    ) -> Next {
-        let ends = self.text.is_end(id) && !self.settings.ignore_eos;
+    ) -> Result<Next> {
+        let ends = self.text.is_end(id) && (!self.settings.ignore_eos || self.constraint.is_some());
         if ends || self.settings.stop_tokens.contains(&id) {
-            return Next::Last(self.end(FinishReason::Stop(id)));
+            return Ok(Next::Last(self.end(FinishReason::Stop(id))));
+        }
+        if let Some(constraint) = &mut self.constraint {
+            constraint.accept(id)?;
         }
         let top = top(&mut self.sampler);
         self.sampler.accept(id);
@@ -187,14 +214,14 @@ impl<T: Text> Generation<T> {
         let mut token = Token { id, text: passed.text, logprob, top };
         if let Some(stop) = passed.stop {
             let reason = FinishReason::StopString(stop);
-            return Next::Last(Last { token: Some(token), rest: String::new(), reason });
+            return Ok(Next::Last(Last { token: Some(token), rest: String::new(), reason }));
         }
         if !last && !self.is_full() {
-            return Next::Token(token);
+            return Ok(Next::Token(token));
         }
         let Last { rest, reason, .. } = self.end(FinishReason::Length);
         token.text.push_str(&rest);
-        Next::Last(Last { token: Some(token), rest: String::new(), reason })
+        Ok(Next::Last(Last { token: Some(token), rest: String::new(), reason }))
     }
 
     /// Ends the answer for a reason of the caller's. The characters that complete the text may complete a

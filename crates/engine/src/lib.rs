@@ -32,6 +32,8 @@
 
 mod ahead;
 mod ask;
+mod batcher;
+mod constraint;
 mod embed;
 mod engine;
 mod error;
@@ -49,6 +51,8 @@ mod stop;
 mod text;
 
 pub use ahead::Pace;
+pub use batcher::{Listener, Refusal, Request, Status, Update};
+pub use constraint::{Constraint, TokenMask};
 pub use embed::normalize;
 pub use engine::{Engine, Turn};
 pub use error::{Error, Result};

@@ -1,5 +1,8 @@
 //! The text side of an answer: which characters its tokens make, and which tokens end it.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use gleed_tokenizer::{AnswerFormat, DecodeOptions, Stream, Tokenizer};
 
 /// Turns one answer's tokens into text as they come.
@@ -14,39 +17,58 @@ pub trait Text {
     fn is_end(&self, token: u32) -> bool;
 }
 
-/// The text of a model's vocabulary, as it continues a prompt: control tokens are left out.
-pub struct TokenizerText<'t> {
-    tokenizer: &'t Tokenizer,
-    stream: Stream<'t>,
-    format: Option<&'t AnswerFormat>,
-}
+/// The text of a model's vocabulary, as it continues a prompt: control tokens are left out. The tokenizer is borrowed,
+/// or shared (`Arc`) where answers outlive a call.
+pub struct TokenizerText<T = Arc<Tokenizer>, F = Arc<AnswerFormat>>(Stream<T, F>);
 
-impl<'t> TokenizerText<'t> {
+impl<'t> TokenizerText<&'t Tokenizer, &'t AnswerFormat> {
     /// The text of one answer.
     pub fn new(tokenizer: &'t Tokenizer) -> Self {
-        TokenizerText { tokenizer, stream: tokenizer.stream(DecodeOptions::CONTINUATION), format: None }
+        TokenizerText(tokenizer.stream(DecodeOptions::CONTINUATION))
     }
 
     /// The text of one answer that an `AnswerParser` of this format reads.
     pub fn for_parser(tokenizer: &'t Tokenizer, format: &'t AnswerFormat) -> Self {
-        TokenizerText { tokenizer, stream: tokenizer.answer_stream(format), format: Some(format) }
+        TokenizerText(tokenizer.answer_stream(format))
     }
 }
 
-impl Text for TokenizerText<'_> {
+impl TokenizerText {
+    /// The text of one answer, of a tokenizer that others use too.
+    pub fn shared(tokenizer: Arc<Tokenizer>) -> Self {
+        TokenizerText(Stream::new(tokenizer, DecodeOptions::CONTINUATION))
+    }
+
+    /// The same for an answer that an `AnswerParser` of this format reads.
+    pub fn shared_for_parser(tokenizer: Arc<Tokenizer>, format: Arc<AnswerFormat>) -> Self {
+        TokenizerText(Stream::of_answer(tokenizer, format))
+    }
+}
+
+impl<T: Deref<Target = Tokenizer>, F: Deref<Target = AnswerFormat>> Text for TokenizerText<T, F> {
     fn push(&mut self, token: u32) -> String {
-        self.stream.push(token)
+        self.0.push(token)
     }
 
     fn finish(&mut self) -> String {
-        let fresh = match self.format {
-            Some(format) => self.tokenizer.answer_stream(format),
-            None => self.tokenizer.stream(DecodeOptions::CONTINUATION),
-        };
-        std::mem::replace(&mut self.stream, fresh).finish()
+        self.0.finish()
     }
 
     fn is_end(&self, token: u32) -> bool {
-        self.tokenizer.is_end_of_generation(token)
+        self.0.tokenizer().is_end_of_generation(token)
+    }
+}
+
+impl<T: Text + ?Sized> Text for Box<T> {
+    fn push(&mut self, token: u32) -> String {
+        (**self).push(token)
+    }
+
+    fn finish(&mut self) -> String {
+        (**self).finish()
+    }
+
+    fn is_end(&self, token: u32) -> bool {
+        (**self).is_end(token)
     }
 }

@@ -49,7 +49,7 @@ fn sampling_does_not_allocate() {
         let mut after_first = 0;
         for step in 0..500 {
             logits.iter_mut().for_each(|x| *x = random.below(1000) as f32 * 0.01);
-            let choice = sampler.sample(&logits).unwrap();
+            let choice = sampler.sample(&logits, None).unwrap();
             sampler.accept(choice.token);
             sampler.top_logprobs(&logits, 5);
             if step == 0 {

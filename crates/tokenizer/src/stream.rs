@@ -2,6 +2,8 @@
 
 use crate::{AnswerFormat, Tokenizer};
 use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// How tokens are shown as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,52 +23,65 @@ impl DecodeOptions {
 /// Turns tokens into text one by one and never splits a character.
 ///
 /// Joined, the strings from [`Stream::push`] and [`Stream::finish`] are what [`Tokenizer::decode`] gives
-/// for the same tokens.
-pub struct Stream<'t> {
-    tokenizer: &'t Tokenizer,
+/// for the same tokens. The tokenizer and the format are borrowed, or shared (`Arc`) by streams that outlive a call.
+pub struct Stream<T = Arc<Tokenizer>, F = Arc<AnswerFormat>> {
+    tokenizer: T,
     options: DecodeOptions,
     /// The start of a character whose end has not come yet: at most three bytes.
     pending: Vec<u8>,
     /// Whether the next text is the first one.
     first: bool,
     /// The marks that control tokens are, for [`Tokenizer::answer_stream`].
-    format: Option<&'t AnswerFormat>,
+    format: Option<F>,
 }
 
-impl<'t> Stream<'t> {
-    pub(crate) fn new(tokenizer: &'t Tokenizer, options: DecodeOptions) -> Stream<'t> {
+impl<T: Deref<Target = Tokenizer>, F: Deref<Target = AnswerFormat>> Stream<T, F> {
+    /// The text of tokens.
+    pub fn new(tokenizer: T, options: DecodeOptions) -> Self {
         let first = !options.continues && tokenizer.adds_space();
         Stream { tokenizer, options, pending: Vec::new(), first, format: None }
+    }
+
+    /// The text of an answer that an [`AnswerParser`](crate::AnswerParser) reads: control tokens that are marks of the
+    /// format are private characters, which no other token can bring; other control tokens are left out.
+    pub fn of_answer(tokenizer: T, format: F) -> Self {
+        Stream { format: Some(format), ..Stream::new(tokenizer, DecodeOptions::CONTINUATION) }
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// The text that this token completes: whole characters only, possibly none. Bytes that can no longer
     /// become a character are U+FFFD; an unknown id has no text.
     pub fn push(&mut self, id: u32) -> String {
         let mut bytes = std::mem::take(&mut self.pending);
-        if let Some(code) = self.format.and_then(|format| format.code(id)) {
+        if let Some(code) = self.format.as_ref().and_then(|format| format.code(id)) {
             let mut text = String::from_utf8_lossy(&bytes).into_owned();
             text.push(code);
             return text;
         }
-        bytes.extend_from_slice(self.token_bytes(id));
+        bytes.extend_from_slice(shown(&self.tokenizer, self.options, id, &mut self.first));
         let (text, pending) = complete(&bytes);
         self.pending = pending.to_vec();
         if self.format.is_some() { AnswerFormat::without_codes(text) } else { text }
     }
 
-    /// The text of what is left: U+FFFD when the last character never came to its end, else nothing.
-    pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
+    /// The text of what is left: U+FFFD when the last character never came to its end, else nothing. More tokens may
+    /// follow, as a new text that continues this one.
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
+}
 
-    /// What a token adds to the text, in bytes.
-    fn token_bytes(&mut self, id: u32) -> &'t [u8] {
-        if !self.options.show_control && self.tokenizer.is_control(id) {
-            return &[];
-        }
-        let bytes = self.tokenizer.piece(id).unwrap_or_default();
-        if std::mem::take(&mut self.first) { bytes.strip_prefix(b" ").unwrap_or(bytes) } else { bytes }
+/// What a token adds to a text, in bytes.
+fn shown<'t>(tokenizer: &'t Tokenizer, options: DecodeOptions, id: u32, first: &mut bool) -> &'t [u8] {
+    if !options.show_control && tokenizer.is_control(id) {
+        return &[];
     }
+    let bytes = tokenizer.piece(id).unwrap_or_default();
+    if std::mem::take(first) { bytes.strip_prefix(b" ").unwrap_or(bytes) } else { bytes }
 }
 
 /// The whole characters of `bytes`, and the start of a character at its end.
@@ -80,24 +95,23 @@ fn complete(bytes: &[u8]) -> (String, &[u8]) {
 impl Tokenizer {
     /// The text of tokens. Bytes that are not UTF-8 become U+FFFD; unknown ids have no text.
     pub fn decode(&self, ids: &[u32], options: DecodeOptions) -> String {
-        let mut stream = Stream::new(self, options);
+        let mut first = !options.continues && self.adds_space();
         let mut bytes = Vec::new();
         for &id in ids {
-            bytes.extend_from_slice(stream.token_bytes(id));
+            bytes.extend_from_slice(shown(self, options, id, &mut first));
         }
         String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     /// A decoder that takes tokens one by one.
-    pub fn stream(&self, options: DecodeOptions) -> Stream<'_> {
+    pub fn stream(&self, options: DecodeOptions) -> Stream<&Tokenizer, &AnswerFormat> {
         Stream::new(self, options)
     }
 
-    /// A decoder for an answer that an [`AnswerParser`](crate::AnswerParser) reads: control tokens that are marks of
-    /// the format are private characters, which no other token can bring; other control tokens are left out.
-    pub fn answer_stream<'t>(&'t self, format: &'t AnswerFormat) -> Stream<'t> {
-        Stream { format: Some(format), ..Stream::new(self, DecodeOptions::CONTINUATION) }
+    /// A decoder for an answer, see [`Stream::of_answer`].
+    pub fn answer_stream<'t>(&'t self, format: &'t AnswerFormat) -> Stream<&'t Tokenizer, &'t AnswerFormat> {
+        Stream::of_answer(self, format)
     }
 
     /// A token's text for display, alone: part of a character is shown as U+FFFD.

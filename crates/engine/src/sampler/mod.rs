@@ -1,6 +1,6 @@
 //! Choosing the next token from the logits.
 //!
-//! The order is: logit bias, penalties, then min-p, top-k, typical, top-p, then temperature and the draw.
+//! The order is: logit bias, penalties, the mask of a constraint, then min-p, top-k, typical, top-p, then temperature and the draw.
 //! Each filter sees the probabilities of what the ones before it left, at temperature 1: a high temperature
 //! flattens the choice among good tokens and does not let bad ones in.
 
@@ -19,7 +19,7 @@ pub use settings::SamplerSettings;
 
 use gleed_model::choice::{self, Rule};
 
-use crate::{Error, Result};
+use crate::{Error, Result, TokenMask};
 use candidates::Candidates;
 use exp::largest;
 use penalties::Penalties;
@@ -86,9 +86,9 @@ impl Sampler {
     /// Chooses a token. It is not accepted yet.
     ///
     /// If bias or penalties push every score to negative infinity, the choice is the best logit that no
-    /// bias bans; if there is none, the error is [`Error::NoCandidate`].
-    pub fn sample(&mut self, logits: &[f32]) -> Result<Choice> {
-        let token = self.choose(logits)?;
+    /// bias bans and the mask allows; if there is none, the error is [`Error::NoCandidate`].
+    pub fn sample(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Result<Choice> {
+        let token = self.choose(logits, mask)?;
         let logprob = LogSoftmax::new(logits).of(logits[token as usize]) as f32;
         Ok(Choice { token, logprob })
     }
@@ -123,8 +123,8 @@ impl Sampler {
     }
 
     /// The same choice without its log-probability, which takes a look at every logit.
-    pub fn choose(&mut self, logits: &[f32]) -> Result<u32> {
-        if let Some(certain) = self.narrow(logits)? {
+    pub fn choose(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Result<u32> {
+        if let Some(certain) = self.narrow(logits, mask)? {
             return Ok(certain);
         }
         let drawn = self.candidates.draw(self.settings.temperature, |sum| self.random.below(sum));
@@ -132,11 +132,11 @@ impl Sampler {
     }
 
     /// Returns the token if it is certain, or leaves in `candidates` those that can be drawn.
-    fn narrow(&mut self, logits: &[f32]) -> Result<Option<u32>> {
+    fn narrow(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Result<Option<u32>> {
         if logits.len() != self.vocabulary {
             return Err(Error::WrongLogits { logits: logits.len(), vocabulary: self.vocabulary });
         }
-        let changed = !self.settings.logit_bias.is_empty() || !self.penalties.is_empty();
+        let changed = !self.settings.logit_bias.is_empty() || !self.penalties.is_empty() || mask.is_some();
         if changed {
             self.scores.clear();
             self.scores.extend_from_slice(logits);
@@ -144,11 +144,14 @@ impl Sampler {
                 self.scores[token as usize] += bias;
             }
             self.penalties.apply(&mut self.scores);
+            if let Some(mask) = mask {
+                mask.apply(&mut self.scores);
+            }
         }
         let scores = if changed { &self.scores } else { logits };
 
         let Some((greedy, highest)) = best(scores) else {
-            return self.fall_back(logits).map(Some);
+            return self.fall_back(logits, mask).map(Some);
         };
         if self.settings.temperature == 0.0 {
             return Ok(Some(greedy));
@@ -165,13 +168,16 @@ impl Sampler {
     }
 
     /// The best logit that is not banned, when no score is left.
-    fn fall_back(&mut self, logits: &[f32]) -> Result<u32> {
+    fn fall_back(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Result<u32> {
         self.scores.clear();
         self.scores.extend_from_slice(logits);
         for &(token, bias) in &self.settings.logit_bias {
             if bias == f32::NEG_INFINITY {
                 self.scores[token as usize] = bias;
             }
+        }
+        if let Some(mask) = mask {
+            mask.apply(&mut self.scores);
         }
         best(&self.scores).map(|(token, _)| token).ok_or(Error::NoCandidate)
     }

@@ -155,7 +155,7 @@ fn keeps_the_same_tokens_as_a_full_sort() {
         }
         let mut sampler = Sampler::new(settings.clone(), logits.len()).unwrap();
         history.iter().for_each(|&t| sampler.accept(t));
-        assert_eq!(sampler.narrow(&logits), Ok(None));
+        assert_eq!(sampler.narrow(&logits, None), Ok(None));
         assert_eq!(sampler.candidates.tokens(), tokens(&less), "{settings:?} {history:?} {logits:?}");
         compared += 1;
         thinned += usize::from(less.len() < logits.len());
@@ -171,7 +171,7 @@ fn borders_inside_ties_take_the_lower_tokens() {
     let logits = [2.0, 5.0, 5.0, 5.0, 5.0, 2.0];
     let kept = |settings: SamplerSettings| {
         let mut sampler = Sampler::new(settings, logits.len()).unwrap();
-        sampler.narrow(&logits).unwrap();
+        sampler.narrow(&logits, None).unwrap();
         sampler.candidates.tokens()
     };
     assert_eq!(kept(SamplerSettings { top_k: 2, ..plain() }), [1, 2]);
@@ -221,7 +221,7 @@ fn draws_follow_the_distribution() {
         let draws = 60_000;
         let mut counts = vec![0u32; logits.len()];
         for _ in 0..draws {
-            counts[sampler.sample(&logits).unwrap().token as usize] += 1;
+            counts[sampler.sample(&logits, None).unwrap().token as usize] += 1;
         }
         // Rare tokens share one bin, so that every bin expects enough for the chi-square law.
         let (mut chi, mut bins, mut rare) = (0.0, 0, (0.0, 0.0));
@@ -256,7 +256,7 @@ fn a_seed_means_these_draws() {
         let mut sampler =
             Sampler::new(SamplerSettings { seed, temperature: 0.9, ..SamplerSettings::plain() }, 1000)
                 .unwrap();
-        (0..8).map(|_| sampler.sample(&logits).unwrap().token).collect::<Vec<_>>()
+        (0..8).map(|_| sampler.sample(&logits, None).unwrap().token).collect::<Vec<_>>()
     };
     assert_eq!(draws(Some(42)), draws(Some(42)));
     assert_ne!(draws(Some(42)), draws(Some(43)));
@@ -272,16 +272,16 @@ fn a_fresh_seed_can_be_repeated() {
     let mut first = Sampler::new(settings.clone(), 100).unwrap();
     let mut again = Sampler::new(SamplerSettings { seed: Some(first.seed()), ..settings }, 100).unwrap();
     for _ in 0..50 {
-        assert_eq!(first.sample(&logits), again.sample(&logits));
+        assert_eq!(first.sample(&logits, None), again.sample(&logits, None));
     }
 }
 
 #[test]
 fn greedy_takes_the_first_best() {
     let mut sampler = Sampler::new(SamplerSettings::greedy(), 5).unwrap();
-    assert_eq!(sampler.sample(&[1.0, 3.0, 2.0, 3.0, f32::NAN]).unwrap().token, 1);
-    assert_eq!(sampler.sample(&[MASKED, MASKED, -5.0, MASKED, f32::NAN]).unwrap().token, 2);
-    assert_eq!(sampler.sample(&[1.0, f32::INFINITY, 2.0, f32::INFINITY, 0.0]).unwrap().token, 1);
+    assert_eq!(sampler.sample(&[1.0, 3.0, 2.0, 3.0, f32::NAN], None).unwrap().token, 1);
+    assert_eq!(sampler.sample(&[MASKED, MASKED, -5.0, MASKED, f32::NAN], None).unwrap().token, 2);
+    assert_eq!(sampler.sample(&[1.0, f32::INFINITY, 2.0, f32::INFINITY, 0.0], None).unwrap().token, 1);
 }
 
 #[test]
@@ -298,10 +298,10 @@ fn penalties_follow_their_formulas() {
     for token in [0, 1, 2, 1] {
         sampler.accept(token);
     }
-    sampler.narrow(&[4.0, 4.0, -4.0, 4.0]).unwrap();
+    sampler.narrow(&[4.0, 4.0, -4.0, 4.0], None).unwrap();
     assert_eq!(sampler.scores, [4.0, 4.0 / 2.0 - 2.0 * 0.5 - 0.25, -4.0 * 2.0 - 0.5 - 0.25, 4.0]);
     // Penalties change the choice but not the reported log-probability.
-    let choice = sampler.sample(&[1.0, 1.5, 0.0, 0.0]).unwrap();
+    let choice = sampler.sample(&[1.0, 1.5, 0.0, 0.0], None).unwrap();
     let sum: f64 = [1.0f64, 1.5, 0.0, 0.0].iter().map(|x| x.exp()).sum();
     assert_eq!(choice.token, 0);
     assert!((f64::from(choice.logprob) - (1.0 - sum.ln())).abs() < 1e-6);
@@ -312,25 +312,25 @@ fn masked_rows_are_handled() {
     let nothing = [MASKED, f32::NAN, MASKED];
     for settings in [SamplerSettings::greedy(), SamplerSettings::default(), plain()] {
         let mut sampler = Sampler::new(settings.clone(), 3).unwrap();
-        assert_eq!(sampler.sample(&nothing), Err(Error::NoCandidate));
+        assert_eq!(sampler.sample(&nothing, None), Err(Error::NoCandidate));
         assert_eq!(sampler.top_logprobs(&nothing, 3), []);
         // One token left is always taken, with all the probability.
-        assert_eq!(sampler.sample(&[MASKED, -1e30, f32::NAN]), Ok(Choice { token: 1, logprob: 0.0 }));
+        assert_eq!(sampler.sample(&[MASKED, -1e30, f32::NAN], None), Ok(Choice { token: 1, logprob: 0.0 }));
         // Infinities share the probability.
-        let choice = sampler.sample(&[f32::INFINITY, f32::MAX, f32::INFINITY]).unwrap();
+        let choice = sampler.sample(&[f32::INFINITY, f32::MAX, f32::INFINITY], None).unwrap();
         assert!(choice.token != 1 && (choice.logprob + std::f32::consts::LN_2).abs() < 1e-6);
-        assert_eq!(sampler.sample(&[0.0]), Err(Error::WrongLogits { logits: 1, vocabulary: 3 }));
+        assert_eq!(sampler.sample(&[0.0], None), Err(Error::WrongLogits { logits: 1, vocabulary: 3 }));
 
         // The penalty overflows to negative infinity: the best logit is taken.
         let overflow = SamplerSettings { repeat_penalty: 10.0, ..settings.clone() };
         let mut sampler = Sampler::new(overflow, 3).unwrap();
         (0..3).for_each(|t| sampler.accept(t));
-        assert_eq!(sampler.sample(&[-3.2e38, -3.1e38, f32::NAN]).unwrap().token, 1);
+        assert_eq!(sampler.sample(&[-3.2e38, -3.1e38, f32::NAN], None).unwrap().token, 1);
         // All banned: the fallback does not take a banned token.
         let bias = vec![(0, MASKED), (1, MASKED)];
         let mut sampler = Sampler::new(SamplerSettings { logit_bias: bias, ..settings }, 3).unwrap();
-        assert_eq!(sampler.sample(&[1.0, 2.0, MASKED]), Err(Error::NoCandidate));
-        assert_eq!(sampler.sample(&[1.0, 2.0, 0.0]).unwrap().token, 2);
+        assert_eq!(sampler.sample(&[1.0, 2.0, MASKED], None), Err(Error::NoCandidate));
+        assert_eq!(sampler.sample(&[1.0, 2.0, 0.0], None).unwrap().token, 2);
     }
 }
 
@@ -350,7 +350,7 @@ fn log_probabilities_match_a_plain_softmax() {
         truth.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
         let n = random.below(30) as usize;
         let mut sampler = Sampler::new(plain(), logits.len()).unwrap();
-        let choice = sampler.sample(&logits).unwrap();
+        let choice = sampler.sample(&logits, None).unwrap();
         let top = sampler.top_logprobs(&logits, n);
         assert_eq!(top.len(), n.min(truth.len()));
         let close = |logprob: f32, p: f64| {
@@ -390,4 +390,34 @@ fn bad_settings_are_named() {
     assert_eq!(refused(SamplerSettings { logit_bias: vec![(1, f32::NAN)], ..d() }), "logit_bias");
     let error = Sampler::new(SamplerSettings { top_p: 1.5, ..d() }, 10).unwrap_err();
     assert_eq!(error.to_string(), "top_p is 1.5, must be from 0 to 1");
+}
+
+#[test]
+fn a_mask_leaves_only_what_it_allows() {
+    let mut random = Random::new(17);
+    for round in 0..200 {
+        let logits: Vec<f32> = (0..50).map(|_| random.below(1000) as f32 / 100.0).collect();
+        let mut mask = TokenMask::none(50);
+        let allowed: Vec<u32> = (0..50).filter(|_| random.below(8) == 0).collect();
+        allowed.iter().for_each(|&token| mask.allow(token));
+        // A draw among the allowed ones is a draw from the logits in which the others are masked.
+        let masked: Vec<f32> =
+            (0u32..).zip(&logits).map(|(token, x)| if mask.allows(token) { *x } else { MASKED }).collect();
+        let settings = match round % 3 {
+            0 => SamplerSettings::greedy(),
+            1 => SamplerSettings { seed: Some(round), ..SamplerSettings::plain() },
+            _ => SamplerSettings { seed: Some(round), ..SamplerSettings::default() },
+        };
+        let mut samplers = [(); 2].map(|()| Sampler::new(settings.clone(), 50).unwrap());
+        let truth = samplers[0].choose(&masked, None);
+        assert_eq!(samplers[1].choose(&logits, Some(&mask)), truth);
+        assert_eq!(truth.is_err(), allowed.is_empty());
+        if let Ok(token) = truth {
+            assert!(mask.allows(token));
+            // The log-probability is that of the model, which knows no mask.
+            let choice = samplers[1].sample(&logits, Some(&mask)).unwrap();
+            let logprob = LogSoftmax::new(&logits).of(logits[choice.token as usize]) as f32;
+            assert_eq!(choice.logprob, logprob);
+        }
+    }
 }
