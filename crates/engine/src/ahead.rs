@@ -14,7 +14,6 @@ use gleed_model::choice::{NO_TOKEN, Rule};
 use gleed_model::{Row, StepError};
 
 use crate::generation::{FinishReason, Generation, Last, Next};
-use crate::held::PageCopy;
 use crate::{Engine, Event, Result, Sequence, Text};
 
 /// How long the links of a chain are: short enough that text comes smoothly, long enough that the host's part
@@ -53,7 +52,7 @@ impl Default for Pace {
 }
 
 /// Nobody asks an executor to decode ahead that cannot do it.
-const NO_CHAIN: StepError = StepError::Chain("the executor has none");
+pub(crate) const NO_CHAIN: StepError = StepError::Chain("the executor has none");
 
 impl Engine {
     /// Whether the device can choose by this rule itself.
@@ -124,12 +123,9 @@ impl Engine {
         randoms: &[u64],
     ) -> Result<()> {
         let steps = randoms.len();
-        let copies = sequence.reserve(&self.pools, ahead + steps).or_else(|_| {
-            sequence.keep_last_pages();
-            sequence.reserve(&self.pools, ahead + steps)
-        });
-        for PageCopy { group, from, to } in copies? {
-            self.executor.copy_page(group, from, to);
+        if self.reserve(sequence, ahead + steps).is_err() {
+            sequence.keep_least();
+            self.reserve(sequence, ahead + steps)?;
         }
         self.batch.clear();
         let table = self.batch.add_tables(sequence.tables());
@@ -140,7 +136,7 @@ impl Engine {
         Ok(chain.submit(link)?)
     }
 
-    fn chain(&mut self) -> Result<&mut dyn Chain> {
+    pub(crate) fn chain(&mut self) -> Result<&mut dyn Chain> {
         Ok(self.executor.chain().ok_or(NO_CHAIN)?)
     }
 }

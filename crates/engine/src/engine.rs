@@ -164,6 +164,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes pages and state slots for the next rows of a sequence, which a step then finds. All or nothing; the rows are
+    /// given up with [`Sequence::revert`].
+    pub(crate) fn reserve(&mut self, sequence: &mut Sequence, rows: usize) -> Result<()> {
+        if let Some(slots) = &self.slots {
+            sequence.reserve_states(slots, rows)?;
+        }
+        for PageCopy { group, from, to } in sequence.reserve(&self.pools, rows)? {
+            self.executor.copy_page(group, from, to);
+        }
+        Ok(())
+    }
+
     /// Computes all pending tokens of several sequences in one batch. `logits(i)` are then those after the
     /// last token of sequence `i`.
     pub fn step_many(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {

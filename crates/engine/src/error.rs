@@ -45,6 +45,9 @@ pub enum Error {
     /// What an answer may say could not be decided.
     #[error("the constraint of the answer: {0}")]
     Constraint(String),
+    /// An answer that was not complete when its time was over.
+    #[error("the answer was not complete within the time that it was given")]
+    TooLate,
     /// Nothing to compute the first logits from.
     #[error("the prompt is empty; it needs at least one token")]
     EmptyPrompt,
@@ -141,4 +144,4 @@ pub enum Error {
 }
 
 /// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

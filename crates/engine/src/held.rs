@@ -54,6 +54,10 @@ impl HeldPages {
         self.table.is_of(pool)
     }
 
+    pub(crate) fn has_window(&self) -> bool {
+        self.table.window().is_some()
+    }
+
     /// How many pages [`reserve`](Self::reserve) would take.
     pub(crate) fn missing(&self, computed: usize, rows: usize) -> usize {
         let more = (computed + rows).div_ceil(PAGE).saturating_sub(self.table().len());

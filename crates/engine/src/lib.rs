@@ -43,7 +43,9 @@ mod held;
 mod numbers;
 mod pages;
 mod perplexity;
+mod prefix;
 pub mod sampler;
+mod scheduler;
 mod sequence;
 mod slots;
 mod states;
@@ -51,7 +53,9 @@ mod stop;
 mod text;
 
 pub use ahead::Pace;
-pub use batcher::{Listener, Refusal, Request, Status, Update};
+pub use batcher::{
+    BatchSettings, Batcher, EmbedReply, EngineHandle, Listener, Refusal, Request, Status, Update,
+};
 pub use constraint::{Constraint, TokenMask};
 pub use embed::normalize;
 pub use engine::{Engine, Turn};
@@ -61,6 +65,7 @@ pub use generation::{FinishReason, Generation, GenerationSettings, Last, Next, T
 pub use pages::PagePool;
 pub use perplexity::{Perplexity, PerplexitySettings, perplexity};
 pub use sampler::{Choice, LogProb, LogSoftmax, Sampler, SamplerSettings};
+pub use scheduler::{Begun, Budget, Need, Plan, RequestId, Room, Scheduler};
 pub use sequence::Sequence;
 pub use slots::SlotPool;
 pub use stop::{Passed, StopStrings};

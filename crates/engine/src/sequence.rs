@@ -77,19 +77,28 @@ impl Sequence {
     /// has left are gone. What was kept of either may be of fewer tokens, or of none.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
-        self.computed = self.computed.min(length);
-        loop {
-            let before = self.computed;
-            if !self.states.is_empty() {
-                self.computed = self.states.truncate(self.computed);
-            }
-            self.computed = self.groups.iter().fold(self.computed, |most, group| group.reachable(most));
-            if self.computed == before {
-                break;
-            }
-        }
+        self.computed = self.reachable(length);
+        self.states.truncate(self.computed);
         self.prompt_end = self.prompt_end.min(self.computed);
         self.groups.iter_mut().for_each(|group| group.truncate(self.computed));
+    }
+
+    /// How many of the first `length` tokens would be computed if it were cut there.
+    pub(crate) fn reachable(&self, length: usize) -> usize {
+        let mut most = self.computed.min(length);
+        loop {
+            let state = if self.states.is_empty() { most } else { self.states.last_within(most) };
+            let fewer = self.groups.iter().fold(state, |most, group| group.reachable(most));
+            if fewer == most {
+                return most;
+            }
+            most = fewer;
+        }
+    }
+
+    /// Whether it can go on from any of its tokens.
+    pub(crate) fn can_be_cut_anywhere(&self) -> bool {
+        self.states.is_empty() && self.groups.iter().all(|group| !group.has_window())
     }
 
     /// Another sequence with the same computed tokens. Nothing is copied until one of them goes on.
@@ -136,6 +145,17 @@ impl Sequence {
     /// Gives up the pages that windows have left and that are kept to go back.
     pub(crate) fn keep_last_pages(&mut self) {
         self.groups.iter_mut().for_each(|group| group.keep_last(self.computed));
+    }
+
+    /// Gives up all that it only keeps to go back to.
+    pub(crate) fn keep_least(&mut self) {
+        self.keep_last_pages();
+        self.keep_last_state();
+    }
+
+    /// Pages that its next rows would take in the layers that see the whole context.
+    pub(crate) fn missing_pages(&self, rows: usize) -> usize {
+        self.groups.first().map_or(rows.div_ceil(PAGE), |group| group.missing(self.computed, rows))
     }
 
     /// What it holds of recurrent layers.

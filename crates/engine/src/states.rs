@@ -48,12 +48,16 @@ impl States {
         self.kept.is_empty()
     }
 
-    /// Keeps those of at most so many tokens. Returns of how many tokens the last one is.
-    pub(crate) fn truncate(&mut self, tokens: usize) -> usize {
+    /// Keeps those of at most so many tokens.
+    pub(crate) fn truncate(&mut self, tokens: usize) {
         self.revert();
         self.kept.retain(|kept| kept.tokens <= tokens);
         self.prompt_end = self.prompt_end.min(tokens);
-        self.kept.last().map_or(0, |kept| kept.tokens)
+    }
+
+    /// Of how many tokens the last one is that is of at most so many; 0 if there is none.
+    pub(crate) fn last_within(&self, tokens: usize) -> usize {
+        self.kept.iter().rev().map(|kept| kept.tokens).find(|kept| *kept <= tokens).unwrap_or(0)
     }
 
     /// Keeps only the one that the next step reads.

@@ -34,6 +34,8 @@ pub struct Log {
     /// Fails in the next step, when it has written as much of it as a failing device may have: anything at all into
     /// the positions of its rows.
     pub fail: AtomicBool,
+    /// Fails so in every step.
+    pub broken: AtomicBool,
 }
 
 /// An executor whose logits are a hash of what its KV pages hold.
@@ -169,7 +171,7 @@ impl Executor for Mock {
         let slot = |group: usize, table: u32, position: u32| {
             batch.pages(table, group)[position as usize / PAGE] as usize * PAGE + position as usize % PAGE
         };
-        if self.log.fail.swap(false, Ordering::Relaxed) {
+        if self.log.fail.swap(false, Ordering::Relaxed) || self.log.broken.load(Ordering::Relaxed) {
             for (group, store) in self.stores.iter_mut().enumerate() {
                 for row in batch.rows() {
                     store[slot(group, row.table, row.position)] = Some((row.position, !row.token));

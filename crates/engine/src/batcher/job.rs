@@ -1,0 +1,138 @@
+//! One request on its way to an answer.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use crate::generation::{Last, Next};
+use crate::{
+    Error, Event, Finish, FinishReason, Generation, Listener, Need, Request, Result, Sequence, Text, Timings,
+    Update,
+};
+
+/// A request, what is computed of it and what it has said so far.
+pub(super) struct Job {
+    pub sequence: Sequence,
+    /// The prompt and the answer so far.
+    pub tokens: Vec<u32>,
+    pub generation: Generation<Box<dyn Text + Send>>,
+    pub listener: Box<dyn Listener>,
+    pub deadline: Option<Instant>,
+    /// Lengths after which others want to go on too, so that a step ends there.
+    pub stops: BTreeSet<usize>,
+    prompt: usize,
+    /// Tokens of the prompt that were there when it began; none before that.
+    cached: Option<usize>,
+    submitted: Instant,
+    began: Option<Instant>,
+    prompt_done: Option<Instant>,
+}
+
+impl Job {
+    /// A job that waits. What can never be answered is refused.
+    pub fn new(request: Request, vocabulary: usize, context: usize) -> Result<Job> {
+        let Request { prompt, settings, text, constraint, deadline, listener } = request;
+        if prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if prompt.len() > context {
+            return Err(Error::PromptTooLong { prompt: prompt.len(), context });
+        }
+        if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(Error::UnknownToken { name: "prompt", token, vocabulary });
+        }
+        let generation = Generation::new(settings, vocabulary, &prompt, text)?;
+        let generation = match constraint {
+            Some(constraint) => generation.constrained(constraint),
+            None => generation,
+        };
+        Ok(Job {
+            sequence: Sequence::default(),
+            generation,
+            listener,
+            deadline,
+            stops: BTreeSet::new(),
+            prompt: prompt.len(),
+            tokens: prompt,
+            cached: None,
+            submitted: Instant::now(),
+            began: None,
+            prompt_done: None,
+        })
+    }
+
+    /// Begins, or begins again, with a sequence that holds some of its tokens. Returns how many tokens were looked for
+    /// and found, if it is the first time.
+    pub fn begin(&mut self, mut sequence: Sequence) -> Option<(usize, usize)> {
+        let computed = sequence.computed();
+        sequence.extend(&self.tokens[computed..]);
+        self.sequence = sequence;
+        if self.cached.is_some() {
+            return None;
+        }
+        self.cached = Some(computed);
+        self.began = Some(Instant::now());
+        self.listener.update(Update::Started { cached_tokens: computed });
+        Some((self.prompt, computed))
+    }
+
+    /// What it could use in the next step.
+    pub fn need(&self) -> Need {
+        let (computed, pending) = (self.sequence.computed(), self.sequence.pending().len());
+        if pending == 1 && self.tokens.len() > self.prompt {
+            return Need::Answer(1);
+        }
+        let stop = self.stops.range(computed + 1..).next();
+        Need::Prompt(stop.map_or(pending, |stop| pending.min(stop - computed)))
+    }
+
+    /// Goes on with what the logits after its last token led to. Returns whether that is the end.
+    pub fn go_on(&mut self, next: Next) -> bool {
+        self.prompt_done.get_or_insert_with(Instant::now);
+        match next {
+            Next::Token(token) => {
+                self.tokens.push(token.id);
+                self.sequence.push(token.id);
+                self.listener.update(Update::Event(Event::Token(token)));
+                false
+            }
+            Next::Last(last) => {
+                self.finish(last);
+                true
+            }
+        }
+    }
+
+    /// Ends it for a reason of the caller's.
+    pub fn end(&mut self, reason: FinishReason) {
+        let last = self.generation.end(reason);
+        self.finish(last);
+    }
+
+    /// Ends it without an answer.
+    pub fn fail(&mut self, error: Error) {
+        self.listener.update(Update::Failed(error));
+    }
+
+    fn finish(&mut self, Last { token, rest, reason }: Last) {
+        let now = Instant::now();
+        let events =
+            token.map(Event::Token).into_iter().chain((!rest.is_empty()).then_some(Event::Rest(rest)));
+        events.for_each(|event| self.listener.update(Update::Event(event)));
+        let began = self.began.unwrap_or(now);
+        let prompt_done = self.prompt_done.unwrap_or(now);
+        let timings = Timings {
+            queue_seconds: (began - self.submitted).as_secs_f64(),
+            prompt_seconds: (prompt_done - began).as_secs_f64(),
+            generation_seconds: (now - prompt_done).as_secs_f64(),
+            time_to_first_token: self.prompt_done.map(|done| (done - self.submitted).as_secs_f64()),
+        };
+        self.listener.update(Update::Finished(Finish {
+            reason,
+            prompt_tokens: self.prompt,
+            cached_tokens: self.cached.unwrap_or(0),
+            generated_tokens: self.generation.generated(),
+            seed: self.generation.seed(),
+            timings,
+        }));
+    }
+}
