@@ -65,7 +65,7 @@ impl Engine {
             let turn = |sequence| -> Turn {
                 let sequence: &mut Sequence = sequence;
                 let wanted = pooling.wanted(sequence.tokens().len());
-                Turn { sequence, rows: most, logits: wanted..wanted + 1 }
+                Turn { sequence, rows: most, logits: wanted..wanted + 1, guesses: 0 }
             };
             let mut turns: Vec<Turn> = sequences.iter_mut().map(turn).collect();
             self.step(&mut turns)?;

@@ -25,6 +25,8 @@ pub struct Turn<'a> {
     pub rows: usize,
     /// The positions, of those computed, whose logits will be read.
     pub logits: Range<usize>,
+    /// How many of the rows, from the last, are guesses that may be taken back.
+    pub guesses: usize,
 }
 
 impl<'a> Turn<'a> {
@@ -33,7 +35,7 @@ impl<'a> Turn<'a> {
     pub fn next(sequence: &'a mut Sequence, rows: usize) -> Self {
         let rows = rows.min(sequence.pending().len());
         let length = sequence.tokens().len();
-        Turn { sequence, rows, logits: length.saturating_sub(1)..length }
+        Turn { sequence, rows, logits: length.saturating_sub(1)..length, guesses: 0 }
     }
 }
 
@@ -120,7 +122,7 @@ impl Engine {
         let result = self.try_step(turns);
         for turn in turns {
             match result {
-                Ok(()) => turn.sequence.advance(turn.rows),
+                Ok(()) => turn.sequence.advance_with_guesses(turn.rows, turn.guesses),
                 Err(_) => turn.sequence.revert(),
             }
         }

@@ -48,6 +48,16 @@ pub enum Error {
     /// An answer that was not complete when its time was over.
     #[error("the answer was not complete within the time that it was given")]
     TooLate,
+    /// A draft that would guess other tokens than the model has.
+    #[error(
+        "the draft has a vocabulary of {draft} tokens and the model one of {model}; use a draft of the same family"
+    )]
+    OtherVocabulary {
+        /// Entries of the draft's vocabulary.
+        draft: usize,
+        /// Entries of the model's.
+        model: usize,
+    },
     /// Nothing to compute the first logits from.
     #[error("the prompt is empty; it needs at least one token")]
     EmptyPrompt,

@@ -81,7 +81,7 @@ fn score(engine: &mut Engine, text: &[u32], bos: Option<u32>, mut each: impl FnM
     let rows = engine.max_rows().max(1);
     while !sequence.pending().is_empty() {
         let start = sequence.computed();
-        engine.step(&mut [Turn { sequence: &mut sequence, rows, logits: first..text.len() }])?;
+        engine.step(&mut [Turn { sequence: &mut sequence, rows, logits: first..text.len(), guesses: 0 }])?;
         for (index, position) in (start.max(first)..sequence.computed()).enumerate() {
             let logits = engine.logits(index);
             let logit = logits.get(text[position + 1] as usize).copied().unwrap_or(f32::NEG_INFINITY);

@@ -179,11 +179,16 @@ impl Sequence {
 
     /// Marks the next `rows` pending tokens as computed.
     pub(crate) fn advance(&mut self, rows: usize) {
+        self.advance_with_guesses(rows, 0);
+    }
+
+    /// The same where the last of the tokens are guesses, so that it may be cut after any of them.
+    pub(crate) fn advance_with_guesses(&mut self, rows: usize, guesses: usize) {
         self.computed += rows;
-        if rows > 1 {
-            self.prompt_end = self.computed;
+        if rows - guesses > 1 {
+            self.prompt_end = self.computed - guesses;
         }
-        self.states.advance(rows);
+        self.states.advance(rows, guesses);
         self.groups.iter_mut().for_each(|group| group.advance(self.computed, self.prompt_end));
         debug_assert!(self.computed <= self.tokens.len());
         debug_assert!(self.tables().all(|pages| self.computed <= pages.len() * PAGE));

@@ -103,11 +103,12 @@ impl States {
         self.new.clear();
     }
 
-    /// Goes on to what the step has written, of so many rows.
-    pub(crate) fn advance(&mut self, rows: usize) {
+    /// Goes on to what the step has written, of so many rows, the last of which are guesses. While there are any, the state
+    /// that the step began from is kept: it is the one to go back to.
+    pub(crate) fn advance(&mut self, rows: usize, guesses: usize) {
         let Some(end) = self.new.last().map(|new| new.tokens) else { return };
         self.kept.append(&mut self.new);
-        if rows > 1 {
+        if rows > 1 && guesses == 0 {
             self.prompt_end = end;
         }
         let before = |tokens: usize| {
@@ -117,7 +118,8 @@ impl States {
                 .filter(|kept| *kept < tokens && kept.is_multiple_of(PAGE))
                 .max()
         };
-        let wanted = [Some(end), before(end), Some(self.prompt_end), before(self.prompt_end)];
+        let start = (guesses > 0).then_some(end - rows);
+        let wanted = [Some(end), before(end), Some(self.prompt_end), before(self.prompt_end), start];
         self.kept.retain(|kept| wanted.contains(&Some(kept.tokens)));
     }
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use gleed_engine::sampler::Random;
 use gleed_engine::{
-    BatchSettings, Batcher, Constraint, Engine, EngineHandle, Error, Event, FinishReason, GenerationSettings,
-    Listener, Refusal, Request, Result, SamplerSettings, Sequence, TokenMask, Update,
+    BatchSettings, Batcher, Constraint, Draft, Engine, EngineHandle, Error, Event, FinishReason,
+    GenerationSettings, Listener, Refusal, Request, Result, SamplerSettings, Sequence, Speculation,
+    TokenMask, Update,
 };
 use gleed_testing::{Mock, MockText};
 
@@ -136,7 +137,7 @@ impl Question {
     fn alone(&self, context: usize) -> (Vec<Event>, FinishReason) {
         let mut batcher = Batcher::new(
             Engine::new(Box::new(Mock::new(VOCABULARY, context, 7, context.div_ceil(64)))),
-            &BatchSettings { prefix_cache: false, ..BatchSettings::default() },
+            &BatchSettings { prefix_cache: false, speculation: Speculation::Off, ..BatchSettings::default() },
         );
         let ear = Ear::default();
         batcher.submit(self.request(&ear)).unwrap();
@@ -198,9 +199,15 @@ fn answers_do_not_depend_on_company() {
         let settings = BatchSettings {
             most_running: 1 + random.below(12) as usize,
             prefix_cache: random.below(4) > 0,
+            speculation: [Speculation::Off, Speculation::Auto, Speculation::Always][round as usize / 2 % 3],
             ..BatchSettings::default()
         };
         let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &settings);
+        if round % 4 > 1 {
+            // One that guesses what a greedy answer will be, and has less room.
+            let draft = Mock::new(VOCABULARY, context, 30, 12);
+            batcher = batcher.with_draft(Draft::new(Engine::new(Box::new(draft)))).unwrap();
+        }
         let mut asked: Vec<(Question, Ear)> = vec![];
         let mut steps = 0;
         while steps < 100 || !batcher.is_idle() {
@@ -229,6 +236,8 @@ fn answers_do_not_depend_on_company() {
         assert_eq!((status.waiting, status.running), (0, 0));
         let mut count = |name, more: usize| *totals.entry(name).or_insert(0) += more;
         count("preempted", status.preemptions as usize);
+        count("guessed", status.guessed_tokens as usize);
+        count("accepted", status.accepted_tokens as usize);
         count("links", log.links.load(Ordering::Relaxed));
         if settings.prefix_cache {
             count(if kind.states { "cached states" } else { "cached" }, status.cached_tokens as usize);
@@ -253,6 +262,8 @@ fn answers_do_not_depend_on_company() {
         ("answers", 300),
         ("cancelled", 20),
         ("preempted", 5),
+        ("guessed", 1000),
+        ("accepted", 300),
         ("links", 50),
         ("cached", 5000),
         ("cached states", 500),

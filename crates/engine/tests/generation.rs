@@ -208,7 +208,7 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
                         sequence.extend(tokens);
                         // All new positions want logits.
                         let logits = text.len()..text.len() + tokens.len();
-                        step.push(Turn { sequence, rows: tokens.len(), logits });
+                        step.push(Turn { sequence, rows: tokens.len(), logits, guesses: 0 });
                     }
                 }
                 let held = |step: &[Turn]| -> Vec<Vec<u32>> {

@@ -75,7 +75,9 @@ impl Batcher {
             job.sequence.advance(1);
             let last = job.sequence.computed() >= context;
             let next = job.generation.advance_with(token, last);
+            let before = job.tokens.len();
             ended.extend(go_on(id, job, next, &mut self.totals));
+            job.sequence.extend(&job.tokens[before..]);
         }
     }
 

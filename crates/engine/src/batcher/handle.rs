@@ -51,15 +51,19 @@ const LOOK: Duration = Duration::from_millis(200);
 impl EngineHandle {
     /// Starts the thread.
     pub fn start(engine: Engine, settings: BatchSettings) -> EngineHandle {
+        EngineHandle::of(Batcher::new(engine, &settings))
+    }
+
+    /// Starts the thread with a batcher that has no requests yet.
+    pub fn of(batcher: Batcher) -> EngineHandle {
         let (commands, received) = channel();
-        let batcher = Batcher::new(engine, &settings);
         let engine = &batcher.engine;
         let shared = Arc::new(Shared {
             context: engine.context(),
             vocabulary: engine.vocabulary(),
             longest_text: engine.longest_text(),
             gives_embeddings: engine.must_give_logits().is_err(),
-            most: settings.most_running.saturating_add(settings.most_waiting),
+            most: batcher.most,
             state: Mutex::new(State { status: batcher.status(), ..State::default() }),
         });
         let own = shared.clone();

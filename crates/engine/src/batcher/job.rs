@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use crate::engine::Turn;
 use crate::generation::{Last, Next};
+use crate::speculation::{Hope, Lookup, MOST_GUESSES};
 use crate::{
     Error, Event, Finish, FinishReason, Generation, Listener, Need, Request, Result, Sequence, Text, Timings,
     Update,
@@ -17,6 +19,14 @@ pub(super) struct Job {
     pub generation: Generation<Box<dyn Text + Send>>,
     pub listener: Box<dyn Listener>,
     pub deadline: Option<Instant>,
+    /// What may come next, computed with the next step.
+    pub guesses: Vec<u32>,
+    /// Whether a draft made them.
+    pub is_drafted: bool,
+    /// Where guesses come from, and how often those from the text and those of a draft were right.
+    pub lookup: Lookup,
+    pub hope: Hope,
+    pub draft_hope: Hope,
     /// Lengths after which others want to go on too, so that a step ends there.
     pub stops: BTreeSet<usize>,
     prompt: usize,
@@ -50,6 +60,11 @@ impl Job {
             generation,
             listener,
             deadline,
+            guesses: vec![],
+            is_drafted: false,
+            lookup: Lookup::default(),
+            hope: Hope::default(),
+            draft_hope: Hope::default(),
             stops: BTreeSet::new(),
             prompt: prompt.len(),
             tokens: prompt,
@@ -78,11 +93,35 @@ impl Job {
     /// What it could use in the next step.
     pub fn need(&self) -> Need {
         let (computed, pending) = (self.sequence.computed(), self.sequence.pending().len());
-        if pending == 1 && self.tokens.len() > self.prompt {
-            return Need::Answer(1);
+        if self.is_answering() {
+            return Need::Answer(pending + self.guesses.len());
         }
         let stop = self.stops.range(computed + 1..).next();
         Need::Prompt(stop.map_or(pending, |stop| pending.min(stop - computed)))
+    }
+
+    /// Whether all but the last few of its tokens are computed, and the last ones are of its answer: the one that was
+    /// chosen last, and those that a state had to be taken back for.
+    pub fn is_answering(&self) -> bool {
+        let pending = self.sequence.pending().len();
+        self.tokens.len() > self.prompt && (1..=MOST_GUESSES + 1).contains(&pending)
+    }
+
+    /// Its part of a step of so many rows, some of which may be guesses, and what chooses the tokens after it.
+    pub fn turn(&mut self, rows: usize) -> (Turn<'_>, &mut Generation<Box<dyn Text + Send>>) {
+        let pending = self.sequence.pending().len();
+        let guesses = rows.saturating_sub(pending).min(self.guesses.len());
+        self.guesses.truncate(guesses);
+        self.sequence.extend(&self.guesses);
+        let length = self.sequence.tokens().len();
+        let turn = Turn { rows, logits: length - guesses - 1..length, guesses, sequence: &mut self.sequence };
+        (turn, &mut self.generation)
+    }
+
+    /// Takes back what a step that failed was to compute.
+    pub fn discard_guesses(&mut self) {
+        self.guesses.clear();
+        self.sequence.truncate(self.tokens.len());
     }
 
     /// Goes on with what the logits after its last token led to. Returns whether that is the end.
@@ -90,8 +129,10 @@ impl Job {
         self.prompt_done.get_or_insert_with(Instant::now);
         match next {
             Next::Token(token) => {
+                if let Some(guess) = self.lookup.next(&self.tokens) {
+                    self.hope.scored(guess == token.id);
+                }
                 self.tokens.push(token.id);
-                self.sequence.push(token.id);
                 self.listener.update(Update::Event(Event::Token(token)));
                 false
             }

@@ -5,6 +5,7 @@
 //! regained changes a bit of it.
 
 mod ahead;
+mod guesses;
 mod handle;
 mod job;
 mod pace;
@@ -21,9 +22,11 @@ pub use status::Status;
 
 use gleed_model::StepError;
 
-use crate::engine::Turn;
 use crate::prefix::PrefixCache;
-use crate::{Engine, Error, FinishReason, Next, Pace, Plan, RequestId, Result, Scheduler};
+use crate::{
+    Draft, Engine, Error, FinishReason, Next, Pace, Plan, RequestId, Result, Scheduler, Speculation,
+};
+use guesses::Guessing;
 use job::Job;
 use pace::RowPace;
 use room::JobRoom;
@@ -42,6 +45,8 @@ pub struct BatchSettings {
     pub prefix_cache: bool,
     /// How long a step may take in which answers wait for the prompts of others.
     pub step_time: Duration,
+    /// When the next tokens of answers are guessed.
+    pub speculation: Speculation,
 }
 
 impl Default for BatchSettings {
@@ -51,6 +56,7 @@ impl Default for BatchSettings {
             most_waiting: 256,
             prefix_cache: true,
             step_time: Duration::from_millis(200),
+            speculation: Speculation::Auto,
         }
     }
 }
@@ -63,7 +69,10 @@ pub struct Batcher {
     cache: Option<PrefixCache>,
     rows: RowPace,
     links: Pace,
+    guessing: Guessing,
     next_id: RequestId,
+    /// The most requests that run and wait.
+    most: usize,
     /// What has been done so far.
     totals: Status,
 }
@@ -81,9 +90,18 @@ impl Batcher {
             cache: settings.prefix_cache.then(PrefixCache::default),
             rows,
             links: Pace::default(),
+            guessing: Guessing::new(settings.speculation, None),
             next_id: 0,
+            most: settings.most_running.saturating_add(settings.most_waiting),
             totals: Status::default(),
         }
+    }
+
+    /// The same with a smaller model that guesses what this one will say.
+    pub fn with_draft(mut self, draft: Draft) -> Result<Self> {
+        draft.must_fit(self.engine.vocabulary())?;
+        self.guessing.draft = Some(draft);
+        Ok(self)
     }
 
     /// The engine. What is computed with it must leave room for the requests.
@@ -114,6 +132,7 @@ impl Batcher {
     pub fn step(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         self.end_unwanted();
         let start = Instant::now();
+        self.guess();
         let mut room = JobRoom {
             engine: &mut self.engine,
             jobs: &mut self.jobs,
@@ -129,6 +148,7 @@ impl Batcher {
             return Ok(());
         }
         plan.turns.sort_unstable();
+        let (answering, before) = (guesses::answering(&self.jobs, &plan), self.totals.steps);
         let done = match self.rules(&plan) {
             Some(rules) => self.decode_ahead(&plan, &rules, interrupted),
             None => {
@@ -139,6 +159,10 @@ impl Batcher {
                 done
             }
         };
+        if let Some(answering) = answering {
+            let steps = (self.totals.steps - before).max(1) as u32;
+            self.guessing.stepped(answering, plan.rows(), start.elapsed() / steps);
+        }
         self.totals.last_rows = plan.rows();
         self.totals.step_seconds += start.elapsed().as_secs_f64();
         if let Err(error) = &done {
@@ -191,7 +215,9 @@ impl Batcher {
         // All are as they were. One of them may be to blame, which shows when each is computed alone; or it was the
         // device, which may do better this time.
         plan.turns.iter().try_for_each(|turn| {
-            let alone = Plan { turns: vec![*turn], ..Plan::default() };
+            // Without guesses, which were part of what failed.
+            let pending = self.jobs.get(&turn.0).map_or(0, |job| job.sequence.pending().len());
+            let alone = Plan { turns: vec![(turn.0, turn.1.min(pending))], ..Plan::default() };
             self.try_compute(&alone).or_else(|error| self.fail_alone(turn.0, error))
         })
     }
@@ -208,20 +234,25 @@ impl Batcher {
     fn try_compute(&mut self, plan: &Plan) -> Result<()> {
         let (mut turns, mut constrained) = (vec![], vec![]);
         for (job, rows) in in_turn(&mut self.jobs, plan) {
-            let has_logits = rows == job.sequence.pending().len();
-            turns.push(Turn::next(&mut job.sequence, rows));
-            if has_logits && job.generation.wants_preparation() {
-                constrained.push(&mut job.generation);
+            let has_logits = rows >= job.sequence.pending().len();
+            let (turn, generation) = job.turn(rows);
+            turns.push(turn);
+            if has_logits && generation.wants_preparation() {
+                constrained.push(generation);
             }
         }
         let engine = &mut self.engine;
-        std::thread::scope(|scope| {
+        let done = std::thread::scope(|scope| {
             if !constrained.is_empty() {
                 scope.spawn(|| constrained.into_iter().for_each(|generation| generation.prepare()));
             }
             engine.step(&mut turns)
-        })?;
-        let (context, mut ended, mut index) = (self.engine.context(), vec![], 0);
+        });
+        if let Err(error) = done {
+            in_turn(&mut self.jobs, plan).for_each(|(job, _)| job.discard_guesses());
+            return Err(error);
+        }
+        let (mut ended, mut index) = (vec![], 0);
         for ((id, _), (job, _)) in plan.turns.iter().zip(in_turn(&mut self.jobs, plan)) {
             if job.stops.remove(&job.sequence.computed())
                 && !job.sequence.can_be_cut_anywhere()
@@ -232,10 +263,9 @@ impl Batcher {
             if !job.sequence.pending().is_empty() {
                 continue;
             }
-            let last = job.sequence.computed() >= context;
-            let next = job.generation.advance(self.engine.logits(index), last);
-            index += 1;
-            ended.extend(go_on(*id, job, next, &mut self.totals));
+            let rows = 1 + job.guesses.len();
+            ended.extend(guesses::take_guesses(*id, job, &self.engine, index, &mut self.totals));
+            index += rows;
         }
         ended.into_iter().for_each(|end| self.close(end));
         Ok(())

@@ -1,0 +1,131 @@
+//! Guesses of the next tokens: which are made, and what becomes of them.
+
+use std::time::Duration;
+
+use super::job::Job;
+use super::{Batcher, Ended, Jobs, go_on};
+use crate::speculation::{Draft, MOST_GUESSES, Worth};
+use crate::{Engine, Plan, RequestId, Result, Speculation, Status};
+
+/// Where guesses come from and whether they are made.
+pub(super) struct Guessing {
+    pub when: Speculation,
+    pub draft: Option<Draft>,
+    worth: Worth,
+}
+
+impl Guessing {
+    /// Guesses from the text, and from a draft where there is one.
+    pub fn new(when: Speculation, draft: Option<Draft>) -> Self {
+        Guessing { when, draft, worth: Worth::default() }
+    }
+
+    /// Takes in how long a step took in which answers went on and no prompt was computed.
+    pub fn stepped(&mut self, jobs: usize, rows: usize, took: Duration) {
+        match rows > jobs {
+            true => self.worth.guessed(rows, took),
+            false => self.worth.plain(jobs, took),
+        }
+    }
+}
+
+impl Batcher {
+    /// Guesses for the answers under way, if that pays.
+    pub(super) fn guess(&mut self) {
+        let Guessing { when, draft, worth } = &mut self.guessing;
+        self.jobs.values_mut().for_each(|job| job.guesses.clear());
+        if *when == Speculation::Off {
+            return;
+        }
+        let context = self.engine.context();
+        let (mut answering, mut guesses, mut right) = (0, 0, 0.0);
+        // How many tokens each is guessed, and whether the draft does it.
+        let mut lengths: Vec<(RequestId, usize, bool)> = vec![];
+        for (id, job) in &mut self.jobs {
+            if !job.is_answering() {
+                continue;
+            }
+            answering += 1;
+            let most = MOST_GUESSES
+                .min(job.generation.remaining().saturating_sub(1))
+                .min(context.saturating_sub(job.tokens.len() + 1));
+            let in_text = job.lookup.next(&job.tokens).map_or(0, |_| job.hope.length(most));
+            let drafted = draft.as_ref().map_or(0, |_| job.draft_hope.length(most));
+            let (length, hope, is_draft) =
+                match in_text > 0 && job.hope.right(in_text) >= job.draft_hope.right(drafted) {
+                    true => (in_text, job.hope, false),
+                    false => (drafted, job.draft_hope, true),
+                };
+            guesses += length;
+            right += hope.right(length);
+            lengths.push((*id, length, is_draft));
+        }
+        let pays = *when == Speculation::Always || worth.pays(answering, guesses, right);
+        if guesses == 0 || !pays {
+            return;
+        }
+        for (id, length, _) in lengths.iter().filter(|length| !length.2) {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.guesses = job.lookup.guess(&job.tokens, *length);
+                job.is_drafted = false;
+            }
+        }
+        let Some(draft) = draft else { return };
+        let asked: Vec<_> = lengths
+            .iter()
+            .filter(|(_, length, is_draft)| *is_draft && *length > 0)
+            .filter_map(|(id, length, _)| Some((*id, self.jobs.get(id)?.tokens.as_slice(), *length)))
+            .collect();
+        let ids: Vec<RequestId> = asked.iter().map(|question| question.0).collect();
+        draft.keep(|id| self.jobs.contains_key(&id));
+        let drafted = draft.guess(&asked);
+        for (id, guess) in ids.into_iter().zip(drafted) {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.guesses = guess;
+                job.is_drafted = true;
+            }
+        }
+    }
+}
+
+/// How many requests of a plan there are, if all of them are answers.
+pub(super) fn answering(jobs: &Jobs, plan: &Plan) -> Option<usize> {
+    let all = plan.turns.iter().all(|turn| jobs.get(&turn.0).is_some_and(Job::is_answering));
+    all.then_some(plan.turns.len())
+}
+
+/// Goes on with a request whose tokens are all computed, and some guesses with them: as long as they are right, one token
+/// after the other, each from its own logits, the first of which have this index. Returns the request if it is over.
+pub(super) fn take_guesses(
+    id: RequestId,
+    job: &mut Job,
+    engine: &Engine,
+    index: usize,
+    totals: &mut Status,
+) -> Option<Ended> {
+    let guesses = std::mem::take(&mut job.guesses);
+    let (before, mut ended) = (job.tokens.len(), None);
+    for row in 0..=guesses.len() {
+        let last = job.tokens.len() >= engine.context();
+        let next: Result<_> = job.generation.advance(engine.logits(index + row), last);
+        ended = go_on(id, job, next, totals);
+        let Some(guess) = guesses.get(row).filter(|_| ended.is_none()) else { break };
+        let right = job.tokens.last() == Some(guess);
+        if job.is_drafted {
+            job.draft_hope.scored(right);
+        }
+        totals.guessed_tokens += 1;
+        totals.accepted_tokens += u64::from(right);
+        if !right {
+            break;
+        }
+    }
+    // What is held of wrong guesses is taken back; the token that was chosen last is computed next.
+    let chosen = &job.tokens[before..];
+    let right = guesses.iter().zip(chosen).take_while(|(guess, token)| guess == token).count();
+    if right < guesses.len() {
+        job.sequence.truncate(before + right);
+    }
+    job.sequence.extend(&chosen[right..]);
+    ended
+}

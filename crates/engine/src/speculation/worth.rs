@@ -1,0 +1,90 @@
+//! Whether guesses are worth their rows: steps with and without them, timed.
+
+use std::time::Duration;
+
+/// Kinds of steps by their rows: 1, 2 to 3, 4 to 7, and so on. Steps of nearly as many rows take nearly as long.
+const KINDS: usize = 16;
+/// What a new time weighs.
+const WEIGHT: f64 = 0.2;
+/// Steps without guesses after which those with guesses are tried again.
+const FORGET: usize = 200;
+/// How much faster guesses must be: they also make text come in bursts.
+const MARGIN: f64 = 1.03;
+
+/// How long steps take.
+#[derive(Debug, Default)]
+pub(crate) struct Worth {
+    /// Seconds of steps without guesses, by how many requests they have.
+    plain: [Option<f64>; KINDS],
+    /// Seconds of steps with guesses, and of making them, by how many rows they have.
+    guessed: [Option<f64>; KINDS],
+    /// Steps without guesses since the last one with them.
+    since: usize,
+}
+
+fn kind(rows: usize) -> usize {
+    (rows.max(1).ilog2() as usize).min(KINDS - 1)
+}
+
+fn take_in(entry: &mut Option<f64>, took: Duration) {
+    let seconds = took.as_secs_f64();
+    *entry = Some(entry.map_or(seconds, |before| before + WEIGHT * (seconds - before)));
+}
+
+impl Worth {
+    /// Takes in how long a step of so many requests took without guesses.
+    pub fn plain(&mut self, requests: usize, took: Duration) {
+        take_in(&mut self.plain[kind(requests)], took);
+        self.since += 1;
+        if self.since >= FORGET {
+            (self.guessed, self.since) = ([None; KINDS], 0);
+        }
+    }
+
+    /// Takes in how long a step of so many rows took, some of them guesses.
+    pub fn guessed(&mut self, rows: usize, took: Duration) {
+        take_in(&mut self.guessed[kind(rows)], took);
+        self.since = 0;
+    }
+
+    /// Whether so many guesses for some requests pay, of which so many will be right. What was never timed is tried.
+    pub fn pays(&self, requests: usize, guesses: usize, right: f32) -> bool {
+        let Some(plain) = self.plain[kind(requests)] else { return false };
+        let Some(guessed) = self.guessed[kind(requests + guesses)] else { return true };
+        (requests as f64 + f64::from(right)) * plain > MARGIN * requests as f64 * guessed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is decided for a machine on which a step of so many rows takes some time, of whose guesses a share is right.
+    fn share_of_guesses(requests: usize, right: f32, seconds: impl Fn(usize) -> f64) -> f64 {
+        let (mut worth, mut guessed) = (Worth::default(), 0);
+        for _ in 0..1000 {
+            let guesses = 4 * requests;
+            let pays = worth.pays(requests, guesses, right * guesses as f32);
+            let rows = if pays { requests + guesses } else { requests };
+            let took = Duration::from_secs_f64(seconds(rows));
+            match pays {
+                true => worth.guessed(rows, took),
+                false => worth.plain(requests, took),
+            }
+            guessed += usize::from(pays);
+        }
+        guessed as f64 / 1000.0
+    }
+
+    #[test]
+    fn guesses_are_made_where_they_pay() {
+        // Rows are nearly free, as where weights are read from memory.
+        assert!(share_of_guesses(1, 0.5, |rows| 1.0 + 0.01 * rows as f64) > 0.99);
+        assert!(share_of_guesses(8, 0.3, |rows| 1.0 + 0.01 * rows as f64) > 0.99);
+        // Every row costs as much as any other.
+        assert!(share_of_guesses(1, 0.5, |rows| rows as f64) < 0.01);
+        assert!(share_of_guesses(64, 0.9, |rows| rows as f64) < 0.01);
+        // None is right.
+        assert!(share_of_guesses(1, 0.0, |_| 1.0) < 0.01);
+    }
+}
