@@ -2,66 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gleed_engine::sampler::Random;
 use gleed_engine::{
     BatchSettings, Batcher, Constraint, Draft, Engine, EngineHandle, Error, Event, FinishReason,
-    GenerationSettings, Listener, Refusal, Request, Result, SamplerSettings, Sequence, Speculation,
-    TokenMask, Update,
+    GenerationSettings, Refusal, Request, Result, SamplerSettings, Sequence, Speculation, TokenMask,
 };
-use gleed_testing::{Mock, MockText};
+use gleed_testing::{Ear, Heard, Mock, MockText};
 
 const VOCABULARY: usize = MockText::VOCABULARY;
-
-/// What a listener heard.
-#[derive(Debug, Default, Clone, PartialEq)]
-struct Heard {
-    started: Option<usize>,
-    events: Vec<Event>,
-    finish: Option<FinishReason>,
-    failure: Option<Error>,
-}
-
-#[derive(Clone, Default)]
-struct Ear {
-    heard: Arc<Mutex<Heard>>,
-    gone: Arc<AtomicBool>,
-}
-
-impl Ear {
-    fn heard(&self) -> Heard {
-        self.heard.lock().unwrap().clone()
-    }
-
-    fn is_over(&self) -> bool {
-        let heard = self.heard();
-        heard.finish.is_some() || heard.failure.is_some()
-    }
-}
-
-impl Listener for Ear {
-    fn update(&mut self, update: Update) {
-        let mut heard = self.heard.lock().unwrap();
-        assert!(heard.finish.is_none() && heard.failure.is_none(), "nothing follows the end");
-        match update {
-            Update::Started { cached_tokens } => assert_eq!(heard.started.replace(cached_tokens), None),
-            Update::Event(event) => heard.events.push(event),
-            Update::Finished(finish) => {
-                let tokens = heard.events.iter().filter(|event| matches!(event, Event::Token(_))).count();
-                assert_eq!(finish.generated_tokens, tokens);
-                assert_eq!(finish.cached_tokens, heard.started.unwrap_or(0));
-                heard.finish = Some(finish.reason);
-            }
-            Update::Failed(error) => heard.failure = Some(error),
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
-    }
-}
 
 /// Allows tokens whose number has the same remainder as the answer's length, and the end after eleven of them.
 struct Rhythm(usize);
@@ -221,7 +171,7 @@ fn answers_do_not_depend_on_company() {
                 }
             }
             if random.below(40) == 0 && !asked.is_empty() {
-                asked[random.below(asked.len() as u64) as usize].1.gone.store(true, Ordering::Relaxed);
+                asked[random.below(asked.len() as u64) as usize].1.leave();
             }
             if random.below(25) == 0 && !kind.chains {
                 log.fail.store(true, Ordering::Relaxed);

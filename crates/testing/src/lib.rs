@@ -3,8 +3,10 @@
 //! depends on it.
 
 pub mod golden;
+mod listener;
 mod mock;
 mod text;
 
+pub use listener::{Ear, Heard};
 pub use mock::{Log, Mock};
 pub use text::MockText;
