@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gleed_engine::{
-    Engine, Event, FinishReason, GenerationSettings, SamplerSettings, Sequence, TokenizerText,
+    BatchSettings, Batcher, Engine, Event, FinishReason, GenerationSettings, Request, SamplerSettings,
+    Sequence, Speculation, TokenizerText,
 };
 use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, GpuExecutor, Selection};
@@ -19,6 +20,7 @@ use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
 use gleed_testing::golden::{root, test_data};
+use gleed_testing::{Ear, Heard};
 
 #[test]
 fn a_gpu_continues_as_llama_cpp_does() {
@@ -173,15 +175,20 @@ impl Executor for Watched {
     }
 }
 
-/// Three turns of a conversation; what is seen of them, and the logits after a last token.
-fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
+/// The story model on a GPU, and how often its chains are asked for.
+fn watched(chains: bool) -> (Engine, Tokenizer, Arc<AtomicUsize>) {
     let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
     let gpu = Gpu::open(Selection::BestOrSoftware).unwrap();
     let options = gleed_gpu::Options { max_rows: 64, pages: 4, ..Default::default() };
     let (gpu, asked) = (GpuExecutor::new(gpu, &file, program, options).unwrap(), Arc::default());
-    let mut engine = Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) }));
+    (Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) })), tokenizer, asked)
+}
+
+/// Three turns of a conversation; what is seen of them, and the logits after a last token.
+fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, FinishReason)>, Vec<u32>) {
+    let (mut engine, tokenizer, asked) = watched(chains);
     let (mut sequence, never) = (Sequence::default(), AtomicBool::new(false));
     let (mut prompt, mut turns) = (tokenizer.encode_prompt("Once upon a time", true, true), vec![]);
     for stop in ["day", "no such word", "."] {
@@ -216,6 +223,44 @@ fn decoding_ahead_changes_nothing() {
     assert_eq!(ahead, conversation(false, &greedy));
     assert!(ahead.0.iter().any(|(_, reason)| matches!(reason, FinishReason::StopString(_))), "{ahead:?}");
     assert!(ahead.0.iter().any(|(_, reason)| *reason == FinishReason::Length), "{ahead:?}");
+}
+
+/// The answers to some requests that come two steps apart.
+fn answers(chains: bool) -> Vec<Heard> {
+    let (engine, tokenizer, asked) = watched(chains);
+    let tokenizer = Arc::new(tokenizer);
+    let settings = BatchSettings { speculation: Speculation::Off, ..BatchSettings::default() };
+    let (mut batcher, mut ears) = (Batcher::new(engine, &settings), vec![]);
+    for (seed, prompt) in ["Once upon a time", "Tim and Sue", "Once upon a hill"].into_iter().enumerate() {
+        let ear = Ear::default();
+        let sampler = SamplerSettings { seed: Some(seed as u64), ..Default::default() };
+        let sampler = if seed == 0 { SamplerSettings::greedy() } else { sampler };
+        let request = Request {
+            prompt: tokenizer.encode_prompt(prompt, true, true),
+            settings: GenerationSettings { max_tokens: Some(10 + 5 * seed), sampler, ..Default::default() },
+            text: Box::new(TokenizerText::shared(tokenizer.clone())),
+            constraint: None,
+            deadline: None,
+            listener: Box::new(ear.clone()),
+        };
+        batcher.submit(request).unwrap();
+        (0..2).for_each(|_| batcher.step(&|| true).unwrap());
+        ears.push(ear);
+    }
+    while !batcher.is_idle() {
+        batcher.step(&|| false).unwrap();
+    }
+    // One of the requests asks for the rule, and each link for its submission and its collection.
+    let (asked, steps) = (asked.load(Ordering::Relaxed), batcher.status().steps as usize);
+    assert!(!chains || asked > steps / 4, "chains were used {asked} times in {steps} steps");
+    ears.iter().map(Ear::heard).collect()
+}
+
+#[test]
+fn a_device_chooses_for_many_what_the_host_would_choose() {
+    let ahead = answers(true);
+    assert!(ahead.iter().all(|heard| heard.finish == Some(FinishReason::Length)), "{ahead:?}");
+    assert_eq!(ahead, answers(false));
 }
 
 /// Turns with rewinding and a fork, greedily and ahead; all tokens, and the logits at the end.
