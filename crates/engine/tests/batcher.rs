@@ -304,6 +304,22 @@ fn requests_that_part_leave_something_to_go_on_from() {
 }
 
 #[test]
+fn a_prompt_may_take_all_pages() {
+    // Two that begin alike, inside a page, and need every page that there is.
+    for kind in 0..2 {
+        let mock = Mock::new(VOCABULARY, 448, 100, 7);
+        let mock = if kind == 1 { mock.with_states(4) } else { mock };
+        let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &BatchSettings::default());
+        for own in 1..4 {
+            let asked = question([&[5; 300][..], &[own; 147]].concat(), 2);
+            let heard = ask(&mut batcher, &asked);
+            assert_eq!((heard.failure, heard.events), (None, asked.alone(448).0));
+            assert!(own == 1 || kind == 1 || heard.started == Some(300));
+        }
+    }
+}
+
+#[test]
 fn a_request_that_fails_alone_harms_nobody() {
     struct Broken;
     impl Constraint for Broken {

@@ -95,12 +95,12 @@ impl JobRoom<'_> {
     /// Whether there are pages for all tokens of a sequence, for all that the running ones still have to compute, and
     /// for each of them to go on a little. What only the cache holds is given up for it.
     fn has_room(&mut self, sequence: &Sequence, tokens: usize) -> bool {
-        let mut needed = sequence.missing_pages(tokens - sequence.computed());
-        for job in running(self.jobs) {
-            needed += 1 + job.sequence.missing_pages(job.sequence.pending().len());
-        }
         loop {
             let slots = self.engine.slots().is_none_or(|slots| slots.free() >= LEAST_SLOTS);
+            // Counted anew each time: a page that nobody shares any more need not be copied.
+            let others = running(self.jobs).map(|job| &job.sequence);
+            let others = others.map(|other| 1 + other.missing_pages(other.pending().len()));
+            let needed = sequence.missing_pages(tokens - sequence.computed()) + others.sum::<usize>();
             if slots && needed <= self.engine.pages().free() {
                 return true;
             }
