@@ -73,6 +73,8 @@ pub struct Loaded {
     /// How many sequences of an engine its executors are for, where they are counted: layers that see a window then have
     /// pages for these, and not for all positions.
     pub sequences: Option<usize>,
+    /// Positions that all sequences together can have at most.
+    most_positions: usize,
 }
 
 /// Opens a model by path, catalogue name or hub reference.
@@ -87,7 +89,7 @@ pub fn open(name: &str) -> Result<Loaded> {
             model.unused[0]
         ));
     }
-    Ok(Loaded { name: name.to_string(), file, model, slots: Engine::SLOTS, sequences: None })
+    Ok(Loaded::new(name.to_string(), file, model))
 }
 
 /// Opens the file of a model without asking whether it can be run.
@@ -113,14 +115,22 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
 }
 
 impl Loaded {
-    /// The same for executors that are given to an engine with one sequence, of `context` positions where the user says
-    /// how many.
-    pub fn for_one_sequence(self, context: Option<usize>) -> Result<Loaded> {
+    /// A model of a file, for executors of uncounted sequences.
+    pub fn new(name: String, file: Arc<Gguf>, model: Model) -> Loaded {
+        let most_positions = model.config.context;
+        Loaded { name, file, model, slots: Engine::SLOTS, sequences: None, most_positions }
+    }
+
+    /// The same for executors that are given to an engine with so many sequences, each of `context` positions where the
+    /// user says how many.
+    pub fn for_sequences(self, sequences: usize, context: Option<usize>) -> Result<Loaded> {
         let model = match context {
             Some(context) => Model::load_for(&self.file, context)?,
             None => self.model,
         };
-        Ok(Loaded { model, sequences: Some(1), ..self })
+        let most_positions = context.unwrap_or(model.config.context).saturating_mul(sequences);
+        let slots = Engine::SLOTS.saturating_mul(sequences);
+        Ok(Loaded { model, slots, sequences: Some(sequences), most_positions, ..self })
     }
 
     /// An executor for sequences of up to `positions` positions in all, or as many as the model and memory allow;
@@ -247,7 +257,7 @@ impl Loaded {
         let room = GpuExecutor::kv_room(gpu, &self.file, program, settings)
             .with_context(|| self.file.name().to_string())?;
         let bytes = |pages| GpuExecutor::kv_bytes(program, gleed_gpu::Options { pages, ..settings });
-        let positions = context::that_fits(self.model.config.context, bytes, room.bytes);
+        let positions = context::that_fits(self.most_positions, bytes, room.bytes);
         Ok(positions.min(room.most_pages.saturating_mul(PAGE)))
     }
 
@@ -257,7 +267,7 @@ impl Loaded {
         let taken = self.file.tensor_bytes().saturating_add(slots);
         let left = |bytes: usize| (bytes as u64).saturating_sub(taken);
         let bytes = |pages| Cpu::kv_bytes(program, self.on_cpu_with(options, pages, max_rows)) as u64;
-        context::that_fits(self.model.config.context, bytes, gleed_cpu::available_memory().map(left))
+        context::that_fits(self.most_positions, bytes, gleed_cpu::available_memory().map(left))
     }
 
     /// Bytes of keys and values on the CPU for one conversation of all positions that the model was made for.

@@ -36,6 +36,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Arguments),
     Chat(commands::chat::Arguments),
+    Serve(commands::serve::Arguments),
     Embed(commands::embed::Arguments),
     Pull(commands::pull::Arguments),
     Rm(commands::rm::Arguments),
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Embed(arguments) => commands::embed::run(arguments),
         Command::Pull(arguments) => commands::pull::run(arguments),
         Command::Rm(arguments) => commands::rm::run(arguments),

@@ -196,7 +196,7 @@ fn as_field((name, number): (&str, usize)) -> (String, Value) {
 }
 
 /// The file's chat template; none when it has none, or a broken one, of which a warning tells.
-fn own_template(loaded: &Loaded) -> Option<ChatTemplate> {
+pub fn own_template(loaded: &Loaded) -> Option<ChatTemplate> {
     ChatTemplate::from_metadata(loaded.file.metadata()).unwrap_or_else(|error| {
         warn_of_fallback(&loaded.name, &error);
         None

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::Args;
 use gleed_cpu::Isa;
-use gleed_engine::Engine;
 use gleed_gguf::{Array, Gguf, Value};
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Gpu, Selection};
@@ -57,8 +56,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Err(error) = &model {
         output::warning(format!("{}: cannot be run: {error}", file.name()));
     }
-    let (name, slots) = (arguments.model.clone(), Engine::SLOTS);
-    let loaded = model.ok().map(|model| Loaded { name, file: file.clone(), model, slots, sequences: None });
+    let name = arguments.model.clone();
+    let loaded = model.ok().map(|model| Loaded::new(name, file.clone(), model));
     let program = |plain: bool| {
         loaded.as_ref().map(|l| match plain {
             true => l.model.program.clone(),

@@ -13,6 +13,7 @@ pub mod pull;
 pub mod quantize;
 pub mod rm;
 pub mod run;
+pub mod serve;
 pub mod synth;
 pub mod tokenize;
 pub mod validate;

@@ -45,7 +45,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let loaded = load::open(&arguments.model)?;
     loaded.must_generate()?;
     let context = loaded.context(arguments.context)?.unwrap_or(WINDOW.min(loaded.model.config.context));
-    let loaded = loaded.for_one_sequence(Some(context))?;
+    let loaded = loaded.for_sequences(1, Some(context))?;
     let path = &arguments.text;
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let tokenizer = load::tokenizer(&loaded.file)?;

@@ -2,6 +2,7 @@
 
 use super::{ChatTemplate, NAME, TemplateValue};
 use minijinja::Value;
+use std::collections::HashSet;
 
 /// How much a model should reason before it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +47,7 @@ impl ChatTemplate {
     /// The variables for [`TemplateInput::extra`](super::TemplateInput::extra) that ask for this much reasoning; none
     /// when the template reads no such variable.
     pub fn reasoning_variables(&self, wish: &ReasoningWish) -> Option<Vec<(String, TemplateValue)>> {
-        let template = self.environment.get_template(NAME).ok()?;
-        let undeclared = template.undeclared_variables(false);
+        let undeclared = self.undeclared();
         let read = |name: &str| undeclared.contains(name) || has_default(&self.source, name);
         let mut variables: Vec<(String, Value)> = Vec::new();
         let mut is_known = false;
@@ -63,6 +63,16 @@ impl ChatTemplate {
             }
         }
         is_known.then_some(variables)
+    }
+
+    /// Whether the template reads a variable of this name, which is not one of its own.
+    pub fn reads(&self, name: &str) -> bool {
+        self.undeclared().contains(name) || has_default(&self.source, name)
+    }
+
+    fn undeclared(&self) -> HashSet<String> {
+        let template = self.environment.get_template(NAME);
+        template.map(|template| template.undeclared_variables(false)).unwrap_or_default()
     }
 }
 

@@ -1,0 +1,42 @@
+//! All that can be asked, and which handler answers it.
+
+pub mod fields;
+mod json;
+mod openai;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+
+pub use json::Json;
+
+use crate::App;
+use crate::errors::Problem;
+use crate::health;
+use crate::layers::{around, not_found, wrong_method};
+
+/// The routes of a server.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(openai::chat::answer))
+        .route("/v1/models", get(openai::models::list))
+        .route("/v1/models/{*id}", get(openai::models::one))
+        .route("/health", get(health::health))
+        .route("/v1/health", get(health::health))
+        .route("/metrics", get(health::metrics))
+        .route("/status.json", get(health::status))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), around))
+        .with_state(app)
+}
+
+/// Does heavy work on a thread for such work. A panic in it is a problem of this request alone.
+pub async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let failed = |_| Problem::internal("something went wrong with this request; the server's log says more");
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(failed(panic)))
+}

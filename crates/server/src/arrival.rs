@@ -1,0 +1,81 @@
+//! A request as handlers get it: its fields, what it may ask for, and the record that will tell of it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::App;
+use crate::api::fields::Fields;
+use crate::errors::Problem;
+use crate::log::Record;
+use crate::model::Model;
+
+/// A request with a JSON object.
+pub struct Arrival {
+    /// The server.
+    pub app: Arc<App>,
+    /// What is noted of the request.
+    pub record: Arc<Record>,
+    /// The fields of its body.
+    pub fields: Fields,
+}
+
+impl Arrival {
+    /// Takes the model out of the fields and loads it if it is not loaded.
+    pub async fn model(&mut self) -> Result<Arc<Model>, Problem> {
+        let name = self.fields.string("model")?;
+        let entry = self.app.models.find(name.as_deref())?.clone();
+        self.record.model(&entry.offer.id);
+        self.app.models.load(&entry).await
+    }
+
+    /// Notes the prompt, if the operator asks for it.
+    pub fn note_prompt(&self, text: impl FnOnce() -> String) {
+        if self.app.logs_prompts {
+            self.record.prompt(text());
+        }
+    }
+
+    /// Forgets a model whose engine has stopped, so that the next request loads it again.
+    pub fn check<T>(&self, model: &Arc<Model>, result: Result<T, Problem>) -> Result<T, Problem> {
+        if result.as_ref().is_err_and(|problem| *problem == Problem::stopped()) {
+            self.app.models.forget(model);
+        }
+        result
+    }
+}
+
+impl FromRequest<Arc<App>> for Arrival {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Arrival, Problem> {
+        let record = request.extensions().get::<Arc<Record>>().cloned();
+        let record = record.ok_or_else(|| Problem::internal("the request has no record"))?;
+        let fields = Fields::of_body(&bytes(app, request.into_body()).await?)?;
+        Ok(Arrival { app: app.clone(), record, fields })
+    }
+}
+
+/// The whole body, if it is not too large and comes in time.
+async fn bytes(app: &App, body: Body) -> Result<Bytes, Problem> {
+    let limit = app.limits.body;
+    let whole = Limited::new(body, limit).collect();
+    match tokio::time::timeout(app.limits.body_time, whole).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("the body is longer than {limit} bytes");
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+        }
+        Ok(Err(error)) => {
+            Err(Problem::new(StatusCode::BAD_REQUEST, "broken_body", format!("the body is broken: {error}")))
+        }
+        Err(_) => {
+            let message = format!("the body did not come within {} s", app.limits.body_time.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", message))
+        }
+    }
+}
