@@ -61,6 +61,9 @@ pub enum Error {
     /// A step that the executor refused.
     #[error(transparent)]
     Step(#[from] StepError),
+    /// An answer that the engine could not give.
+    #[error(transparent)]
+    Engine(#[from] gleed_engine::Error),
     /// A kernel that cannot be measured.
     #[error(transparent)]
     Cpu(#[from] gleed_cpu::Error),

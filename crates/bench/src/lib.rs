@@ -3,11 +3,13 @@
 //!
 //! A [`Test`] says what is measured. [`rounds()`] runs tests on an executor ([`Runner`]) in turn with a
 //! [`Peer`] and with the machine's limits ([`Meter`]); [`profile`] says where the time of each goes;
-//! [`kernels()`] times each linear kernel by itself; [`start()`] times whole processes. All of them return
+//! [`kernels()`] times each linear kernel by itself; [`start()`] times whole processes; [`guesses()`] says what
+//! guessing the next tokens gains. All of them return
 //! data: tables and progress bars are the caller's, who is told how far a measurement is by a [`Progress`].
 
 mod child;
 mod error;
+mod guesses;
 mod kernels;
 mod limits;
 mod measurable;
@@ -23,6 +25,7 @@ mod test;
 mod work;
 
 pub use error::{Error, Result};
+pub use guesses::{GuessGain, GuessText, guesses};
 pub use kernels::{KernelTime, kernels};
 pub use limits::{Limits, Machine, Meter};
 pub use measurable::Measurable;

@@ -6,6 +6,7 @@ mod commands;
 mod context;
 mod conversation;
 mod device;
+mod draft;
 mod escape;
 mod load;
 mod models;

@@ -227,3 +227,21 @@ echo '[{"build_commit": "abc", "build_number": 77, "n_threads": 2, "avg_ts": 50.
         assert!(String::from_utf8(output.stdout).unwrap().contains("gleed"));
     }
 }
+
+#[test]
+fn guesses_are_measured_and_change_nothing() {
+    let model = stories();
+    let arguments =
+        ["bench", &model, "--guesses", "-n", "12", "-r", "1", "--speculation", "always", "--json"];
+    // The model is its own draft: all that it guesses is right.
+    let report = json(&[&arguments[..], &["--draft", &model]].concat());
+    let gains = report["guesses"].as_array().unwrap();
+    assert_eq!(gains.len(), 2);
+    for gain in gains {
+        assert_eq!(gain["same"], true, "{gain}");
+        positive(&gain["ratio"]);
+        let drafted = positive(&gain["guessed_tokens"]);
+        assert!(positive(&gain["accepted_tokens"]) >= drafted / 2.0, "{gain}");
+    }
+    refused(&["bench", &model, "--draft", &model], "--guesses");
+}

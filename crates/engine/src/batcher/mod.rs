@@ -104,6 +104,11 @@ impl Batcher {
         Ok(self)
     }
 
+    /// Decides anew when the next tokens of answers are guessed.
+    pub fn set_speculation(&mut self, when: Speculation) {
+        self.guessing.when = when;
+    }
+
     /// The engine. What is computed with it must leave room for the requests.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine

@@ -1,6 +1,7 @@
 //! `gleed bench`: how fast is this model on this machine, where does the time go, how far is that from
 //! what the machine can do, and how does it compare with a peer?
 
+mod guesses;
 mod measurable;
 mod start;
 mod tables;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use gleed_bench::{Limits, MAX_ROWS, Peer, Rounds, Runner, Settings, Test};
+use gleed_engine::Speculation;
 use gleed_model::program::Output;
 use serde_json::json;
 
@@ -63,6 +65,19 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["prompt", "generate", "depth", "sequences", "per_token", "ops", "kernels", "plot"])]
     start: bool,
 
+    /// Measure what guessing the next tokens gains instead: on an edit of a text and on a story, with guesses and without
+    /// in turn
+    #[arg(long, conflicts_with_all = ["prompt", "depth", "sequences", "against", "start", "per_token", "ops", "kernels", "plot"])]
+    guesses: bool,
+
+    /// A smaller model of the same vocabulary that guesses
+    #[arg(long, value_name = "MODEL", requires = "guesses")]
+    draft: Option<String>,
+
+    /// When guesses are computed: auto (where that is faster) or always
+    #[arg(long, value_name = "WHEN", requires = "guesses", default_value_t)]
+    speculation: Speculation,
+
     /// Also compute each prompt one token at a time, and say what the batch gains
     #[arg(long)]
     per_token: bool,
@@ -98,6 +113,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return start::run(model, options, *repetitions, peer.as_mut(), *json);
     }
     let mut loaded = load::open(&arguments.model)?;
+    if arguments.guesses {
+        let Arguments { draft, speculation, options, generate, repetitions, json, .. } = &arguments;
+        let tokens = match generate.as_deref() {
+            None => 128,
+            Some([tokens]) => *tokens,
+            Some(_) => bail!("--guesses takes one number of tokens to generate"),
+        };
+        return guesses::run(loaded, draft.as_deref(), *speculation, options, tokens, *repetitions, *json);
+    }
     if arguments.kernels {
         return kernels(&loaded, &arguments.options, arguments.json);
     }

@@ -1,7 +1,7 @@
 //! What was measured, as tables for people.
 
 use anyhow::Result;
-use gleed_bench::{KernelTime, Limits, Measured, Profile, Rates, Spread, Start};
+use gleed_bench::{GuessGain, KernelTime, Limits, Measured, Profile, Rates, Spread, Start};
 
 use crate::output::{self, Align, Table};
 
@@ -33,6 +33,29 @@ pub fn results(results: &[Measured]) -> Result<()> {
     let mut table = Table::new(&shown.iter().map(|(name, _)| (*name, align(*name))).collect::<Vec<_>>());
     for result in results {
         table.row(shown.iter().map(|(_, cell)| (cell(result).unwrap_or_default(), None)));
+    }
+    show(&table)
+}
+
+/// What guesses gained.
+pub fn guesses(gains: &[GuessGain]) -> Result<()> {
+    let columns = ["text", "without", "min – max", "with guesses", "min – max", "ratio", "right", "answers"];
+    let align = |name| if name == "text" { Align::Left } else { Align::Right };
+    let mut table = Table::new(&columns.map(|name| (name, align(name))));
+    for gain in gains {
+        let right = format!("{} of {}", gain.accepted_tokens, gain.guessed_tokens);
+        let answers = if gain.same { "the same" } else { "DIFFER" };
+        let cells = [
+            gain.text.to_string(),
+            format!("{:.1}", gain.plain.median),
+            range(&gain.plain),
+            format!("{:.1}", gain.guessed.median),
+            range(&gain.guessed),
+            times(gain.ratio),
+            right,
+            answers.to_string(),
+        ];
+        table.row(cells.map(|cell| (cell, None)));
     }
     show(&table)
 }
