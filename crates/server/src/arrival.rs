@@ -40,6 +40,17 @@ impl Arrival {
         }
     }
 
+    /// Refuses fields that nobody read.
+    pub fn all_read(&mut self) -> Result<(), Problem> {
+        std::mem::replace(&mut self.fields, Fields::empty()).finish()
+    }
+
+    /// Notes a problem that comes when the answer has begun.
+    pub fn failed(&self, model: &Arc<Model>, problem: Problem) -> Problem {
+        self.record.problem(&problem.message);
+        self.check(model, Err::<(), _>(problem.clone())).err().unwrap_or(problem)
+    }
+
     /// Forgets a model whose engine has stopped, so that the next request loads it again.
     pub fn check<T>(&self, model: &Arc<Model>, result: Result<T, Problem>) -> Result<T, Problem> {
         if result.as_ref().is_err_and(|problem| *problem == Problem::stopped()) {

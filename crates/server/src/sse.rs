@@ -26,6 +26,11 @@ pub fn data(text: &mut String, value: &Value) {
     text.push_str("\n\n");
 }
 
+/// Writes OpenAI's mark that nothing follows.
+pub fn done(text: &mut String) {
+    text.push_str("data: [DONE]\n\n");
+}
+
 /// The response that streams a source's events. Dropping it drops the source.
 pub fn response(source: impl Source) -> Response {
     let chunks = stream::unfold(source, |mut source| async move {

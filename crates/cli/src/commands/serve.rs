@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_engine::{BatchSettings, Engine, EngineHandle};
+use gleed_engine::{BatchSettings, Batcher, Draft, Engine, EngineHandle, Speculation};
 use gleed_model::program::Output;
 use gleed_server::{Keys, Limits, Loader, Offer, Parts, Settings, Tls};
 use gleed_tokenizer::ChatTemplate;
@@ -69,6 +69,15 @@ pub struct Arguments {
     /// Requests that may wait for their turn; more are refused with 429
     #[arg(long, default_value_t = 256, value_name = "N")]
     queue: usize,
+
+    /// A smaller model with the same vocabulary, whose guesses of the next tokens are checked many at a time
+    #[arg(long, value_name = "MODEL")]
+    draft: Option<String>,
+
+    /// When the next tokens are guessed, by the draft or from the request's own text: auto (where it is faster), always
+    /// or off
+    #[arg(long, default_value = "auto", value_name = "WHEN")]
+    speculation: Speculation,
 
     /// Positions of one request: prompt and answer together [default: the model's, or what memory allows]
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
@@ -138,9 +147,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let loader = Models {
         options: arguments.options,
         context: arguments.context,
+        draft: arguments.draft,
         settings: BatchSettings {
             most_running: parallel,
             most_waiting: arguments.queue,
+            speculation: arguments.speculation,
             ..BatchSettings::default()
         },
     };
@@ -153,6 +164,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 struct Models {
     options: Options,
     context: Option<usize>,
+    draft: Option<String>,
     settings: BatchSettings,
 }
 
@@ -177,8 +189,21 @@ impl Models {
         let loaded = loaded.for_sequences(self.settings.most_running, context)?;
         let executor = loaded.executor(&self.options, None, rows)?;
         let about = executor.report(&loaded);
-        let engine = EngineHandle::start(Engine::new(Box::new(executor)), self.settings.clone());
+        let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &self.settings);
+        if let Some(draft) = &self.draft {
+            batcher = batcher.with_draft(self.draft(draft)?).with_context(|| format!("--draft {draft}"))?;
+        }
+        let engine = EngineHandle::of(batcher);
         Ok(Parts { tokenizer, template, tool_template, engine, context, about })
+    }
+
+    /// A model that guesses for another.
+    fn draft(&self, name: &str) -> Result<Draft> {
+        let loaded = load::open(name)?;
+        let context = self.context.map(|context| context.min(loaded.model.config.context));
+        let loaded = loaded.for_sequences(self.settings.most_running, context)?;
+        let executor = loaded.executor(&self.options, None, MAX_ROWS)?;
+        Ok(Draft::new(Engine::new(Box::new(executor))))
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod fields;
 mod json;
 mod openai;
+mod words;
 
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ use crate::layers::{around, not_found, wrong_method};
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(openai::chat::answer))
+        .route("/v1/completions", post(openai::completions::answer))
+        .route("/v1/embeddings", post(openai::embeddings::answer))
+        .route("/tokenize", post(words::tokenize))
+        .route("/detokenize", post(words::detokenize))
+        .route("/apply-template", post(words::apply_template))
         .route("/v1/models", get(openai::models::list))
         .route("/v1/models/{*id}", get(openai::models::one))
         .route("/health", get(health::health))

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use super::FINGERPRINT;
 use super::conversation::conversation;
 use super::logprobs;
-use super::sampling::wishes;
-use super::stream::{ChatStream, StreamOptions};
+use super::sampling::{StreamOptions, most_tokens, wishes};
+use super::stream::ChatStream;
 use super::usage::{finish_reason, usage};
 use crate::answer::{Answer, Conversation, Question, Whole, WholeCall, Wishes, constraints};
 use crate::api::fields::Fields;
@@ -17,9 +18,6 @@ use crate::arrival::Arrival;
 use crate::errors::Problem;
 use crate::ids;
 use crate::model::Model;
-
-/// What every answer says of the server that gave it.
-pub const FINGERPRINT: &str = concat!("gleed-", env!("CARGO_PKG_VERSION"));
 
 /// What a chat asks for.
 struct Chat {
@@ -80,20 +78,8 @@ fn read(arrival: &mut Arrival, model: &Model) -> Result<Chat, Problem> {
     wishes.settings.logprobs = logprobs.then_some(top.unwrap_or(0));
     let stream = StreamOptions::read(fields)?;
     let conversation = conversation(fields, &app.limits)?;
-    std::mem::replace(fields, Fields::empty()).finish()?;
+    arrival.all_read()?;
     Ok(Chat { conversation, wishes, stream })
-}
-
-/// The most tokens of an answer, under either of its names.
-fn most_tokens(fields: &mut Fields) -> Result<Option<usize>, Problem> {
-    let old = fields.count("max_tokens", 1..=u32::MAX as usize)?;
-    let new = fields.count("max_completion_tokens", 1..=u32::MAX as usize)?;
-    match (old, new) {
-        (Some(old), Some(new)) if old != new => {
-            Err(Problem::invalid("max_tokens", "`max_tokens` and `max_completion_tokens` differ: send one"))
-        }
-        (old, new) => Ok(new.or(old)),
-    }
 }
 
 fn modalities(fields: &mut Fields) -> Result<(), Problem> {

@@ -22,6 +22,42 @@ fn one(token: u32, logprob: f32, tokenizer: &Tokenizer) -> Value {
 }
 
 /// A number that JSON can write; OpenAI's word for "never".
-pub fn finite(logprob: f32) -> f32 {
+fn finite(logprob: f32) -> f32 {
     logprob.max(-9999.0)
+}
+
+/// The lists of a completion's `logprobs`, in OpenAI's older form.
+#[derive(Default)]
+pub struct Listed {
+    tokens: Vec<Value>,
+    logprobs: Vec<Value>,
+    top: Vec<Value>,
+    offsets: Vec<Value>,
+    /// Characters of all tokens so far.
+    written: usize,
+}
+
+impl Listed {
+    /// Takes in a token, if its log-probability was asked for.
+    pub fn add(&mut self, token: &Token, tokenizer: &Tokenizer) {
+        let Some(logprob) = token.logprob else { return };
+        let text = |token: u32| tokenizer.token_text(token).unwrap_or_default().into_owned();
+        let written = text(token.id);
+        let top = token.top.iter().map(|top| (text(top.token), finite(top.logprob).into()));
+        self.top.push(Value::Object(top.collect()));
+        self.logprobs.push(finite(logprob).into());
+        self.offsets.push(self.written.into());
+        self.written += written.chars().count();
+        self.tokens.push(written.into());
+    }
+
+    /// What came since this was last asked; null when nothing did.
+    pub fn take(&mut self) -> Value {
+        if self.tokens.is_empty() {
+            return Value::Null;
+        }
+        let [tokens, logprobs, top, offsets] =
+            [&mut self.tokens, &mut self.logprobs, &mut self.top, &mut self.offsets].map(std::mem::take);
+        json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets })
+    }
 }

@@ -1,4 +1,4 @@
-//! How tokens are chosen and when to stop: what chats and completions have in common.
+//! How tokens are chosen, when to stop and how to tell: what chats and completions have in common.
 
 use std::time::Duration;
 
@@ -62,6 +62,46 @@ pub fn wishes(fields: &mut Fields, app: &App, vocabulary: usize) -> Result<Wishe
         choices: fields.count("n", 1..=limits.choices)?.unwrap_or(1),
         deadline: app.deadline(timeout.map(Duration::from_secs_f32)),
     })
+}
+
+/// The most tokens of an answer, under either of its names.
+pub fn most_tokens(fields: &mut Fields) -> Result<Option<usize>> {
+    let old = fields.count("max_tokens", 1..=u32::MAX as usize)?;
+    let new = fields.count("max_completion_tokens", 1..=u32::MAX as usize)?;
+    match (old, new) {
+        (Some(old), Some(new)) if old != new => {
+            Err(Problem::invalid("max_tokens", "`max_tokens` and `max_completion_tokens` differ: send one"))
+        }
+        (old, new) => Ok(new.or(old)),
+    }
+}
+
+/// How an answer is streamed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamOptions {
+    /// Whether the last event tells what it took.
+    pub with_usage: bool,
+}
+
+impl StreamOptions {
+    /// Reads `stream` and `stream_options`; none where the answer is wanted in one piece.
+    pub fn read(fields: &mut Fields) -> Result<Option<StreamOptions>> {
+        let streams = fields.boolean("stream")?.unwrap_or(false);
+        let Some(field) = fields.take("stream_options") else {
+            return Ok(streams.then(StreamOptions::default));
+        };
+        if !streams {
+            return Err(Problem::invalid(field.path, "`stream_options` needs `stream: true`"));
+        }
+        let mut options = field.object()?;
+        let with_usage = options.boolean("include_usage")?.unwrap_or(false);
+        if options.boolean("include_obfuscation")? == Some(true) {
+            let path = options.path("include_obfuscation");
+            return Err(Problem::unsupported(path, "events are not padded here"));
+        }
+        options.finish()?;
+        Ok(Some(StreamOptions { with_usage }))
+    }
 }
 
 /// Takes out what changes nothing, and refuses what would ask for more than there is.

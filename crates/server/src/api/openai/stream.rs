@@ -3,43 +3,14 @@
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::chat::FINGERPRINT;
+use super::FINGERPRINT;
 use super::logprobs;
+use super::sampling::StreamOptions;
 use super::usage::{finish_reason, usage};
 use crate::answer::{Answer, Part};
-use crate::api::fields::Fields;
 use crate::arrival::Arrival;
-use crate::errors::Problem;
 use crate::ids;
 use crate::sse::{self, Source};
-
-/// How an answer is streamed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct StreamOptions {
-    /// Whether the last event tells what it took.
-    pub with_usage: bool,
-}
-
-impl StreamOptions {
-    /// Reads `stream` and `stream_options`; none where the answer is wanted in one piece.
-    pub fn read(fields: &mut Fields) -> Result<Option<StreamOptions>, Problem> {
-        let streams = fields.boolean("stream")?.unwrap_or(false);
-        let Some(field) = fields.take("stream_options") else {
-            return Ok(streams.then(StreamOptions::default));
-        };
-        if !streams {
-            return Err(Problem::invalid(field.path, "`stream_options` needs `stream: true`"));
-        }
-        let mut options = field.object()?;
-        let with_usage = options.boolean("include_usage")?.unwrap_or(false);
-        if options.boolean("include_obfuscation")? == Some(true) {
-            let path = options.path("include_obfuscation");
-            return Err(Problem::unsupported(path, "events are not padded here"));
-        }
-        options.finish()?;
-        Ok(Some(StreamOptions { with_usage }))
-    }
-}
 
 /// Writes the parts of an answer as they come.
 pub struct ChatStream {
@@ -151,7 +122,7 @@ impl ChatStream {
         if self.options.with_usage {
             sse::data(text, &self.chunk(json!([]), usage(taken)));
         }
-        text.push_str("data: [DONE]\n\n");
+        sse::done(text);
     }
 }
 
@@ -167,9 +138,7 @@ impl Source for ChatStream {
                 Some(Ok((choice, part))) => self.part(choice, part, &mut text),
                 Some(Err(problem)) => {
                     self.ended = true;
-                    let model = self.answer.model().clone();
-                    let problem = self.arrival.check(&model, Err::<(), _>(problem)).err()?;
-                    self.arrival.record.problem(&problem.message);
+                    let problem = self.arrival.failed(self.answer.model(), problem);
                     sse::data(&mut text, &problem.openai());
                 }
             }
