@@ -7,13 +7,14 @@ use gleed_tokenizer::Tokenizer;
 use crate::load::{self, Options};
 use crate::talk::MAX_ROWS;
 
-/// A draft for so many sequences, whose vocabulary must be that of the model.
+/// A draft for so many sequences, of `context` positions each where the user says how many, whose vocabulary must be that
+/// of the model.
 pub fn load(
     name: &str,
     tokenizer: &Tokenizer,
     options: &Options,
     sequences: usize,
-    positions: usize,
+    context: Option<usize>,
 ) -> Result<Draft> {
     let loaded = load::open(name)?;
     loaded.must_generate()?;
@@ -24,8 +25,9 @@ pub fn load(
             "--draft {name}: its tokens are others than the model's; use a smaller model of the same family"
         );
     }
-    let context = positions.min(loaded.model.config.context);
-    let loaded = loaded.for_sequences(sequences, Some(context))?;
-    let executor = loaded.executor(options, context * sequences, MAX_ROWS.min(context))?;
+    let most = loaded.model.config.context;
+    let context = context.map(|context| context.min(most));
+    let loaded = loaded.for_sequences(sequences, context)?;
+    let executor = loaded.executor(options, None, MAX_ROWS.min(context.unwrap_or(most)))?;
     Ok(Draft::new(Engine::new(Box::new(executor))))
 }

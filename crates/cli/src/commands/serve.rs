@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_engine::{BatchSettings, Batcher, Draft, Engine, EngineHandle, Speculation};
+use gleed_engine::{BatchSettings, Batcher, Engine, EngineHandle, Speculation};
 use gleed_model::program::Output;
 use gleed_server::{Keys, Limits, Loader, Offer, Parts, Settings, Tls};
 use gleed_tokenizer::ChatTemplate;
 
 #[cfg(feature = "gpu")]
 use crate::device::Device;
+use crate::draft;
 use crate::load::{self, Options};
 use crate::output;
 use crate::talk::{MAX_ROWS, own_template};
@@ -191,19 +192,12 @@ impl Models {
         let about = executor.report(&loaded);
         let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &self.settings);
         if let Some(draft) = &self.draft {
-            batcher = batcher.with_draft(self.draft(draft)?).with_context(|| format!("--draft {draft}"))?;
+            let most = self.settings.most_running;
+            let guesser = draft::load(draft, &tokenizer, &self.options, most, self.context)?;
+            batcher = batcher.with_draft(guesser).with_context(|| format!("--draft {draft}"))?;
         }
         let engine = EngineHandle::of(batcher);
         Ok(Parts { tokenizer, template, tool_template, engine, context, about })
-    }
-
-    /// A model that guesses for another.
-    fn draft(&self, name: &str) -> Result<Draft> {
-        let loaded = load::open(name)?;
-        let context = self.context.map(|context| context.min(loaded.model.config.context));
-        let loaded = loaded.for_sequences(self.settings.most_running, context)?;
-        let executor = loaded.executor(&self.options, None, MAX_ROWS)?;
-        Ok(Draft::new(Engine::new(Box::new(executor))))
     }
 }
 

@@ -65,7 +65,7 @@ pub fn run(
     let settings = BatchSettings { most_running: 1, prefix_cache: false, ..BatchSettings::default() };
     let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &settings);
     if let Some(name) = draft_name {
-        batcher = batcher.with_draft(draft::load(name, &tokenizer, options, 1, context)?)?;
+        batcher = batcher.with_draft(draft::load(name, &tokenizer, options, 1, Some(context))?)?;
         report.insert("draft".to_string(), name.into());
     }
     let texts = [("an edit", EDIT), ("a story", STORY)]
