@@ -221,7 +221,8 @@ impl Loaded {
             pages: 0,
             window_sequences: self.sequences,
             slots: self.slots,
-            logits_rows: None,
+            // The device chooses tokens only where the logits of all sequences fit at once; for few they do anyway.
+            logits_rows: self.sequences.filter(|sequences| *sequences > 64),
             matrix_units: options.matrix_units,
         };
         let positions = match (positions, &halves) {
