@@ -21,7 +21,8 @@ use crate::log::Record;
 
 /// Paths that are open to those without a key: what tells nothing of what others ask.
 fn is_open(path: &str) -> bool {
-    matches!(path, "/health" | "/v1/health" | "/" | "/status" | "/favicon.ico") || path.starts_with("/page/")
+    matches!(path, "/health" | "/v1/health" | "/" | "/status" | "/favicon.ico" | "/openapi.json")
+        || path.starts_with("/page/")
 }
 
 /// Runs a request's handler with all that belongs around it.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use gleed_engine::{BatchSettings, Batcher, Engine, EngineHandle, Speculation};
 use gleed_model::program::Output;
-use gleed_server::{Keys, Limits, Loader, Offer, Parts, Settings, Tls};
+use gleed_server::{Keys, Limits, Loader, Log, Offer, Parts, Settings, Tls};
 use gleed_tokenizer::ChatTemplate;
 
 #[cfg(feature = "gpu")]
@@ -157,8 +157,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
         },
     };
     let ready = || output::note(format!("{} on {scheme}://{address}", ids.join(", ")));
-    gleed_server::run(listener, settings, Arc::new(loader), Arc::new(|line| output::note(line)), ready)?;
+    gleed_server::run(listener, settings, Arc::new(loader), log(), ready)?;
     Ok(())
+}
+
+/// Lines that may wait to be written.
+const WAITING_LINES: usize = 4096;
+
+/// Writes lines to stderr, on a thread of its own: where nobody reads them, lines are lost rather than requests.
+fn log() -> Log {
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<String>(WAITING_LINES);
+    std::thread::spawn(move || receiver.iter().for_each(output::note));
+    Arc::new(move |line| _ = sender.try_send(line.to_string()))
 }
 
 /// Loads models for the server.

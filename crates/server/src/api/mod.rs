@@ -3,6 +3,7 @@
 pub mod fields;
 mod json;
 mod openai;
+mod openapi;
 mod words;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/health", get(health::health))
         .route("/metrics", get(health::metrics))
         .route("/status.json", get(health::status))
+        .route("/openapi.json", get(openapi::description))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), around))
