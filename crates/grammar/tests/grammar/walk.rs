@@ -1,0 +1,145 @@
+//! Vocabularies, and answers at random: of the tokens that a mask allows, any.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use gleed_engine::{Constraint, TokenMask};
+use gleed_gguf::Gguf;
+use gleed_grammar::{Grammar, Vocabulary};
+use gleed_tokenizer::{DecodeOptions, Tokenizer};
+
+/// A model's tokenizer and its vocabulary as a tree.
+pub struct Model {
+    pub tokenizer: Tokenizer,
+    pub vocabulary: Vocabulary,
+}
+
+impl Model {
+    pub fn open(path: &Path) -> Model {
+        let file = Gguf::open(path).unwrap();
+        let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+        let vocabulary = Vocabulary::new(&tokenizer).unwrap();
+        Model { tokenizer, vocabulary }
+    }
+
+    /// The story model: SentencePiece, with a token for every byte.
+    pub fn stories() -> &'static Model {
+        static MODEL: OnceLock<Model> = OnceLock::new();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/stories15M-q8_0.gguf");
+        MODEL.get_or_init(|| Model::open(&path))
+    }
+
+    pub fn constraint(&self, grammar: &Grammar) -> Box<dyn Constraint> {
+        self.vocabulary.constraint(grammar).unwrap_or_else(|error| panic!("{grammar:?}: {error}"))
+    }
+
+    pub fn text(&self, tokens: &[u32]) -> String {
+        self.tokenizer.decode(tokens, DecodeOptions::CONTINUATION)
+    }
+
+    /// Whether a constraint lets this text pass, byte by byte, and then lets the answer end.
+    pub fn accepts(&self, grammar: &Grammar, text: &str) -> bool {
+        let mut constraint = self.constraint(grammar);
+        let mut mask = TokenMask::none(self.tokenizer.vocab_size());
+        let mut tokens = self.tokenizer.encode(text, gleed_tokenizer::Special::Literal);
+        // SentencePiece puts a space before a text.
+        if self.text(&tokens) != text {
+            tokens = text.bytes().map(|byte| self.byte(byte)).collect();
+        }
+        for token in tokens {
+            mask.clear();
+            constraint.allow(&mut mask).unwrap();
+            if !mask.allows(token) {
+                return false;
+            }
+            constraint.accept(token).unwrap();
+        }
+        mask.clear();
+        constraint.allow(&mut mask).unwrap();
+        self.tokenizer.ends_of_generation().iter().all(|&end| mask.allows(end))
+    }
+
+    /// A token that is one byte.
+    fn byte(&self, byte: u8) -> u32 {
+        let found = (0..self.tokenizer.vocab_size() as u32).find(|&id| {
+            !self.tokenizer.is_control(id)
+                && self.tokenizer.token_bytes(id).is_some_and(|bytes| *bytes == [byte])
+        });
+        found.unwrap()
+    }
+
+    /// Follows a constraint by choosing at random what it allows, until the answer ends. None when it has not ended
+    /// after many more tokens than `about`; from there on whatever leads to an end is preferred.
+    pub fn walk(
+        &self,
+        constraint: &mut dyn Constraint,
+        random: &mut Random,
+        about: usize,
+    ) -> Option<Vec<u32>> {
+        let size = self.tokenizer.vocab_size();
+        let mut mask = TokenMask::none(size);
+        let mut tokens = Vec::new();
+        let mut allowed = Vec::new();
+        while tokens.len() < about * 8 {
+            mask.clear();
+            constraint
+                .allow(&mut mask)
+                .unwrap_or_else(|error| panic!("{error} behind {:?}", self.text(&tokens)));
+            allowed.clear();
+            allowed.extend((0..size as u32).filter(|&token| mask.allows(token)));
+            assert!(!allowed.is_empty(), "nothing may follow {:?}", self.text(&tokens));
+            let token = self.choose(&allowed, random, tokens.len() > about);
+            constraint.accept(token).unwrap();
+            if self.tokenizer.is_end_of_generation(token) {
+                return Some(tokens);
+            }
+            tokens.push(token);
+        }
+        None
+    }
+
+    fn choose(&self, allowed: &[u32], random: &mut Random, hurry: bool) -> u32 {
+        let is_end = |token: &&u32| self.tokenizer.is_end_of_generation(**token);
+        if let Some(end) = allowed.iter().find(is_end).filter(|_| hurry || random.below(4) == 0) {
+            return *end;
+        }
+        // Of thousands of words few end a string: half of the time, only bytes are chosen from.
+        let bytes = |wanted: &[u8]| -> Vec<u32> {
+            let fits = |token: &&u32| {
+                self.tokenizer.is_control(**token)
+                    || self
+                        .tokenizer
+                        .token_bytes(**token)
+                        .is_some_and(|bytes| bytes.len() == 1 && wanted.contains(&bytes[0]))
+            };
+            allowed.iter().filter(fits).copied().collect()
+        };
+        if hurry {
+            for wanted in [&b"\"'>})]"[..], b"</\n", b"0aeT:,- {["] {
+                let found = bytes(wanted);
+                if !found.is_empty() {
+                    return found[random.below(found.len())];
+                }
+            }
+        }
+        if random.below(2) == 0 {
+            let found = bytes(b"\"{}[]:,0123456789.-abcxyz<>/=()'`\n _");
+            if !found.is_empty() {
+                return found[random.below(found.len())];
+            }
+        }
+        allowed[random.below(allowed.len())]
+    }
+}
+
+/// Numbers at random (xorshift).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
