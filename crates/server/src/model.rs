@@ -1,8 +1,9 @@
 //! A model that is loaded: its words, its chat templates and the engine that computes it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gleed_engine::EngineHandle;
+use gleed_grammar::Vocabulary;
 use gleed_tokenizer::{AnswerFormat, ChatTemplate, Tokenizer};
 use serde_json::{Map, Value};
 
@@ -36,6 +37,8 @@ pub struct Model {
     pub context: usize,
     chat: Chat,
     tool_chat: Option<Chat>,
+    /// Its tokens as grammars see them, made when the first answer needs it.
+    vocabulary: OnceLock<gleed_grammar::Result<Vocabulary>>,
 }
 
 /// A template, and how answers to its prompts are marked.
@@ -56,7 +59,21 @@ impl Model {
         };
         let (chat, tool_chat) = (chat(template), tool_template.map(chat));
         let context = context.unwrap_or(usize::MAX).min(engine.context());
-        Model { id: id.to_string(), tokenizer: Arc::new(tokenizer), engine, about, context, chat, tool_chat }
+        Model {
+            id: id.to_string(),
+            tokenizer: Arc::new(tokenizer),
+            engine,
+            about,
+            context,
+            chat,
+            tool_chat,
+            vocabulary: OnceLock::new(),
+        }
+    }
+
+    /// Its tokens as grammars see them. The first call takes a moment.
+    pub fn vocabulary(&self) -> gleed_grammar::Result<&Vocabulary> {
+        self.vocabulary.get_or_init(|| Vocabulary::new(&self.tokenizer)).as_ref().map_err(Clone::clone)
     }
 
     /// The template for a conversation with tools or without.
