@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 
 use crate::App;
+use crate::api::apart;
 use crate::api::fields::Fields;
 use crate::errors::Problem;
 use crate::log::Record;
@@ -60,24 +60,33 @@ impl Arrival {
     }
 }
 
+/// From so many bytes on, a body takes long enough to read that others would notice.
+const LARGE: usize = 64 << 10;
+
 impl FromRequest<Arc<App>> for Arrival {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Arrival, Problem> {
         let record = request.extensions().get::<Arc<Record>>().cloned();
         let record = record.ok_or_else(|| Problem::internal("the request has no record"))?;
-        let fields = Fields::of_body(&bytes(app, request.into_body()).await?)?;
+        let bytes = bytes(app, request.into_body()).await?;
+        let fields = match bytes.len() {
+            0..LARGE => Fields::of_body(&bytes)?,
+            _ => apart(move || Fields::of_body(&bytes)).await?,
+        };
         Ok(Arrival { app: app.clone(), record, fields })
     }
 }
 
+/// Bytes that are read past the limit and thrown away: a client that is still sending would not see the answer.
+const THROWN_AWAY: usize = 64 << 20;
+
 /// The whole body, if it is not too large and comes in time.
-async fn bytes(app: &App, body: Body) -> Result<Bytes, Problem> {
+async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Problem> {
     let limit = app.limits.body;
-    let whole = Limited::new(body, limit).collect();
-    match tokio::time::timeout(app.limits.body_time, whole).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+    match tokio::time::timeout(app.limits.body_time, collected(body, limit)).await {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => {
             let message = format!("the body is longer than {limit} bytes");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
         }
@@ -89,4 +98,21 @@ async fn bytes(app: &App, body: Body) -> Result<Bytes, Problem> {
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", message))
         }
     }
+}
+
+/// The bytes of a body; none where there are more than `limit`.
+async fn collected(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        length += data.len();
+        if length <= limit {
+            bytes.extend_from_slice(&data);
+        } else if length > limit.saturating_add(THROWN_AWAY) {
+            break;
+        } else {
+            bytes = Vec::new();
+        }
+    }
+    Ok((length <= limit).then_some(bytes))
 }

@@ -69,9 +69,10 @@ impl Problem {
         Problem::unavailable("the model has stopped and is loaded again with the next request")
     }
 
-    /// The same about a parameter, if it is not about one yet.
+    /// The same about a parameter, if it is about one at all and does not say which.
     pub fn about(self, param: &str) -> Problem {
-        Problem { param: self.param.or_else(|| Some(param.to_string())), ..self }
+        let named = || (self.status == StatusCode::BAD_REQUEST).then(|| param.to_string());
+        Problem { param: self.param.or_else(named), ..self }
     }
 
     /// What a problem is called in OpenAI's `type`.
