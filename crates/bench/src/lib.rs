@@ -4,14 +4,15 @@
 //! A [`Test`] says what is measured. [`rounds()`] runs tests on an executor ([`Runner`]) in turn with a
 //! [`Peer`] and with the machine's limits ([`Meter`]); [`profile`] says where the time of each goes;
 //! [`kernels()`] times each linear kernel by itself; [`start()`] times whole processes; [`guesses()`] says what
-//! guessing the next tokens gains. All of them return
-//! data: tables and progress bars are the caller's, who is told how far a measurement is by a [`Progress`].
+//! guessing the next tokens gains; [`load`] measures servers. All of them return data: tables and progress bars are
+//! the caller's, who is told how far a measurement is by a [`Progress`].
 
 mod child;
 mod error;
 mod guesses;
 mod kernels;
 mod limits;
+pub mod load;
 mod measurable;
 mod ops;
 mod peer;
@@ -31,7 +32,7 @@ pub use limits::{Limits, Machine, Meter};
 pub use measurable::Measurable;
 pub use ops::{OpTime, Profile, profile};
 pub use peer::Peer;
-pub use plot::roofline;
+pub use plot::{load_curves, roofline};
 pub use report::{Measured, Rates};
 pub use rounds::{Rounds, Settings, rounds};
 pub use runner::{MAX_ROWS, Runner, positions_of, slots_of};
