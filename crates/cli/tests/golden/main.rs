@@ -7,6 +7,7 @@ mod embeddings;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hostile;
+mod load;
 mod real;
 mod recurrent;
 mod tiny;

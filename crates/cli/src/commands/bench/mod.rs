@@ -1,12 +1,14 @@
 //! `gleed bench`: how fast is this model on this machine, where does the time go, how far is that from
-//! what the machine can do, and how does it compare with a peer?
+//! what the machine can do, and how does it compare with a peer? And the same of servers.
 
 mod guesses;
 mod measurable;
+mod server;
+mod server_tables;
 mod start;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -20,12 +22,14 @@ use crate::load::{self, Loaded, Options};
 use crate::models;
 use crate::output;
 use crate::progress::Progress;
+use server::{Common, ServerArguments};
 
-/// Measure how fast a model runs here
+/// Measure how fast a model runs here, or a server answers
 #[derive(Args)]
 pub struct Arguments {
     /// A path, a name from `gleed list`, or `hf:owner/repository[:FORMAT]`
-    model: String,
+    #[arg(required_unless_present = "server")]
+    model: Option<String>,
 
     /// Prompt lengths to process, each in one go [default: 512, or the context if that is less]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
@@ -43,13 +47,14 @@ pub struct Arguments {
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
     sequences: Vec<usize>,
 
-    /// How often each test is measured, each time after an untimed run
-    #[arg(short, long, default_value_t = 5)]
-    repetitions: usize,
+    /// How often each test is measured, each time after an untimed run [default: 5; a server's 1, or 3 with --against]
+    #[arg(short, long)]
+    repetitions: Option<usize>,
 
-    /// Run this llama-bench on the same file, in turn with ours, and print the ratio
-    #[arg(long, value_name = "PATH")]
-    against: Option<PathBuf>,
+    /// Run this llama-bench on the same file, in turn with ours, and print the ratio; with --server, the address of
+    /// another server
+    #[arg(long, value_name = "PATH|URL")]
+    against: Option<String>,
 
     /// More options for the peer, such as "-fa off"
     #[arg(
@@ -100,27 +105,42 @@ pub struct Arguments {
 
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    server: ServerArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    if arguments.repetitions == 0 {
+    if arguments.repetitions == Some(0) {
         bail!("--repetitions must be at least 1");
     }
-    let mut peer = peer(&arguments)?;
-    if arguments.start {
-        let Arguments { model, options, repetitions, json, .. } = &arguments;
-        return start::run(model, options, *repetitions, peer.as_mut(), *json);
+    if let Some(address) = &arguments.server.server {
+        let Arguments { model, against, repetitions, plot, json, .. } = &arguments;
+        let common = Common {
+            model: model.as_deref(),
+            against: against.as_deref(),
+            rounds: *repetitions,
+            plot: plot.as_ref(),
+            json: *json,
+        };
+        return server::run(address, &arguments.server, &common);
     }
-    let mut loaded = load::open(&arguments.model)?;
+    let model = arguments.model.as_deref().unwrap_or_default();
+    let repetitions = arguments.repetitions.unwrap_or(5);
+    let mut peer = peer(model, &arguments)?;
+    if arguments.start {
+        return start::run(model, &arguments.options, repetitions, peer.as_mut(), arguments.json);
+    }
+    let mut loaded = load::open(model)?;
     if arguments.guesses {
-        let Arguments { draft, speculation, options, generate, repetitions, json, .. } = &arguments;
+        let Arguments { draft, speculation, options, generate, json, .. } = &arguments;
         let tokens = match generate.as_deref() {
             None => 128,
             Some([tokens]) => *tokens,
             Some(_) => bail!("--guesses takes one number of tokens to generate"),
         };
-        return guesses::run(loaded, draft.as_deref(), *speculation, options, tokens, *repetitions, *json);
+        return guesses::run(loaded, draft.as_deref(), *speculation, options, tokens, repetitions, *json);
     }
     if arguments.kernels {
         return kernels(&loaded, &arguments.options, arguments.json);
@@ -132,7 +152,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
     executor.prepare()?;
     let mut runner = Runner::new(executor, &tests);
-    let settings = Settings { kv, repetitions: arguments.repetitions, per_token: arguments.per_token };
+    let settings = Settings { kv, repetitions, per_token: arguments.per_token };
     let rounds = with_bar("bench", |progress| {
         gleed_bench::rounds(&mut runner, &tests, settings, peer.as_mut(), progress)
     })?;
@@ -168,7 +188,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         });
         return output::print_report(runner.executor.report(&loaded), found);
     }
-    describe(&arguments, &runner.executor, &rounds, limits);
+    describe(model, &arguments, &runner.executor, &rounds, limits);
     peer.as_ref().and_then(Peer::describe).iter().for_each(output::note);
     warnings.iter().for_each(output::warning);
     for result in &rounds.results {
@@ -214,23 +234,24 @@ fn with_bar<T>(label: &str, measure: impl FnOnce(gleed_bench::Progress<'_>) -> T
 }
 
 /// The peer that was asked for.
-fn peer(arguments: &Arguments) -> Result<Option<Peer>> {
+fn peer(model: &str, arguments: &Arguments) -> Result<Option<Peer>> {
     let Some(path) = &arguments.against else { return Ok(None) };
-    let gleed_hub::Source::Path(model) = models::resolve(&arguments.model)? else {
+    let gleed_hub::Source::Path(model) = models::resolve(model)? else {
         bail!("--against needs a model in a file: name one by path");
     };
     let options = &arguments.options;
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.unwrap_or_else(cores);
-    Peer::new(path, &model, threads, options.kv, &arguments.against_options).map(Some).context("--against")
+    Peer::new(Path::new(path), &model, threads, options.kv, &arguments.against_options)
+        .map(Some)
+        .context("--against")
 }
 
 /// Two lines about what was run, and what the machine can do.
-fn describe(arguments: &Arguments, executor: &Placed, rounds: &Rounds, limits: Option<&Limits>) {
+fn describe(model: &str, arguments: &Arguments, executor: &Placed, rounds: &Rounds, limits: Option<&Limits>) {
     let peak = rounds.peak_memory.map(|p| format!(", peak memory {}", output::human_bytes(p)));
     output::note(format!(
-        "{}: {} arithmetic, {} KV, {}{}",
-        arguments.model,
+        "{model}: {} arithmetic, {} KV, {}{}",
         executor.arithmetic(),
         arguments.options.kv,
         executor,

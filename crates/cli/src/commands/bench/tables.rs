@@ -64,11 +64,13 @@ fn range(rates: &Rates) -> String {
     format!("{:.1} – {:.1}", rates.low, rates.high)
 }
 
-fn percent(share: f64) -> String {
+/// A share for people.
+pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn times(ratio: f64) -> String {
+/// A ratio for people.
+pub fn times(ratio: f64) -> String {
     format!("{ratio:.2} ×")
 }
 
@@ -168,6 +170,7 @@ pub fn start(start: &Start) -> Result<()> {
     show(&table)
 }
 
-fn show(table: &Table) -> Result<()> {
+/// Prints a table.
+pub fn show(table: &Table) -> Result<()> {
     output::print(table.render(output::colour(&std::io::stdout())))
 }
