@@ -28,7 +28,12 @@ impl Arrival {
     /// Takes the model out of the fields and loads it if it is not loaded.
     pub async fn model(&mut self) -> Result<Arc<Model>, Problem> {
         let name = self.fields.string("model")?;
-        let entry = self.app.models.find(name.as_deref())?.clone();
+        self.model_of(name.as_deref()).await
+    }
+
+    /// Loads the model of a name, or the only one, if it is not loaded.
+    pub async fn model_of(&self, name: Option<&str>) -> Result<Arc<Model>, Problem> {
+        let entry = self.app.models.find(name)?.clone();
         self.record.model(&entry.offer.id);
         self.app.models.load(&entry).await
     }

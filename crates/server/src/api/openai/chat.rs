@@ -88,7 +88,7 @@ fn modalities(fields: &mut Fields) -> Result<(), Problem> {
 }
 
 /// Turns the conversation into a prompt and asks the engine.
-async fn ask(
+pub async fn ask(
     arrival: &Arrival,
     model: Arc<Model>,
     conversation: Conversation,

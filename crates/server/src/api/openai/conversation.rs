@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, Problem>;
 pub fn conversation(fields: &mut Fields, limits: &Limits) -> Result<Conversation> {
     let messages = messages(fields.require("messages")?, limits.messages)?;
     let tools = match fields.take("tools") {
-        Some(field) => tools(field, limits)?,
+        Some(field) => tools(field, limits, tool)?,
         None => Vec::new(),
     };
     let variables = match fields.take("chat_template_kwargs") {
@@ -39,8 +39,8 @@ pub fn conversation(fields: &mut Fields, limits: &Limits) -> Result<Conversation
     })
 }
 
-/// The tools of a list, whose names differ.
-pub fn tools(field: Field, limits: &Limits) -> Result<Vec<Tool>> {
+/// The tools of a list, read by `tool`, whose names differ.
+pub fn tools(field: Field, limits: &Limits, tool: impl Fn(Field) -> Result<Tool>) -> Result<Vec<Tool>> {
     let path = field.path.clone();
     bounded(&field, limits.schema)?;
     if field.value.as_array().is_some_and(Vec::is_empty) {
@@ -49,7 +49,7 @@ pub fn tools(field: Field, limits: &Limits) -> Result<Vec<Tool>> {
     let tools: Vec<Tool> = field.short_list(limits.tools)?.into_iter().map(tool).collect::<Result<_>>()?;
     for (index, tool) in tools.iter().enumerate() {
         if tools[..index].iter().any(|other| other.name == tool.name) {
-            let path = format!("{path}[{index}].function.name");
+            let path = format!("{path}[{index}]");
             return Err(Problem::invalid(&path, format!("`{path}`: two tools are called `{}`", tool.name)));
         }
     }
@@ -86,12 +86,22 @@ pub fn tool_name(field: Field) -> Result<String> {
 }
 
 /// A schema: an object.
-fn schema(field: Field) -> Result<Value> {
+pub fn schema(field: Field) -> Result<Value> {
     if field.value.is_object() {
         Ok(field.value)
     } else {
         Err(field.wrong("a JSON schema, which is an object"))
     }
+}
+
+/// The name of one of the tools.
+pub fn known_tool(field: Field, tools: &[Tool]) -> Result<String> {
+    let path = field.path.clone();
+    let name = field.string()?;
+    if tools.iter().any(|tool| tool.name == name) {
+        return Ok(name);
+    }
+    Err(Problem::invalid(path, format!("there is no tool `{name}` in `tools`")))
 }
 
 fn tool_choice(field: Option<Field>, tools: &[Tool]) -> Result<ToolChoice> {
@@ -102,12 +112,7 @@ fn tool_choice(field: Option<Field>, tools: &[Tool]) -> Result<ToolChoice> {
             let mut fields = field.object()?;
             fields.require("type")?.word(&[("function", ())])?;
             let mut function = fields.require("function")?.object()?;
-            let name = function.require("name")?;
-            let name_path = name.path.clone();
-            let name = name.string()?;
-            if !tools.iter().any(|tool| tool.name == name) {
-                return Err(Problem::invalid(name_path, format!("there is no tool `{name}` in `tools`")));
-            }
+            let name = known_tool(function.require("name")?, tools)?;
             function.finish()?;
             fields.finish()?;
             ToolChoice::Named(name)
@@ -174,7 +179,7 @@ pub fn reasoning(field: Field) -> Result<ReasoningWish> {
 }
 
 /// Refuses a value that is written with more bytes than a schema may have.
-fn bounded(field: &Field, most: usize) -> Result<()> {
+pub fn bounded(field: &Field, most: usize) -> Result<()> {
     let length = field.value.as_str().map_or_else(|| field.value.to_string().len(), str::len);
     if length <= most {
         return Ok(());

@@ -1,5 +1,7 @@
 //! `POST /v1/embeddings`: texts as vectors of length 1.
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
 use gleed_engine::normalize;
 use serde_json::{Value, json};
@@ -10,6 +12,7 @@ use crate::answer::Usage;
 use crate::api::{Json, apart};
 use crate::arrival::Arrival;
 use crate::errors::Problem;
+use crate::model::Model;
 
 /// Turns texts into vectors.
 pub async fn answer(mut arrival: Arrival) -> Result<Response, Problem> {
@@ -35,23 +38,12 @@ pub async fn answer(mut arrival: Arrival) -> Result<Response, Problem> {
     })
     .await?;
     let taken: usize = tokens.iter().map(Vec::len).sum();
-    let (sender, receiver) = oneshot::channel();
-    let reply = Box::new(move |vectors| {
-        // Whoever asked may have left.
-        let _ = sender.send(vectors);
-    });
-    let asked = model.engine.embed(tokens, reply).map_err(|refusal| Problem::from(refusal).about("input"));
-    arrival.check(&model, asked)?;
-    let vectors = match receiver.await {
-        Ok(vectors) => vectors.map_err(|error| Problem::from(error).about("input"))?,
-        Err(_) => return arrival.check(&model, Err(Problem::stopped())),
-    };
+    let vectors = vectors(&arrival, &model, tokens).await?;
     let width = vectors.first().map_or(0, Vec::len);
     if dimensions.is_some_and(|dimensions| dimensions != width) {
         let message = format!("the vectors of this model have {width} dimensions, and are not cut");
         return Err(Problem::unsupported("dimensions", message));
     }
-    arrival.record.usage(Usage { prompt: taken, ..Usage::default() });
     let entry = |(index, mut vector): (usize, Vec<f32>)| {
         normalize(&mut vector);
         let embedding = if as_text { base64(&vector).into() } else { Value::from(vector) };
@@ -60,6 +52,28 @@ pub async fn answer(mut arrival: Arrival) -> Result<Response, Problem> {
     let data: Vec<Value> = vectors.into_iter().enumerate().map(entry).collect();
     let usage = json!({ "prompt_tokens": taken, "total_tokens": taken });
     Ok(Json(json!({ "object": "list", "data": data, "model": model.id, "usage": usage })).into_response())
+}
+
+/// The vectors of texts, not normalised.
+pub async fn vectors(
+    arrival: &Arrival,
+    model: &Arc<Model>,
+    tokens: Vec<Vec<u32>>,
+) -> Result<Vec<Vec<f32>>, Problem> {
+    let taken = Usage { prompt: tokens.iter().map(Vec::len).sum(), ..Usage::default() };
+    let (sender, receiver) = oneshot::channel();
+    let reply = Box::new(move |vectors| {
+        // Whoever asked may have left.
+        let _ = sender.send(vectors);
+    });
+    let asked = model.engine.embed(tokens, reply).map_err(|refusal| Problem::from(refusal).about("input"));
+    arrival.check(model, asked)?;
+    let vectors = match receiver.await {
+        Ok(vectors) => vectors.map_err(|error| Problem::from(error).about("input"))?,
+        Err(_) => return arrival.check(model, Err(Problem::stopped())),
+    };
+    arrival.record.usage(taken);
+    Ok(vectors)
 }
 
 /// A vector's bytes, lowest first, as text.

@@ -112,7 +112,7 @@ fn call(field: Field) -> Result<Call> {
 }
 
 /// Arguments as an object, which is what templates read; they come as text that is one.
-fn arguments(field: Field) -> Result<Value> {
+pub fn arguments(field: Field) -> Result<Value> {
     let parsed = match &field.value {
         Value::String(text) if text.trim().is_empty() => Some(Value::Object(Default::default())),
         Value::String(text) => serde_json::from_str(text).ok(),

@@ -2,15 +2,15 @@
 
 pub mod chat;
 pub mod completions;
-mod conversation;
+pub mod conversation;
 pub mod embeddings;
-mod logprobs;
-mod messages;
+pub mod logprobs;
+pub mod messages;
 pub mod models;
-mod sampling;
+pub mod sampling;
 mod stream;
 mod text_stream;
-mod usage;
+pub mod usage;
 
 pub use conversation::conversation;
 
