@@ -26,6 +26,14 @@ pub fn data(text: &mut String, value: &Value) {
     text.push_str("\n\n");
 }
 
+/// Writes an event with a name.
+pub fn event(text: &mut String, name: &str, value: &Value) {
+    text.push_str("event: ");
+    text.push_str(name);
+    text.push('\n');
+    data(text, value);
+}
+
 /// Writes OpenAI's mark that nothing follows.
 pub fn done(text: &mut String) {
     text.push_str("data: [DONE]\n\n");

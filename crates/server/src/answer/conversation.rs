@@ -108,6 +108,12 @@ pub struct Wishes {
 }
 
 impl Message {
+    /// The tool that a call in one of these messages is for.
+    pub fn tool_of_call<'a>(messages: &'a [Message], id: &str) -> Option<&'a str> {
+        let mut calls = messages.iter().rev().flat_map(|message| &message.calls);
+        calls.find(|call| call.id == id).map(|call| call.name.as_str())
+    }
+
     /// The message as chat templates expect it, which is how transformers passes it on.
     pub(super) fn for_template(&self, role: &str) -> Value {
         let mut fields = Map::new();

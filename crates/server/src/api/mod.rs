@@ -4,7 +4,9 @@ pub mod fields;
 mod json;
 mod openai;
 mod openapi;
+mod responses;
 mod words;
+mod writing;
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(openai::chat::answer))
         .route("/v1/completions", post(openai::completions::answer))
         .route("/v1/embeddings", post(openai::embeddings::answer))
+        .route("/v1/responses", post(responses::answer))
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/apply-template", post(words::apply_template))
