@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use gleed_engine::{Error, Refusal};
 use serde_json::{Value, json};
 
+use crate::api::anthropic;
+
 /// Seconds after which a client that was turned away may try again.
 const RETRY_AFTER: u64 = 1;
 
@@ -154,17 +156,23 @@ impl IntoResponse for Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     OpenAi,
+    Anthropic,
 }
 
 impl Dialect {
     /// The dialect of the API that a path belongs to.
-    fn of(_path: &str) -> Dialect {
-        Dialect::OpenAi
+    fn of(path: &str) -> Dialect {
+        match path {
+            "/v1/messages" => Dialect::Anthropic,
+            _ if path.starts_with("/v1/messages/") => Dialect::Anthropic,
+            _ => Dialect::OpenAi,
+        }
     }
 
     fn write(self, problem: &Problem) -> Value {
         match self {
             Dialect::OpenAi => problem.openai(),
+            Dialect::Anthropic => anthropic::error(problem),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! All that can be asked, and which handler answers it.
 
+pub mod anthropic;
 pub mod fields;
 mod json;
 mod openai;
@@ -28,6 +29,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", post(openai::completions::answer))
         .route("/v1/embeddings", post(openai::embeddings::answer))
         .route("/v1/responses", post(responses::answer))
+        .route("/v1/messages", post(anthropic::answer))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/apply-template", post(words::apply_template))
