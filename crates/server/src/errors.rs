@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use gleed_engine::{Error, Refusal};
 use serde_json::{Value, json};
 
-use crate::api::anthropic;
+use crate::api::{anthropic, ollama};
 
 /// Seconds after which a client that was turned away may try again.
 const RETRY_AFTER: u64 = 1;
@@ -157,6 +157,7 @@ impl IntoResponse for Problem {
 enum Dialect {
     OpenAi,
     Anthropic,
+    Ollama,
 }
 
 impl Dialect {
@@ -165,6 +166,7 @@ impl Dialect {
         match path {
             "/v1/messages" => Dialect::Anthropic,
             _ if path.starts_with("/v1/messages/") => Dialect::Anthropic,
+            _ if path.starts_with("/api/") => Dialect::Ollama,
             _ => Dialect::OpenAi,
         }
     }
@@ -173,6 +175,7 @@ impl Dialect {
         match self {
             Dialect::OpenAi => problem.openai(),
             Dialect::Anthropic => anthropic::error(problem),
+            Dialect::Ollama => ollama::error(problem),
         }
     }
 }

@@ -203,7 +203,8 @@ fn windows(program: &Program) -> String {
 }
 
 /// How many tensors there are of each format, the most bytes first.
-fn formats(file: &Gguf) -> String {
+/// The block formats of a file's tensors, those with the most bytes first: how many tensors, and their bytes.
+pub fn by_format(file: &Gguf) -> Vec<(gleed_gguf::Format, usize, usize)> {
     let mut counts: Vec<(gleed_gguf::Format, usize, usize)> = Vec::new();
     for tensor in file.tensors() {
         match counts.iter_mut().find(|(format, _, _)| *format == tensor.format) {
@@ -212,10 +213,14 @@ fn formats(file: &Gguf) -> String {
         }
     }
     counts.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+    counts
+}
+
+fn formats(file: &Gguf) -> String {
     let show = |(format, count, bytes): &(gleed_gguf::Format, usize, usize)| {
         format!("{count} {format} ({})", output::human_bytes(*bytes as u64))
     };
-    counts.iter().map(show).collect::<Vec<_>>().join(", ")
+    by_format(file).iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
 fn print_tensors(file: &Gguf, kernel: impl Fn(&str) -> Option<String>) -> Result<()> {

@@ -11,11 +11,13 @@ use gleed_engine::{BatchSettings, Batcher, Engine, EngineHandle, Speculation};
 use gleed_model::program::Output;
 use gleed_server::{Keys, Limits, Loader, Log, Offer, Parts, Settings, Tls};
 use gleed_tokenizer::ChatTemplate;
+use serde_json::{Map, Value, json};
 
+use crate::commands::inspect::by_format;
 #[cfg(feature = "gpu")]
 use crate::device::Device;
 use crate::draft;
-use crate::load::{self, Options};
+use crate::load::{self, Loaded, Options};
 use crate::output;
 use crate::talk::{MAX_ROWS, own_template};
 
@@ -199,7 +201,8 @@ impl Models {
         let rows = if is_whole { most.max(MAX_ROWS) } else { MAX_ROWS.min(most) };
         let loaded = loaded.for_sequences(self.settings.most_running, context)?;
         let executor = loaded.executor(&self.options, None, rows)?;
-        let about = executor.report(&loaded);
+        let mut about = executor.report(&loaded);
+        about.extend(facts(&loaded));
         let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &self.settings);
         if let Some(draft) = &self.draft {
             let most = self.settings.most_running;
@@ -209,6 +212,20 @@ impl Models {
         let engine = EngineHandle::of(batcher);
         Ok(Parts { tokenizer, template, tool_template, engine, context, about })
     }
+}
+
+/// What clients are told of a model's file.
+fn facts(loaded: &Loaded) -> Map<String, Value> {
+    let file = &loaded.file;
+    let parameters: usize = file.tensors().iter().map(|tensor| tensor.len()).sum();
+    let format = by_format(file).first().map(|(format, _, _)| format.to_string());
+    let facts = [
+        ("architecture", json!(loaded.model.config.architecture)),
+        ("parameters", json!(parameters)),
+        ("weight_bytes", json!(file.tensor_bytes())),
+        ("format", json!(format)),
+    ];
+    facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect()
 }
 
 /// How many requests are computed at once where nobody says: a GPU is faster the more there are.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gleed_engine::{Constraint, Error, Listener, Refusal, Request, Text, TokenizerText, Update};
+use gleed_engine::{Constraint, Error, Listener, Refusal, Request, Text, Timings, TokenizerText, Update};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use choice::{Ending, Part};
@@ -160,6 +160,11 @@ impl Answer {
             completion: self.choices.iter().map(generated).sum(),
             reasoning: self.choices.iter().map(Choice::reasoning).sum(),
         }
+    }
+
+    /// Where the time of the first choice went, when it has ended.
+    pub fn timings(&self) -> Option<&Timings> {
+        self.choices.first()?.finish().map(|finish| &finish.timings)
     }
 
     /// The model that answers.

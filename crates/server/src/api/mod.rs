@@ -3,6 +3,7 @@
 pub mod anthropic;
 pub mod fields;
 mod json;
+pub mod ollama;
 mod openai;
 mod openapi;
 mod responses;
@@ -31,6 +32,14 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses", post(responses::answer))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/embed", post(ollama::embed))
+        .route("/api/embeddings", post(ollama::embeddings))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/ps", get(ollama::ps))
+        .route("/api/version", get(ollama::version))
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/apply-template", post(words::apply_template))

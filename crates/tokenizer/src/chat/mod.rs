@@ -17,6 +17,7 @@ mod time;
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools};
 pub use guard::Prompt;
 pub use switch::ReasoningWish;
+pub use time::strftime;
 
 use crate::{Error, Result, Tokenizer};
 use gleed_gguf::Metadata;

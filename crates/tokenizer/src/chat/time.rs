@@ -67,7 +67,7 @@ impl Moment {
 }
 
 /// The time in C's `strftime` notation; a letter that is unknown stays as it is written.
-pub(super) fn strftime(format: &str, time: SystemTime) -> String {
+pub fn strftime(format: &str, time: SystemTime) -> String {
     let moment = Moment::of(time);
     let mut text = String::new();
     let mut rest = format.chars();
