@@ -16,13 +16,13 @@ await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await build({
   absWorkingDir: here,
-  entryPoints: ["src/chat.tsx", "src/status.tsx", "src/chat.css", "src/status.css"],
+  entryPoints: ["src/chat.tsx", "src/status.tsx", "src/theme.ts", "src/chat.css", "src/status.css"],
   outdir: join(process.cwd(), out),
   bundle: true,
   minify: true,
   charset: "utf8",
   format: "esm",
-  target: ["chrome111", "firefox113", "safari16.4"],
+  target: ["chrome123", "firefox120", "safari17.5"],
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",

@@ -1,0 +1,1 @@
+var m="gleed.theme";function o(){let e=localStorage.getItem(m);return e==="light"||e==="dark"?e:"system"}function t(){let e=o();e==="system"?delete document.documentElement.dataset.theme:document.documentElement.dataset.theme=e}t();

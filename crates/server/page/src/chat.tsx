@@ -1,0 +1,53 @@
+/** The chat page: what is kept, the server, and the first picture. */
+import { render } from "preact";
+import { answer } from "./api/chat";
+import { models, reason } from "./api/client";
+import { App } from "./chat/app";
+import { ChatModel, KEEP_EVERY, PICTURE_EVERY } from "./chat/model";
+import { BrowserStore, MemoryStore, type Store } from "./conversation/store";
+import type { Settings } from "./conversation/types";
+
+const SETTINGS = "gleed.settings";
+const OPEN = "gleed.open";
+
+function keptSettings(): Settings {
+  try {
+    return { system: "", ...(JSON.parse(localStorage.getItem(SETTINGS) ?? "{}") as Partial<Settings>) };
+  } catch {
+    return { system: "" };
+  }
+}
+
+let store: Store = new MemoryStore();
+let problem: string | null = null;
+try {
+  store = await BrowserStore.open();
+} catch (error) {
+  problem = `This browser keeps no conversations: ${reason(error)} Export those you want to keep.`;
+}
+
+const model = new ChatModel(
+  { store, answer, models, pictureEvery: PICTURE_EVERY, keepEvery: KEEP_EVERY },
+  keptSettings(),
+);
+if (problem) model.report(problem);
+await model.load();
+const lastOpen = sessionStorage.getItem(OPEN);
+if (lastOpen) model.open(lastOpen);
+
+// Other tabs are told of what was kept here, and this one looks when it is told.
+const others = new BroadcastChannel("gleed");
+model.onKept = () => others.postMessage("kept");
+others.onmessage = () => void model.load();
+
+model.subscribe(() => {
+  sessionStorage.setItem(OPEN, model.current.id);
+  localStorage.setItem(SETTINGS, JSON.stringify(model.settings));
+});
+addEventListener("pagehide", () => void model.keep());
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) void model.keep();
+});
+
+render(<App model={model} />, document.body);
+void model.loadModels();

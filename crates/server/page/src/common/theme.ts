@@ -1,0 +1,27 @@
+/** Light, dark, or as the system has it. */
+
+export type Theme = "system" | "light" | "dark";
+
+const KEY = "gleed.theme";
+
+export function theme(): Theme {
+  const kept = localStorage.getItem(KEY);
+  return kept === "light" || kept === "dark" ? kept : "system";
+}
+
+export function nextTheme(now: Theme): Theme {
+  return now === "system" ? "light" : now === "light" ? "dark" : "system";
+}
+
+export function setTheme(chosen: Theme): void {
+  if (chosen === "system") localStorage.removeItem(KEY);
+  else localStorage.setItem(KEY, chosen);
+  applyTheme();
+}
+
+/** Tells the style sheet. Called before the first picture, so that nothing flashes. */
+export function applyTheme(): void {
+  const chosen = theme();
+  if (chosen === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+}
