@@ -5,10 +5,11 @@ import { models, reason } from "./api/client";
 import { App } from "./chat/app";
 import { ChatModel, KEEP_EVERY, PICTURE_EVERY } from "./chat/model";
 import { BrowserStore, MemoryStore, type Store } from "./conversation/store";
-import type { Settings } from "./conversation/types";
+import type { Conversation, Settings } from "./conversation/types";
 
 const SETTINGS = "gleed.settings";
 const OPEN = "gleed.open";
+const UNKEPT = "gleed.unkept";
 
 function keptSettings(): Settings {
   try {
@@ -16,6 +17,22 @@ function keptSettings(): Settings {
   } catch {
     return { system: "" };
   }
+}
+
+/** A page that goes away has no time for IndexedDB: what grows at that moment is left where writing is done at once. */
+function keepUnkept(): void {
+  try {
+    const unkept = model.unkept();
+    if (unkept.length > 0) localStorage.setItem(UNKEPT, JSON.stringify(unkept));
+  } catch {
+    // Too long for this place: the store has it as it was a second ago.
+  }
+}
+
+function restoreUnkept(): void {
+  const unkept = localStorage.getItem(UNKEPT);
+  if (unkept) model.restore(JSON.parse(unkept) as Conversation[]);
+  localStorage.removeItem(UNKEPT);
 }
 
 let store: Store = new MemoryStore();
@@ -32,6 +49,7 @@ const model = new ChatModel(
 );
 if (problem) model.report(problem);
 await model.load();
+restoreUnkept();
 const lastOpen = sessionStorage.getItem(OPEN);
 if (lastOpen) model.open(lastOpen);
 
@@ -44,7 +62,10 @@ model.subscribe(() => {
   sessionStorage.setItem(OPEN, model.current.id);
   localStorage.setItem(SETTINGS, JSON.stringify(model.settings));
 });
-addEventListener("pagehide", () => void model.keep());
+addEventListener("pagehide", () => {
+  void model.keep();
+  keepUnkept();
+});
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) void model.keep();
 });

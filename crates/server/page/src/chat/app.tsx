@@ -28,7 +28,6 @@ export function App({ model }: { model: ChatModel }): VNode {
   const start = () => {
     model.start();
     setDrawer(false);
-    composer.current?.focus();
   };
   const open = (id: string) => {
     model.open(id);

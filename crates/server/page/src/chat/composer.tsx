@@ -1,9 +1,11 @@
 /** Where a message is written. What is not sent yet is kept, for each conversation. */
 import type { RefObject, VNode } from "preact";
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import * as tree from "../conversation/tree";
 import { Icon } from "../common/icons";
 import type { ChatModel } from "./model";
+
+const TOUCH = "(pointer: coarse)";
 
 function draftKey(conversation: { id: string; messages: unknown[] }): string {
   // A conversation without messages has a new name each time; its draft is the one of "new".
@@ -33,7 +35,7 @@ export function Composer({ model, box }: Properties): VNode {
   const press = (event: KeyboardEvent) => {
     if (event.isComposing) return;
     // On a phone Enter is a new line: there is no Shift to press with it.
-    const sends = event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches;
+    const sends = event.key === "Enter" && !event.shiftKey && !matchMedia(TOUCH).matches;
     if (sends || (event.key === "Enter" && (event.ctrlKey || event.metaKey))) {
       event.preventDefault();
       send();
@@ -48,6 +50,10 @@ export function Composer({ model, box }: Properties): VNode {
     }
   };
   useLayoutEffect(() => fit(box.current), [text]);
+  // With a conversation one wants to write in it; on a phone the keyboard would cover it.
+  useEffect(() => {
+    if (!matchMedia(TOUCH).matches) box.current?.focus();
+  }, []);
 
   return (
     <form
@@ -61,7 +67,6 @@ export function Composer({ model, box }: Properties): VNode {
         id="composer"
         ref={box}
         rows={1}
-        autofocus
         aria-label="Message"
         placeholder={`Message ${model.modelOf(model.current) || "the model"}`}
         value={text}

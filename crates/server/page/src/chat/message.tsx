@@ -142,6 +142,9 @@ const ENDINGS: Record<string, string> = {
   edited: "edited",
 };
 
+/** What came faster than this came in one piece, and says nothing of the speed. */
+const SHORTEST_SECONDS = 0.02;
+
 /** What an answer took, in a line. */
 export function figures(message: Message): string {
   const parts: string[] = [];
@@ -149,7 +152,7 @@ export function figures(message: Message): string {
   if (usage) {
     const generating = usage.seconds - usage.firstTokenSeconds;
     parts.push(`${format.number(usage.generatedTokens)} tokens`);
-    if (usage.generatedTokens > 1 && generating > 0) {
+    if (usage.generatedTokens > 1 && generating > SHORTEST_SECONDS) {
       parts.push(`${format.number((usage.generatedTokens - 1) / generating)} tokens/s`);
     }
     parts.push(`first after ${format.seconds(usage.firstTokenSeconds)}`);

@@ -115,6 +115,17 @@ export class ChatModel {
     return this.keeping;
   }
 
+  /** What the store may not have yet, for a page that has no time left to wait for it. */
+  unkept(): Conversation[] {
+    return this.conversations.filter((one) => this.dirty.has(one.id) || this.isAnswering(one.id));
+  }
+
+  /** Takes in conversations that stand here as they are: of a file, or newer than what is in the store. */
+  restore(conversations: Conversation[]): void {
+    for (const conversation of conversations) this.update(interrupted(conversation));
+    void this.keep();
+  }
+
   // Conversations.
 
   start(): void {
@@ -147,8 +158,7 @@ export class ChatModel {
 
   /** Adds conversations, of a file for example, and opens the first. */
   insert(conversations: Conversation[]): void {
-    for (const conversation of conversations) this.update(interrupted(conversation));
-    void this.keep();
+    this.restore(conversations);
     if (conversations[0]) this.open(conversations[0].id);
   }
 

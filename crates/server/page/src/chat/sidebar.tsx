@@ -225,7 +225,7 @@ function DeleteButton({ onDelete }: { onDelete: () => void }): VNode {
     <button
       type="button"
       class="danger"
-      data-stays={sure ? undefined : "yes"}
+      data-stays="yes"
       onBlur={() => setSure(false)}
       onClick={() => (sure ? onDelete() : setSure(true))}
     >

@@ -13,16 +13,16 @@ export function Strip(): VNode {
   const now = samples.at(-1);
   if (problem || !now) {
     return (
-      <footer class="strip" aria-label="Server">
+      <div class="strip" role="group" aria-label="Server">
         <span class="dot off" />
         <span class="words">{problem ?? "…"}</span>
-      </footer>
+      </div>
     );
   }
   const { generated } = summary(samples, SPEED_SECONDS);
   const { cached } = summary(samples, CACHE_SECONDS);
   return (
-    <footer class="strip" aria-label="Server">
+    <div class="strip" role="group" aria-label="Server">
       <span class={`dot ${now.running > 0 ? "busy" : ""}`} />
       <span>
         <b>{format.number(generated >= 10 ? Math.round(generated) : generated)}</b> tokens/s
@@ -37,6 +37,6 @@ export function Strip(): VNode {
         cache <b>{cached === null ? "–" : format.share(cached)}</b>
       </span>
       <a href="/status">Status</a>
-    </footer>
+    </div>
   );
 }

@@ -7,6 +7,7 @@ the page are those that the real server sends: a page that needs more than they 
 
 import json
 import math
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,8 +61,8 @@ class State:
             "pages_cached": round(90 + 60 * wave),
             "pages_total": 512,
             "generated_tokens": round(640 * busy),
-            "prompt_tokens": round(900 * busy * (1 if int(time_) % 3 == 0 else 0.2)),
-            "cached_tokens": round(600 * busy * (1 if int(time_) % 3 == 0 else 0.1)),
+            "prompt_tokens": round(500 * busy * (0.6 + 0.4 * math.sin(time_ / 3) * math.sin(time_ / 11))),
+            "cached_tokens": round(300 * busy * (0.6 + 0.4 * math.sin(time_ / 3) * math.sin(time_ / 11)) * wave),
             "steps": 30,
             "rows_per_step": 14 * busy + 6 if busy else None,
             "first_token_seconds": 0.08 + 0.25 * busy if busy else None,
@@ -83,11 +84,15 @@ def words(text):
 
 
 def logprobs(token):
-    others = [token, " else", " maybe", "\n", "é", " 漢"]
+    """A token with alternatives, the last of them half a character."""
     entry = lambda text, chance: {"token": text, "logprob": math.log(chance), "bytes": list(text.encode())}
-    chances = [0.62, 0.21, 0.09, 0.04, 0.02, 0.01]
-    top = [entry(text, chance) for text, chance in zip(others, chances)]
-    half = {"token": "\ufffd", "logprob": math.log(0.005), "bytes": [0xF0, 0x9F]}
+    chance = 0.3 + 0.69 * math.sin(sum(token.encode())) ** 2
+    others = [" else", " maybe", " sometimes", " never", "\n", "é", "…"]
+    top = [entry(token, chance)]
+    for other in others:
+        rest = 1 - sum(math.exp(one["logprob"]) for one in top)
+        top.append(entry(other, rest * 0.55))
+    half = {"token": "\ufffd", "logprob": top[-1]["logprob"] - 1, "bytes": [0xF0, 0x9F]}
     return {**top[0], "top_logprobs": [*top, half]}
 
 
@@ -202,8 +207,9 @@ class Handler(BaseHTTPRequestHandler):
             if asked.startswith("slow"):
                 self.wait_for_go()
             if asked.startswith("break") and index == 2:
-                self.wfile.flush()
-                self.connection.close()
+                self.wait_for_go()
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
                 return
             choice = {"index": 0, "delta": {name: token}, "finish_reason": None}
             if request.get("logprobs"):
