@@ -264,6 +264,15 @@ impl Format {
         Some(Groups { block: self.block_len(), len, mins })
     }
 
+    /// The integers that values of four bits stand for, in ascending order; `None` for formats without such a list.
+    pub const fn levels(self) -> Option<[i8; 16]> {
+        match self {
+            Format::IQ4_NL | Format::IQ4_XS => Some(iq4::LEVELS),
+            Format::MXFP4 => Some(mxfp4::ASCENDING),
+            _ => None,
+        }
+    }
+
     /// Unpacks whole blocks into integers, factors, scales and mins: see [`Groups`]. The integers are in the
     /// order of the row. Each file of `formats` says what they are; in short (`d`, `m`: the numbers stored in
     /// the block, `s`: the stored scale of the group):

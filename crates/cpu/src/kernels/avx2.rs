@@ -218,6 +218,14 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_exponents(self, e: &[u8; LANES]) -> Pair {
+        proven!({
+            let bytes = _mm_loadu_si128(e.as_ptr().cast());
+            [exponents(bytes), exponents(_mm_srli_si128::<8>(bytes))]
+        })
+    }
+
+    #[inline(always)]
     fn half(self, x: u16) -> f32 {
         proven!(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(x)))))
     }
@@ -311,6 +319,14 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[i8; LANES], places: PairI32) -> PairI32 {
+        proven!({
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_shuffle_epi8(table, places[0]), _mm256_shuffle_epi8(table, places[1])]
+        })
+    }
+
+    #[inline(always)]
     fn or(self, a: PairI32, b: PairI32) -> PairI32 {
         both!(_mm256_or_si256, a, b)
     }
@@ -347,17 +363,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn weights(self, x: &[i32; LANES]) -> [PairI32; 2] {
-        proven!({
-            let low = _mm256_loadu_si256(x.as_ptr().cast());
-            let high = _mm256_loadu_si256(x.as_ptr().add(8).cast());
-            [[low, high], [_mm256_abs_epi8(low), _mm256_abs_epi8(high)]]
-        })
+    fn weights(self, x: PairI32) -> [PairI32; 2] {
+        [x, both!(_mm256_abs_epi8, x)]
     }
 
     #[inline(always)]
-    fn store_weights(self, weights: [PairI32; 2], out: &mut [i32; LANES]) {
-        self.store_i32(weights[0], out);
+    fn plain(self, weights: [PairI32; 2]) -> PairI32 {
+        weights[0]
     }
 
     #[inline(always)]
@@ -398,6 +410,15 @@ fn max_magnitude(a: __m256, b: __m256) -> __m256 {
 fn power_of_two(n: __m256) -> __m256 {
     let biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+}
+
+/// 2^(e - 128) of eight bytes: from 2 on the bits of a normal number, below those of others, which are larger there.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn exponents(bytes: __m128i) -> __m256 {
+    let (e, one) = (_mm256_cvtepu8_epi32(bytes), _mm256_set1_epi32(1));
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, one));
+    _mm256_castsi256_ps(_mm256_max_epi32(normal, _mm256_slli_epi32::<21>(_mm256_add_epi32(e, one))))
 }
 
 /// Whole numbers; 0 where not a number.

@@ -215,6 +215,16 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_exponents(self, e: &[u8; LANES]) -> __m512 {
+        proven!({
+            let (e, one) = (_mm512_cvtepu8_epi32(_mm_loadu_si128(e.as_ptr().cast())), _mm512_set1_epi32(1));
+            // From 2 on the bits of a normal number, below those of others, which are larger there.
+            let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, one));
+            _mm512_castsi512_ps(_mm512_max_epi32(normal, _mm512_slli_epi32::<21>(_mm512_add_epi32(e, one))))
+        })
+    }
+
+    #[inline(always)]
     fn half(self, x: u16) -> f32 {
         proven!(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(x)))))
     }
@@ -279,6 +289,14 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[i8; LANES], places: __m512i) -> __m512i {
+        proven!({
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, places)
+        })
+    }
+
+    #[inline(always)]
     fn or(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_or_si512(a, b))
     }
@@ -305,14 +323,13 @@ impl Simd for Avx512 {
 
     /// The instruction multiplies unsigned by signed bytes: weights are kept as w + 128.
     #[inline(always)]
-    fn weights(self, x: &[i32; LANES]) -> __m512i {
-        proven!(_mm512_xor_si512(_mm512_loadu_si512(x.as_ptr().cast()), _mm512_set1_epi8(-128)))
+    fn weights(self, x: __m512i) -> __m512i {
+        proven!(_mm512_xor_si512(x, _mm512_set1_epi8(-128)))
     }
 
     #[inline(always)]
-    fn store_weights(self, weights: __m512i, out: &mut [i32; LANES]) {
-        let plain = proven!(_mm512_xor_si512(weights, _mm512_set1_epi8(-128)));
-        self.store_i32(plain, out);
+    fn plain(self, weights: __m512i) -> __m512i {
+        proven!(_mm512_xor_si512(weights, _mm512_set1_epi8(-128)))
     }
 
     /// Σ (w + 128) x = Σ w x + 128 Σ x, so the sums start that much below zero.

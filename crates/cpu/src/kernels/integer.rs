@@ -203,7 +203,7 @@ impl Multiply<'_> {
                     acc[r] = s.dot_start(rows[r].sums[g]);
                 }
                 for (k, word) in words.iter().enumerate() {
-                    let w = s.weights(word);
+                    let w = s.weights(s.load_i32(word));
                     for r in 0..R {
                         acc[r] = s.dot4(acc[r], w, rows[r].q[g * WORDS + k]);
                     }

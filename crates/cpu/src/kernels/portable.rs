@@ -155,6 +155,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn load_exponents(self, e: &[u8; LANES]) -> Self::F32 {
+        e.map(|e| f32::from_bits(((i32::from(e) - 1) << 23).max((i32::from(e) + 1) << 21) as u32))
+    }
+
+    #[inline(always)]
     fn half(self, x: u16) -> f32 {
         f16::from_bits(x).to_f32()
     }
@@ -215,6 +220,12 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[i8; LANES], places: Self::I32) -> Self::I32 {
+        let byte = |place: u8| table[usize::from(place & 15)] as u8;
+        places.map(|places| i32::from_ne_bytes(places.to_ne_bytes().map(byte)))
+    }
+
+    #[inline(always)]
     fn or(self, mut a: Self::I32, b: Self::I32) -> Self::I32 {
         a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
         a
@@ -237,7 +248,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn dot4_unsigned(self, acc: Self::I32, weights: Self::I32, activations: i32) -> Self::I32 {
-        self.dot4(acc, self.weights(&weights), activations)
+        self.dot4(acc, self.weights(weights), activations)
     }
 
     #[inline(always)]
@@ -246,13 +257,13 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn weights(self, x: &[i32; LANES]) -> Self::Weights {
+    fn weights(self, x: Self::I32) -> Self::Weights {
         x.map(|x| x.to_ne_bytes().map(|b| b as i8))
     }
 
     #[inline(always)]
-    fn store_weights(self, weights: Self::Weights, out: &mut [i32; LANES]) {
-        *out = weights.map(|w| i32::from_ne_bytes(w.map(|b| b as u8)));
+    fn plain(self, weights: Self::Weights) -> Self::I32 {
+        weights.map(|w| i32::from_ne_bytes(w.map(|b| b as u8)))
     }
 
     #[inline(always)]

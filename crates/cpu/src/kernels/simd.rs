@@ -92,6 +92,8 @@ pub trait Simd: Copy {
     fn load_half(self, x: &[u16; LANES]) -> Self::F32;
     /// Rounded to half precision, nearest even.
     fn store_half(self, x: Self::F32, out: &mut [u16; LANES]);
+    /// 2^(e - 128) of sixteen bytes, the smallest two of which are no normal numbers.
+    fn load_exponents(self, e: &[u8; LANES]) -> Self::F32;
     /// One half-precision number.
     fn half(self, x: u16) -> f32;
     /// Sixteen signed bytes.
@@ -136,6 +138,8 @@ pub trait Simd: Copy {
     fn shift_left<const N: u32>(self, x: Self::I32) -> Self::I32;
     /// The bits of a mask in each byte.
     fn and_bytes(self, x: Self::I32, mask: u8) -> Self::I32;
+    /// For each byte, which must be 0 to 15, what a table has in that place.
+    fn look_up(self, table: &[i8; LANES], places: Self::I32) -> Self::I32;
     /// The bits of both.
     fn or(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// a · b + c, which must not overflow.
@@ -148,9 +152,9 @@ pub trait Simd: Copy {
     /// Sixteen f32 of sixteen i32.
     fn to_f32(self, x: Self::I32) -> Self::F32;
     /// Sixteen packed quadruples of weights (any i8).
-    fn weights(self, x: &[i32; LANES]) -> Self::Weights;
+    fn weights(self, x: Self::I32) -> Self::Weights;
     /// The quadruples as they were.
-    fn store_weights(self, weights: Self::Weights, out: &mut [i32; LANES]);
+    fn plain(self, weights: Self::Weights) -> Self::I32;
     /// Where [`Simd::dot4`] starts, given the sum of all the activations that will follow.
     fn dot_start(self, activation_sum: i32) -> Self::I32;
     /// Adds each lane's four weights times the same four packed activations (-127 to 127).

@@ -167,12 +167,12 @@ fn every_format_goes_through_linear_ops() {
 
 #[test]
 fn counters_prove_which_kernel_ran() {
-    let (file, plain) = tiny("llama", &[Format::Q4_K, Format::IQ4_NL, Format::F16], 1);
+    let (file, plain) = tiny("llama", &[Format::Q4_K, Format::TQ2_0, Format::F16], 1);
     let program = fuse(&plain, Rules::ALL);
     let ways = [
-        (Arithmetic::Q8, None, ["q4_k packed", "iq4_nl from the file", "f16"]),
-        (Arithmetic::Q8, Some(1000), ["q4_k from the file", "iq4_nl from the file", "f16"]),
-        (Arithmetic::F32, None, ["q4_k by plain decode", "iq4_nl by plain decode", "f16"]),
+        (Arithmetic::Q8, None, ["q4_k packed", "tq2_0 from the file", "f16"]),
+        (Arithmetic::Q8, Some(1000), ["q4_k from the file", "tq2_0 from the file", "f16"]),
+        (Arithmetic::F32, None, ["q4_k by plain decode", "tq2_0 by plain decode", "f16"]),
     ];
     for (isa, (arithmetic, memory, expected)) in Isa::available().flat_map(|isa| ways.map(|way| (isa, way))) {
         let mut cpu = cpu(&file, &program, Options { isa: Some(isa), arithmetic, memory, ..OPTIONS });

@@ -7,8 +7,8 @@
 use super::search::{largest, magnitude_weights, reciprocal, sums};
 use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
-/// What the sixteen places stand for.
-pub(super) const LEVELS: [i8; 16] =
+/// What the sixteen places stand for, ascending.
+pub(crate) const LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// integer = LEVELS[q]; scale = d.

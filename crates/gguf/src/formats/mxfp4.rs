@@ -10,6 +10,9 @@ use super::{TooLarge, field, join_nibbles};
 /// The doubled values of the sixteen four-bit floats.
 pub(super) const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
+/// The same in ascending order; zero is there twice.
+pub(crate) const ASCENDING: [i8; 16] = [-12, -8, -6, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 6, 8, 12];
+
 /// integer = LEVELS[q]; scale = 2^(e - 128).
 #[inline(always)]
 pub(crate) fn unpack(block: &[u8; 17], integers: &mut [i8; 32]) -> f32 {

@@ -4,7 +4,7 @@ use gleed_gguf::Format;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use crate::kernels::simd::Simd;
-use crate::kernels::tile::{Line, TILE};
+use crate::kernels::tile::Line;
 
 /// A packed format. Its scales lie the same way for all formats: see [`super::UnitSizes`].
 pub(super) trait Layout {
@@ -16,6 +16,8 @@ pub(super) trait Layout {
     const GROUP: usize;
     /// Whether there are mins.
     const MINS: bool;
+    /// Whether a scale is a power of two of which only the exponent is stored.
+    const EXPONENTS: bool = false;
     /// Four columns of sixteen rows, ready to be multiplied.
     type Word<S: Simd>: Copy;
 
@@ -36,6 +38,7 @@ pub(super) const fn raised_by(format: Format) -> u8 {
         Format::Q4_0 => 8,
         Format::Q5_0 => 16,
         Format::Q6_K => 32,
+        Format::MXFP4 => 12,
         _ => 0,
     }
 }
@@ -47,6 +50,34 @@ fn nibbles<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
         let both = s.load_i32(&line.0);
         f(i, s.and_bytes(both, 0x0f));
         f(i + 4, s.and_bytes(s.shift_right::<4>(both), 0x0f));
+    }
+}
+
+/// Four lines of nibbles, each a place in a list of levels, which are raised.
+#[inline(always)]
+fn doubled_floats<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
+    const RAISED: [i8; 16] = {
+        let mut levels = levels(Format::MXFP4);
+        let mut place = 0;
+        while place < levels.len() {
+            levels[place] += raised_by(Format::MXFP4) as i8;
+            place += 1;
+        }
+        levels
+    };
+    nibbles(
+        s,
+        lines,
+        #[inline(always)]
+        |k, places| f(k, s.look_up(&RAISED, places)),
+    );
+}
+
+/// The levels of a format that has them.
+const fn levels(format: Format) -> [i8; 16] {
+    match format.levels() {
+        Some(levels) => levels,
+        None => panic!("the format has levels"),
     }
 }
 
@@ -141,6 +172,7 @@ macro_rules! unsigned {
             const BLOCK: usize = $block;
             const GROUP: usize = $group;
             const MINS: bool = $mins;
+            const EXPONENTS: bool = matches!(Format::$format, Format::MXFP4);
             type Word<S: Simd> = S::I32;
 
             #[inline(always)]
@@ -175,38 +207,68 @@ unsigned!(Q3K, Q3_K, three_bits, 3, SUPER_BLOCK, 16, false);
 unsigned!(Q4K, Q4_K, nibbles, 4, SUPER_BLOCK, 32, true);
 unsigned!(Q5K, Q5_K, five_bits, 5, SUPER_BLOCK, 32, true);
 unsigned!(Q6K, Q6_K, six_bits, 6, SUPER_BLOCK, 16, false);
+unsigned!(Mxfp4, MXFP4, doubled_floats, 4, BLOCK, 32, false);
 
-/// Signed bytes.
-pub(super) struct Q8_0;
-
-impl Layout for Q8_0 {
-    const LINES: usize = 8;
-    const BLOCK: usize = BLOCK;
-    const GROUP: usize = 32;
-    const MINS: bool = false;
-    type Word<S: Simd> = S::Weights;
-
-    #[inline(always)]
-    fn words<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::Weights)) {
-        for (k, line) in lines[..8].iter().enumerate() {
-            f(k, s.weights(&line.0));
-        }
-    }
-
-    #[inline(always)]
-    fn signed<S: Simd>(s: S, word: S::Weights) -> S::I32 {
-        let mut words = [0; TILE];
-        s.store_weights(word, &mut words);
-        s.load_i32(&words)
-    }
-
-    #[inline(always)]
-    fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32 {
-        s.dot_start(activation_sum)
-    }
-
-    #[inline(always)]
-    fn dot<S: Simd>(s: S, acc: S::I32, word: S::Weights, activations: i32) -> S::I32 {
-        s.dot4(acc, word, activations)
+/// Eight lines of signed bytes.
+#[inline(always)]
+fn bytes<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
+    for (k, line) in lines[..8].iter().enumerate() {
+        f(k, s.load_i32(&line.0));
     }
 }
+
+/// Four lines of nibbles, each a place in a list of levels.
+#[inline(always)]
+fn uneven_steps<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
+    const LEVELS: [i8; 16] = levels(Format::IQ4_NL);
+    nibbles(
+        s,
+        lines,
+        #[inline(always)]
+        |k, places| f(k, s.look_up(&LEVELS, places)),
+    );
+}
+
+/// A layout of signed words of eight bits, without mins.
+macro_rules! signed {
+    ($name:ident, $words:ident, $lines:expr, $block:expr) => {
+        pub(super) struct $name;
+
+        impl Layout for $name {
+            const LINES: usize = $lines;
+            const BLOCK: usize = $block;
+            const GROUP: usize = 32;
+            const MINS: bool = false;
+            type Word<S: Simd> = S::Weights;
+
+            #[inline(always)]
+            fn words<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::Weights)) {
+                $words(
+                    s,
+                    lines,
+                    #[inline(always)]
+                    |k, word| f(k, s.weights(word)),
+                );
+            }
+
+            #[inline(always)]
+            fn signed<S: Simd>(s: S, word: S::Weights) -> S::I32 {
+                s.plain(word)
+            }
+
+            #[inline(always)]
+            fn start<S: Simd>(s: S, activation_sum: i32) -> S::I32 {
+                s.dot_start(activation_sum)
+            }
+
+            #[inline(always)]
+            fn dot<S: Simd>(s: S, acc: S::I32, word: S::Weights, activations: i32) -> S::I32 {
+                s.dot4(acc, word, activations)
+            }
+        }
+    };
+}
+
+signed!(Q8_0, bytes, 8, BLOCK);
+signed!(Iq4Nl, uneven_steps, 4, BLOCK);
+signed!(Iq4Xs, uneven_steps, 4, SUPER_BLOCK);

@@ -15,7 +15,7 @@ mod layouts;
 mod multiply;
 mod pack;
 
-use self::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use self::layouts::{Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 pub use self::multiply::{MultiplyPacked, STREAMS};
 pub use self::pack::{pack_integers, pack_scales};
 use super::simd::{Kernel, Simd};
@@ -33,8 +33,9 @@ pub struct Packing {
 
 /// What a layout fixes, as numbers.
 ///
-/// The scales of a block are sixteen half-precision numbers; with mins, sixteen more; for blocks of 256,
-/// per group sixteen factors; and with mins, per two groups sixteen pairs of min factors.
+/// The scales of a block are sixteen half-precision numbers, or sixteen exponents of a byte; with mins, sixteen
+/// numbers more; for blocks of 256, per group sixteen factors; and with mins, per two groups sixteen pairs of min
+/// factors.
 #[derive(Debug, Clone, Copy)]
 struct UnitSizes {
     /// Lines of integers per cell.
@@ -45,6 +46,8 @@ struct UnitSizes {
     group: usize,
     /// Whether there are mins.
     mins: bool,
+    /// Bytes of a scale.
+    scale: usize,
     /// Bytes of scales per block.
     bytes: usize,
     /// Blocks per unit: so many that their scales about fill their lines.
@@ -54,9 +57,11 @@ struct UnitSizes {
 impl UnitSizes {
     const fn of<L: Layout>() -> UnitSizes {
         let factors = if L::BLOCK == BLOCK { 0 } else { L::BLOCK / L::GROUP * TILE };
-        let bytes = if L::MINS { 2 } else { 1 } * (2 * TILE + factors);
+        let scale = if L::EXPONENTS { 1 } else { 2 };
+        let bytes = if L::MINS { 2 } else { 1 } * (scale * TILE + factors);
         let unit_blocks = if bytes < LINE { LINE / bytes } else { 1 };
-        UnitSizes { lines: L::LINES, block: L::BLOCK, group: L::GROUP, mins: L::MINS, bytes, unit_blocks }
+        let (lines, block, group, mins) = (L::LINES, L::BLOCK, L::GROUP, L::MINS);
+        UnitSizes { lines, block, group, mins, scale, bytes, unit_blocks }
     }
 
     const fn has_factors(self) -> bool {
@@ -96,11 +101,11 @@ impl UnitSizes {
 
     /// Where the parts of a block's scales are, in bytes.
     const fn mins_at(self) -> usize {
-        2 * TILE
+        self.scale * TILE
     }
 
     const fn factors_at(self) -> usize {
-        if self.mins { 4 * TILE } else { 2 * TILE }
+        if self.mins { 2 * self.scale * TILE } else { self.scale * TILE }
     }
 
     const fn min_factors_at(self) -> usize {
@@ -127,6 +132,9 @@ macro_rules! with_layout {
             Format::Q4_K => run!(Q4K),
             Format::Q5_K => run!(Q5K),
             Format::Q6_K => run!(Q6K),
+            Format::MXFP4 => run!(Mxfp4),
+            Format::IQ4_NL => run!(Iq4Nl),
+            Format::IQ4_XS => run!(Iq4Xs),
             _ => run!(Q8_0),
         }
     }};
@@ -137,8 +145,8 @@ impl Packing {
     /// The packing of a weight; `None` when its format is not packed.
     pub fn new(format: Format, columns: usize) -> Option<Packing> {
         use Format::*;
-        matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
-            .then_some(Packing { format, columns })
+        let plain = matches!(format, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K);
+        (plain || format.levels().is_some()).then_some(Packing { format, columns })
     }
 
     fn sizes(self) -> UnitSizes {
@@ -240,8 +248,8 @@ impl<'a> BlockScales<'a> {
     }
 
     #[inline(always)]
-    fn scale<S: Simd>(self, s: S) -> S::F32 {
-        self.halves(s, 0)
+    fn scale<S: Simd, L: Layout>(self, s: S) -> S::F32 {
+        if L::EXPONENTS { s.load_exponents(bytemuck::from_bytes(&self.0[..TILE])) } else { self.halves(s, 0) }
     }
 
     #[inline(always)]
@@ -333,7 +341,7 @@ impl<'a> UnpackTile<'a> {
         let groups_of_block = L::BLOCK / L::GROUP;
         for b in 0..room.scales.len() {
             let scales = BlockScales::of::<L>(tile, b);
-            s.store(scales.scale(s), &mut room.scales[b]);
+            s.store(scales.scale::<S, L>(s), &mut room.scales[b]);
             if L::MINS {
                 s.store(scales.min::<S, L>(s), &mut room.mins[b]);
             }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
-use super::layouts::{Layout, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use super::layouts::{Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 use super::{BlockScales, Tiles, UnitSizes, with_layout};
 use crate::kernels::quantize::{Quantized, QuantizedRow};
 use crate::kernels::simd::{Kernel, Simd};
@@ -243,7 +243,7 @@ impl<'a> Stream<'a> {
         results: &mut [S::F32; R],
     ) {
         let scales = self.scales::<L>(b);
-        let scale = scales.scale(s);
+        let scale = scales.scale::<S, L>(s);
         for r in 0..R {
             let factor = s.mul(scale, s.splat(rows[r].scales[b]));
             results[r] = s.mul_add(factor, s.to_f32(totals[r]), results[r]);

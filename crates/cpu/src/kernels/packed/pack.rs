@@ -9,11 +9,14 @@ use crate::kernels::tile::{Line, TILE};
 
 /// Packs the integers of a tile: from words of signed bytes with a lane per row, `[columns / 4][TILE]`.
 pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line]) {
-    let raised_by = raised_by(packing.format);
+    let (levels, raised_by) = (packing.format.levels(), raised_by(packing.format));
     let sizes = packing.sizes();
     for (cell, words) in words.as_chunks::<8>().0.iter().enumerate() {
         let lines = &mut tile[sizes.integers_at(cell)..][..sizes.lines];
-        let words = words.map(|lanes| lanes.map(|word| raise(word, raised_by)));
+        let words = match levels {
+            Some(levels) => words.map(|lanes| places(&levels, lanes)),
+            None => words.map(|lanes| lanes.map(|word| raise(word, raised_by))),
+        };
         match packing.format {
             Format::Q8_0 => lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word),
             Format::Q2_K => pack_pairs(&words, 0, lines),
@@ -59,6 +62,16 @@ fn pack_bits(words: &Words, shift: u32, line: &mut Line) {
     line.0 = std::array::from_fn(|lane| (0..8).fold(0, |bits, k| bits | bit(k, lane)));
 }
 
+/// For each byte its place in an ascending list: how many from the second on are not above it.
+fn places(levels: &[i8; 16], lanes: [i32; TILE]) -> [i32; TILE] {
+    let bytes: [i8; 4 * TILE] = bytemuck::cast(lanes);
+    let mut places = [0u8; 4 * TILE];
+    for level in &levels[1..] {
+        places.iter_mut().zip(&bytes).for_each(|(place, byte)| *place += u8::from(byte >= level));
+    }
+    bytemuck::cast(places)
+}
+
 /// Adds to each byte of a word.
 fn raise(word: i32, by: u8) -> i32 {
     i32::from_ne_bytes(word.to_ne_bytes().map(|byte| byte.wrapping_add(by)))
@@ -71,9 +84,13 @@ pub fn pack_scales(packing: Packing, lane: usize, row: &Unpacked, tile: &mut [Li
     let tile = bytemuck::cast_slice_mut::<Line, u8>(tile);
     for b in 0..row.scales.len() {
         let bytes = &mut tile[sizes.scales_at(b)..][..sizes.bytes];
-        // Scales are half-precision numbers in the file, so nothing is lost.
+        // Scales are half-precision numbers in the file, or exponents, so nothing is lost.
         let half = |scale: f32| f16::from_f32(scale).to_le_bytes();
-        bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b]));
+        if sizes.scale == 1 {
+            bytes[lane] = exponent(row.scales[b]);
+        } else {
+            bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b]));
+        }
         if sizes.mins {
             bytes[sizes.mins_at() + 2 * lane..][..2].copy_from_slice(&half(row.mins[b]));
         }
@@ -87,5 +104,14 @@ pub fn pack_scales(packing: Packing, lane: usize, row: &Unpacked, tile: &mut [Li
                 }
             }
         }
+    }
+}
+
+/// The byte `e` of a scale that is 2^(e - 128).
+fn exponent(scale: f32) -> u8 {
+    match scale.to_bits() >> 23 {
+        // No normal number: bit 21 is e = 0, bit 22 is e = 1.
+        0 => (scale.to_bits() >> 22) as u8,
+        exponent => (exponent + 1) as u8,
     }
 }
