@@ -12,6 +12,12 @@ use ureq::{Agent, Body};
 use super::error::{Error, Failure, Result};
 use super::events::Events;
 
+/// What came of asking.
+type Answered<T> = std::result::Result<T, Failure>;
+
+/// Takes in an event's data and the moment at which it was read.
+type OnEvent<'a> = dyn FnMut(Instant, &str) -> Answered<ControlFlow<()>> + 'a;
+
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: u64 = 64 << 20;
 
@@ -60,23 +66,18 @@ impl Server {
     }
 
     /// What lies at a path, as JSON.
-    pub fn get(&self, path: &str) -> std::result::Result<Value, Failure> {
+    pub fn get(&self, path: &str) -> Answered<Value> {
         whole(self.send("GET", path, "")?)
     }
 
     /// The answer to a JSON body, as JSON.
-    pub fn post(&self, path: &str, body: &str) -> std::result::Result<Value, Failure> {
+    pub fn post(&self, path: &str, body: &str) -> Answered<Value> {
         whole(self.send("POST", path, body)?)
     }
 
     /// Hands on the data of every event of the answer with the moment when its last byte was read, until the
     /// caller breaks off, which closes the connection. Whether the caller did is returned.
-    pub fn stream(
-        &self,
-        path: &str,
-        body: &str,
-        each: &mut dyn FnMut(Instant, &str) -> std::result::Result<ControlFlow<()>, Failure>,
-    ) -> std::result::Result<ControlFlow<()>, Failure> {
+    pub fn stream(&self, path: &str, body: &str, each: &mut OnEvent<'_>) -> Answered<ControlFlow<()>> {
         let response = self.send("POST", path, body)?;
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
@@ -105,7 +106,7 @@ impl Server {
         }
     }
 
-    fn send(&self, method: &str, path: &str, body: &str) -> std::result::Result<Response<Body>, Failure> {
+    fn send(&self, method: &str, path: &str, body: &str) -> Answered<Response<Body>> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
@@ -127,7 +128,7 @@ impl Server {
 }
 
 /// A whole answer as JSON.
-fn whole(response: Response<Body>) -> std::result::Result<Value, Failure> {
+fn whole(response: Response<Body>) -> Answered<Value> {
     let text = response.into_body().into_with_config().limit(LARGEST_ANSWER).read_to_vec();
     let text = text.map_err(|error| match error {
         ureq::Error::Timeout(_) => Failure::Timeout,
