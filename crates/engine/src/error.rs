@@ -45,8 +45,8 @@ pub enum Error {
     /// What an answer may say could not be decided.
     #[error("the constraint of the answer: {0}")]
     Constraint(String),
-    /// An answer that was not complete when its time was over.
-    #[error("the answer was not complete within the time that it was given")]
+    /// An answer that had not begun when its time was over.
+    #[error("the answer had not begun when its time was over; give it more, or try again when fewer wait")]
     TooLate,
     /// A draft that would guess other tokens than the model has.
     #[error(

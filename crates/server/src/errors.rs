@@ -121,6 +121,7 @@ impl From<Error> for Problem {
             Error::NoPages { .. } | Error::NoSlots { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "out_of_memory", message)
             }
+            Error::TooLate => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", message),
             _ => Problem::internal(message),
         }
     }

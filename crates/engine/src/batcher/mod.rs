@@ -196,19 +196,23 @@ impl Batcher {
         }
     }
 
-    /// Ends what nobody waits for any more, and what took too long.
+    /// Ends what nobody waits for any more, and what took too long: with what it has said so far, if that is anything.
     fn end_unwanted(&mut self) {
         let now = Instant::now();
         let gone = |job: &Job| job.listener.is_gone() || job.deadline.is_some_and(|deadline| now >= deadline);
         let ids: Vec<RequestId> = self.jobs.iter().filter(|(_, job)| gone(job)).map(|(id, _)| *id).collect();
         for id in ids {
-            match self.jobs.get_mut(&id) {
-                Some(job) if job.listener.is_gone() => {
-                    job.end(FinishReason::Cancelled);
-                    self.remove(id);
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let reason = match job.listener.is_gone() {
+                true => FinishReason::Cancelled,
+                false if job.generation.generated() > 0 => FinishReason::Length,
+                false => {
+                    self.fail(id, Error::TooLate);
+                    continue;
                 }
-                _ => self.fail(id, Error::TooLate),
-            }
+            };
+            job.end(reason);
+            self.remove(id);
         }
     }
 

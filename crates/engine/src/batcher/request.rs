@@ -14,7 +14,7 @@ pub struct Request {
     pub text: Box<dyn Text + Send>,
     /// What the answer may say.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// When the answer ends wherever it is.
+    /// When the answer ends wherever it is; one that has not begun by then fails.
     pub deadline: Option<Instant>,
     /// Who hears of it.
     pub listener: Box<dyn Listener>,

@@ -169,8 +169,8 @@ impl Plan {
         let write: Log = Arc::new(move |line| lines.lock().unwrap().push(line.to_string()));
         let settings = self.settings;
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
-            let runtime = { runtime }.build().unwrap();
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            let runtime = builder.worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(serve(listener, settings, loader, write, || (), stops))
         });
         Server { address, wires, log, stop, thread: Some(thread) }
