@@ -90,12 +90,14 @@ class MathsParser {
       }
     }
     if (!base) return null;
-    if (above.length > 0 && below.length > 0) {
-      return node(limits ? "munderover" : "msubsup", [base, row(below), row(above)]);
-    }
-    if (above.length > 0) return node(limits ? "mover" : "msup", [base, row(above)]);
-    if (below.length > 0) return node(limits ? "munder" : "msub", [base, row(below)]);
-    return base;
+    const whole = withScripts(base, below, above, limits);
+    return isFunction(start) && this.isApart() ? node("mrow", [whole, space(1 / 6)]) : whole;
+  }
+
+  /** Whether what follows stands apart from the name of a function: no bracket, and not the end. */
+  private isApart(): boolean {
+    const next = this.scanner.peek();
+    return next !== null && !["(", "[", "{", "}", "\\left", "&", "\\\\", ",", "="].includes(next);
   }
 
   /** A group in braces or a single atom: what a command or a script takes. */
@@ -165,18 +167,11 @@ class MathsParser {
     if (accent) return accented("mover", this.argument(), accent);
     const under = symbols.UNDER_ACCENTS.get(name);
     if (under) return accented("munder", this.argument(), under);
-    if (symbols.FUNCTIONS.has(name)) return this.functionName(name.replace(/^(arg|lim)(?=max|min|sup|inf)/, "$1 "));
+    if (symbols.FUNCTIONS.has(name)) return word(name.replace(/^(arg|lim)(?=max|min|sup|inf)/, "$1 "));
     if (/^[bB]igg?[lrm]?$/.test(name)) return operator(this.delimiter(), { stretchy: "false" });
     const delimiter = symbols.DELIMITERS.get(name);
     if (delimiter) return operator(delimiter, { stretchy: "false" });
     return this.construction(name);
-  }
-
-  private functionName(name: string): MathNode {
-    const shown = node("mi", [name], { mathvariant: "normal" });
-    const next = this.scanner.peek();
-    const apart = next !== null && !["(", "[", "{", "^", "_", "}", "\\left", "&", "\\\\", "'"].includes(next);
-    return apart ? node("mrow", [shown, space(1 / 6)]) : shown;
   }
 
   private inAlphabet(alphabet: string): MathNode {
@@ -212,7 +207,7 @@ class MathsParser {
         return node("mtext", [name === "tag" ? `(${this.scanner.raw()})` : this.scanner.raw().replaceAll(" ", "\u00a0")]);
       case "operatorname":
         this.scanner.accept("*");
-        return this.functionName(this.scanner.raw());
+        return word(this.scanner.raw());
       case "left":
         return this.leftRight();
       case "begin":
@@ -314,6 +309,20 @@ class MathsParser {
     if (negated.tag === "mo" && typeof sign === "string") return operator((sign + "\u0338").normalize("NFC"));
     return negated;
   }
+}
+
+function isFunction(token: string | null): boolean {
+  return token === "\\operatorname" || symbols.FUNCTIONS.has(token?.slice(1) ?? "");
+}
+
+/** A node with what is below and above it: beside it, or in the middle. */
+function withScripts(base: MathNode, below: MathNode[], above: MathNode[], limits: boolean): MathNode {
+  if (above.length > 0 && below.length > 0) {
+    return node(limits ? "munderover" : "msubsup", [base, row(below), row(above)]);
+  }
+  if (above.length > 0) return node(limits ? "mover" : "msup", [base, row(above)]);
+  if (below.length > 0) return node(limits ? "munder" : "msub", [base, row(below)]);
+  return base;
 }
 
 function isLimits(token: string | null): boolean {

@@ -104,11 +104,11 @@ def answer_to(request):
         return " and so it went on.", ""
     if asked.startswith("think"):
         return "The answer is **42**.", "Let me think. Six times seven."
-    if asked.startswith("markdown"):
+    if asked.startswith(("markdown", "How does")):
         return MARKDOWN, ""
     if asked.startswith("hostile"):
         return HOSTILE, ""
-    if asked.startswith("story"):
+    if asked.startswith(("story", "Tell me")):
         return (
             "Once upon a time a lamplighter lived at the end of the longest street in town. Every evening he lit a "
             "hundred lamps, and every evening the moon watched him do it.",

@@ -33,6 +33,12 @@ test("operators with limits", () => {
   becomes("\\int\\limits_0^1", "underover(∫ 0 1)");
 });
 
+test("names of functions stand apart from what follows, but not from a bracket", () => {
+  becomes("\\log_2 n", "row(row(sub(log 2) space()) n)");
+  becomes("\\sin(x)", "row(sin ( x ))");
+  becomes("\\operatorname{rank} A", "row(row(rank space()) A)");
+});
+
 test("letters, alphabets, text", () => {
   becomes("\\alpha \\leq \\mathbb{R}", "row(α ≤ ℝ)");
   becomes("\\mathbf{A1}", "row(𝐀 𝟏)");

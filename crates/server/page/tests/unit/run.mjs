@@ -1,7 +1,8 @@
-// Compiles the tests with esbuild and runs them with node's own runner.
+// Compiles the tests with esbuild, runs them with node's own runner, and sums up in a line.
 import { build } from "esbuild";
 import { readdir, rm } from "node:fs/promises";
-import { spawnSync } from "node:child_process";
+import { run } from "node:test";
+import { spec } from "node:test/reporters";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -21,6 +22,13 @@ await build({
   jsxImportSource: "preact",
   logLevel: "warning",
 });
-const files = tests.map((name) => join(out, name.replace(/\.ts$/, ".mjs")));
-const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", ...files], { stdio: "inherit" });
-process.exit(status ?? 1);
+
+const counts = { passed: 0, failed: 0 };
+const stream = run({ files: tests.map((name) => join(out, name.replace(/\.ts$/, ".mjs"))), concurrency: true });
+stream.on("test:pass", () => counts.passed++);
+stream.on("test:fail", () => counts.failed++);
+stream.compose(new spec()).pipe(process.stdout);
+stream.on("end", () => {
+  process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0;
+});
+process.on("exit", () => console.log(`modules: ${counts.passed} passed, ${counts.failed} failed`));
