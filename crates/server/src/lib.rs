@@ -23,6 +23,7 @@ mod log;
 mod metrics;
 mod model;
 mod origin;
+mod page;
 mod patience;
 mod registry;
 mod serve;

@@ -22,6 +22,7 @@ use crate::App;
 use crate::errors::Problem;
 use crate::health;
 use crate::layers::{around, not_found, wrong_method};
+use crate::page;
 
 /// The routes of a server.
 pub fn router(app: Arc<App>) -> Router {
@@ -50,6 +51,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(health::metrics))
         .route("/status.json", get(health::status))
         .route("/openapi.json", get(openapi::description))
+        .merge(page::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), around))
