@@ -28,7 +28,7 @@ mod wordpiece;
 pub use bytes::byte_alphabet;
 pub use chat::{
     AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, ReasoningWish, TemplateInput,
-    TemplateValue, Tools, strftime, template_value,
+    TemplateValue, Tools, marks, strftime, template_value,
 };
 pub use error::{Error, Result};
 pub use special::Special;

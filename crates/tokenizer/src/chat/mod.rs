@@ -14,7 +14,7 @@ mod python;
 mod switch;
 mod time;
 
-pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools};
+pub use answer::{AnswerEvent, AnswerFormat, AnswerParser, Tools, marks};
 pub use guard::Prompt;
 pub use switch::ReasoningWish;
 pub use time::strftime;

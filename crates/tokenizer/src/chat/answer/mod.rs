@@ -10,6 +10,7 @@ mod harmony;
 mod held;
 mod json;
 mod literal;
+pub mod marks;
 mod named;
 mod region;
 mod scan;
@@ -105,12 +106,12 @@ impl AnswerParser {
     /// for a call.
     pub fn new(format: &AnswerFormat, prompt: &str, tools: &Tools) -> AnswerParser {
         let mut format = format.clone();
-        let harmony = match &format.calls {
+        let harmony = match &format.marks.calls {
             Some(Calls::Harmony(harmony)) => Some(Channels::new(harmony.clone(), !tools.is_empty())),
             _ => None,
         };
         if tools.is_empty() {
-            format.calls = None;
+            format.marks.calls = None;
         }
         let is_begun = format.is_reasoning_begun(prompt);
         let state = match harmony {
@@ -168,10 +169,10 @@ impl AnswerParser {
         if self.at_start && self.may_begin_with_mark(last) {
             return false;
         }
-        let open = self.format.calls.as_ref().and_then(Reader::opening).unwrap_or_default().to_string();
-        let begin = self.format.reasoning.as_ref().map(|reasoning| reasoning.begin.to_string());
+        let open = self.format.marks.calls.as_ref().and_then(Reader::opening).unwrap_or_default().to_string();
+        let begin = self.format.marks.reasoning.as_ref().map(|reasoning| reasoning.begin.to_string());
         let begin = begin.filter(|begin| begin.starts_with(is_code)).unwrap_or_default();
-        let around = self.format.around.iter().map(|mark| mark.as_ref());
+        let around = self.format.marks.around.iter().map(|mark| mark.as_ref());
         let marks: Vec<&str> =
             [open.as_str(), begin.as_str()].into_iter().chain(around).filter(|m| !m.is_empty()).collect();
         let Some((at, which)) = self.held.find(&marks) else {
@@ -202,7 +203,7 @@ impl AnswerParser {
         let lead = text.len() - text.trim_start().len();
         let lead = self.held.take(lead);
         self.words(&lead, true);
-        let begin = self.format.reasoning.as_ref().map(|reasoning| reasoning.begin.to_string());
+        let begin = self.format.marks.reasoning.as_ref().map(|reasoning| reasoning.begin.to_string());
         if begin.is_some_and(|begin| self.held.skip_mark(&begin)) {
             self.begin(State::Reasoning);
             return true;
@@ -210,7 +211,7 @@ impl AnswerParser {
         let is_call = self.may_be_bare() && self.held.text().starts_with('{');
         if is_call {
             self.held.recording = true;
-            let reader = self.format.calls.as_ref().and_then(|calls| Reader::new(calls, true));
+            let reader = self.format.marks.calls.as_ref().and_then(|calls| Reader::new(calls, true));
             self.state = reader.map_or(State::Text, State::Calls);
         }
         is_call
@@ -218,12 +219,13 @@ impl AnswerParser {
 
     /// Whether a call may come without a mark.
     fn may_be_bare(&self) -> bool {
-        matches!(&self.format.calls, Some(Calls::Json(json)) if json.bare)
+        matches!(&self.format.marks.calls, Some(Calls::Json(json)) if json.bare)
     }
 
     /// Whether more text could make the beginning such a mark.
     fn may_begin_with_mark(&mut self, last: bool) -> bool {
-        let begin = self.format.reasoning.as_ref().map(|reasoning| reasoning.begin.as_ref()).unwrap_or("");
+        let begin =
+            self.format.marks.reasoning.as_ref().map(|reasoning| reasoning.begin.as_ref()).unwrap_or("");
         if !last && (self.held.text().is_empty() || self.held.may_become(begin)) {
             return true;
         }
@@ -232,10 +234,10 @@ impl AnswerParser {
     }
 
     fn read_reasoning(&mut self, last: bool) -> bool {
-        let Some(reasoning) = &self.format.reasoning else { return false };
+        let Some(reasoning) = &self.format.marks.reasoning else { return false };
         let end = reasoning.end.to_string();
         // A call that is opened by a control token ends the reasoning too.
-        let open = self.format.calls.as_ref().and_then(Reader::opening).unwrap_or_default().to_string();
+        let open = self.format.marks.calls.as_ref().and_then(Reader::opening).unwrap_or_default().to_string();
         let open = Some(open).filter(|open| open.starts_with(is_code));
         let marks: Vec<&str> = [Some(end.as_str()), open.as_deref()].into_iter().flatten().collect();
         let Some((at, which)) = self.held.find(&marks) else {
@@ -260,7 +262,7 @@ impl AnswerParser {
     fn read_broken(&mut self, last: bool) -> bool {
         let State::Broken(reason) = &self.state else { return false };
         let reason = reason.clone();
-        let close = self.format.calls.as_ref().map(Reader::closing).unwrap_or_default().to_string();
+        let close = self.format.marks.calls.as_ref().map(Reader::closing).unwrap_or_default().to_string();
         let found = if close.is_empty() { None } else { self.held.find(&[&close]) };
         let is_long = self.held.taken.len() + self.held.text().len() > LONGEST_CALL;
         let length = match found {
@@ -283,7 +285,7 @@ impl AnswerParser {
             // What follows may be words, to which the mark does not belong.
             self.held.taken.clear();
         }
-        let reader = self.format.calls.as_ref().and_then(|calls| Reader::new(calls, false));
+        let reader = self.format.marks.calls.as_ref().and_then(|calls| Reader::new(calls, false));
         self.begin(reader.map_or(State::Text, State::Calls));
     }
 

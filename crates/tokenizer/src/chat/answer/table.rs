@@ -1,6 +1,7 @@
 //! The marks of the families, each found by a text that its chat template has. The first that fits holds.
 
-use super::format::{Calls, Harmony, JsonCalls, Mark, NamedCalls, Reasoning, Region, TaggedCalls};
+use super::format::{Calls, Harmony, JsonCalls, Mark, NamedCalls, TaggedCalls};
+use super::marks::{Reasoning, Region};
 
 const fn mark(text: &'static str) -> Mark {
     Mark::Borrowed(text)
@@ -34,7 +35,7 @@ const AROUND: [(&str, &[&str]); 4] = [
 ];
 
 /// What stands before and behind reasoning in the answers of a model with this template.
-pub(super) fn reasoning(template: &str) -> Option<Reasoning> {
+pub(super) fn reasoning(template: &str) -> Option<Reasoning<Mark>> {
     let (_, begin, end) = REASONING.iter().find(|(shown, ..)| template.contains(shown))?;
     Some(Reasoning { begin: mark(begin), end: mark(end) })
 }
@@ -144,7 +145,7 @@ fn json(template: &str) -> Option<Calls> {
     Some(Calls::Json(JsonCalls { region: region(open, close), bare, keyed: false }))
 }
 
-fn region(open: &'static str, close: &'static str) -> Region {
+fn region(open: &'static str, close: &'static str) -> Region<Mark> {
     Region { open: mark(open), close: mark(close) }
 }
 
