@@ -190,8 +190,13 @@ impl Loader for Models {
 impl Models {
     fn parts(&self, name: &str) -> Result<Parts> {
         let loaded = load::open(name)?;
-        let context = loaded.context(self.context)?;
-        let most = context.unwrap_or(loaded.model.config.context);
+        // One flag for all models, some of which may have less.
+        let own = loaded.model.config.context;
+        if let Some(asked) = self.context.filter(|&asked| asked > own) {
+            output::note(format!("{name}: {own} positions, not --context {asked}: the model has no more"));
+        }
+        let context = loaded.context(self.context.map(|asked| asked.min(own)))?;
+        let most = context.unwrap_or(own);
         let tokenizer = load::tokenizer(&loaded.file)?;
         let template = own_template(&loaded).map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
         let tool_template = ChatTemplate::named_from_metadata(loaded.file.metadata(), "tool_use")?;

@@ -1,10 +1,12 @@
 //! From the form that an answer must have, and the tools that it must call, to constraints of the engine.
 
+use gleed_engine::Constraint;
 use gleed_grammar::Grammar;
 
 use super::Constraints;
 use super::conversation::{Conversation, Form, ToolChoice};
 use super::question::Question;
+use super::reasoning::AfterReasoning;
 use crate::errors::Problem;
 use crate::model::Model;
 
@@ -12,7 +14,7 @@ use crate::model::Model;
 pub fn constraints(
     model: &Model,
     conversation: &Conversation,
-    _question: &Question,
+    question: &Question,
     choices: usize,
 ) -> Result<Constraints, Problem> {
     if !matches!(conversation.tool_choice, ToolChoice::Auto | ToolChoice::None) {
@@ -27,5 +29,14 @@ pub fn constraints(
     };
     let refused = |error: gleed_grammar::Error| Problem::invalid(param, error.to_string());
     let vocabulary = model.vocabulary().map_err(refused)?;
-    (0..choices).map(|_| vocabulary.constraint(&grammar).map(Some).map_err(refused)).collect()
+    let one = |_| -> Result<Option<Box<dyn Constraint>>, Problem> {
+        let constraint = vocabulary.constraint(&grammar).map_err(refused)?;
+        Ok(Some(match &question.reading {
+            Some(reading) => {
+                AfterReasoning::of(constraint, &reading.format, reading.is_reasoning_begun(), &model.tokenizer)
+            }
+            None => constraint,
+        }))
+    };
+    (0..choices).map(one).collect()
 }

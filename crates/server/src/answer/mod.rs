@@ -9,6 +9,7 @@ mod choice;
 mod constraint;
 mod conversation;
 mod question;
+mod reasoning;
 mod whole;
 
 use std::collections::VecDeque;

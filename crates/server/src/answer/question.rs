@@ -36,6 +36,11 @@ impl Reading {
     pub fn parser(&self) -> AnswerParser {
         AnswerParser::new(&self.format, &self.prompt, &self.tools)
     }
+
+    /// Whether the prompt ends inside of reasoning.
+    pub fn is_reasoning_begun(&self) -> bool {
+        self.format.is_reasoning_begun(&self.prompt)
+    }
 }
 
 /// Variables of a template that are not the caller's to set.
