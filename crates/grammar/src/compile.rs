@@ -5,9 +5,9 @@ use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, regex_to_lark};
 use serde_json::{Value, json};
 
-use crate::constraint::Follower;
+use crate::constraint::{Follower, Free};
 use crate::vocabulary::first_line;
-use crate::{Error, Result, Vocabulary, lark, limits, schema};
+use crate::{Error, Result, ToolGrammar, Vocabulary, gbnf, lark, limits, schema};
 
 /// What an answer must be.
 #[derive(Clone, Debug)]
@@ -20,6 +20,10 @@ pub enum Grammar {
     Regex(String),
     /// A text of a grammar in Lark's notation, whose start is the rule `start`. JSON schemas in it follow `%json`.
     Lark(String),
+    /// A text of a grammar in llama.cpp's notation, whose start is the rule `root`.
+    Gbnf(String),
+    /// Words, and calls of tools in the model's own format.
+    Tools(ToolGrammar),
 }
 
 impl Vocabulary {
@@ -56,6 +60,14 @@ impl Vocabulary {
             Grammar::Lark(lark) => {
                 self.finish(TopLevelGrammar::from_lark(lark::prepared(lark)?), "Lark grammar")
             }
+            Grammar::Gbnf(gbnf) => {
+                let lark = lark::prepared(&gbnf::to_lark(gbnf)?)?;
+                self.finish(TopLevelGrammar::from_lark(lark), "GBNF grammar")
+            }
+            Grammar::Tools(tools) => match tools.lark()? {
+                Some(lark) => self.finish(TopLevelGrammar::from_lark(lark), "grammar of calls"),
+                None => Ok(Box::new(Free)),
+            },
         }
     }
 

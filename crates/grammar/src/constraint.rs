@@ -41,6 +41,20 @@ impl Constraint for Follower {
     }
 }
 
+/// Lets everything pass.
+pub(crate) struct Free;
+
+impl Constraint for Free {
+    fn allow(&mut self, mask: &mut TokenMask) -> Result<()> {
+        (0..mask.vocabulary() as u32).for_each(|token| mask.allow(token));
+        Ok(())
+    }
+
+    fn accept(&mut self, _: u32) -> Result<()> {
+        Ok(())
+    }
+}
+
 fn engine_error(error: impl std::fmt::Display) -> Error {
     Error::Constraint(first_line(&error.to_string()))
 }

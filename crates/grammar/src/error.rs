@@ -31,6 +31,17 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// A tool whose parameters are refused.
+    #[error("the tool {name:?}: {error}")]
+    Tool {
+        /// Its name.
+        name: String,
+        /// What is wrong with its parameters.
+        error: Box<Error>,
+    },
+    /// Calls that cannot be demanded of this model.
+    #[error("calls of tools cannot be demanded: {0}")]
+    Calls(String),
     /// A vocabulary that no grammar can be kept with.
     #[error("the model's vocabulary cannot be constrained: {0}")]
     Vocabulary(String),

@@ -49,6 +49,18 @@ pub fn prepared(text: &str) -> Result<String> {
     Ok(out)
 }
 
+/// A text as a regular expression between slashes.
+pub fn literal(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        match character {
+            _ if character.is_alphanumeric() => out.push(character),
+            _ => out.push_str(&format!("\\x{{{:X}}}", u32::from(character))),
+        }
+    }
+    out
+}
+
 /// How many signs of repetition there are; those that mean themselves count too.
 pub fn quantifiers_of(text: &str) -> usize {
     text.bytes().filter(|byte| matches!(byte, b'?' | b'*' | b'+' | b'{' | b'~')).count()

@@ -27,11 +27,14 @@
 mod compile;
 mod constraint;
 mod error;
+mod gbnf;
 mod lark;
 mod limits;
 mod schema;
+mod tools;
 mod vocabulary;
 
 pub use compile::Grammar;
 pub use error::{Error, Result};
+pub use tools::{Tool, ToolChoice, ToolGrammar};
 pub use vocabulary::Vocabulary;

@@ -28,6 +28,8 @@ pub const REGEX_BYTES: usize = 8 << 10;
 pub const REGEX_COUNT: u64 = 10_000;
 /// Bytes of a grammar in Lark's or llama.cpp's notation.
 pub const GRAMMAR_BYTES: usize = 128 << 10;
+/// How deep brackets may be nested in such a grammar.
+pub const GRAMMAR_DEPTH: usize = 100;
 /// Terminals in such a grammar: those that refer to one another cost their number's third power.
 pub const TERMINALS: usize = 400;
 /// Repetitions (`?`, `*`, `+`, `{`) in one regular expression or grammar.
@@ -38,12 +40,13 @@ pub const STACK: usize = 256 << 20;
 /// What compiling, and one step of matching, may cost.
 pub fn of_parser() -> ParserLimits {
     ParserLimits {
-        max_items_in_row: 2_000,
+        // Four for every property that may come next.
+        max_items_in_row: 4_000,
         // About 20 ms.
         initial_lexer_fuel: 1_000_000,
         // About 14 ms for a mask.
         step_lexer_fuel: 200_000,
-        step_max_items: 50_000,
+        step_max_items: 100_000,
         // At one or two kB each.
         max_lexer_states: 50_000,
         max_grammar_size: 300_000,

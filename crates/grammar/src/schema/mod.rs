@@ -27,30 +27,45 @@ const ESCAPES: &str = "nrbtf\\\"";
 
 /// A schema for the compiler that means what the given one means.
 pub fn prepare(given: &Value) -> Result<Value> {
-    let (schema, _) = Preparation::run(given, false)?;
-    Ok(schema)
+    let (root, definitions) = prepare_part(given, "")?;
+    Ok(document(root, definitions))
+}
+
+/// The same for a schema that becomes part of a larger one: it and its definitions, whose names begin with a prefix.
+pub fn prepare_part(given: &Value, prefix: &str) -> Result<(Value, Map<String, Value>)> {
+    let (root, definitions, _) = Preparation::run(given, prefix, false)?;
+    Ok((root, definitions))
+}
+
+/// A whole schema for the compiler.
+pub fn document(root: Value, definitions: Map<String, Value>) -> Value {
+    let mut object = match root {
+        Value::Object(object) => object,
+        Value::Bool(true) => Map::new(),
+        other => return other,
+    };
+    if !definitions.is_empty() {
+        object.insert("$defs".to_string(), definitions.into());
+    }
+    let options = json!({"whitespace_pattern": SPACE, "json_allowed_escapes": ESCAPES});
+    object.insert("x-guidance".to_string(), options);
+    Value::Object(object)
 }
 
 /// All schemas in a schema as they would be compiled alone, with their places, innermost last.
 fn parts(given: &Value) -> Result<Vec<(String, Value)>> {
-    let (schema, parts) = Preparation::run(given, true)?;
-    let definitions = schema.get("$defs").cloned();
-    let with_definitions = |(pointer, part): (String, Value)| {
-        let part = match part {
-            Value::Object(mut part) => {
-                part.extend(definitions.clone().map(|definitions| ("$defs".to_string(), definitions)));
-                Value::Object(part)
-            }
-            other => other,
-        };
-        (pointer, part)
-    };
-    Ok(parts.into_iter().map(with_definitions).collect())
+    let (_, definitions, parts) = Preparation::run(given, "", true)?;
+    Ok(parts.into_iter().map(|(pointer, part)| (pointer, document(part, definitions.clone()))).collect())
 }
+
+/// A schema, its definitions, and its parts with their places.
+type Prepared = (Value, Map<String, Value>, Vec<(String, Value)>);
 
 /// Walks through a schema and writes the prepared one.
 struct Preparation<'a> {
     source: Source<'a>,
+    /// What the names of definitions begin with.
+    prefix: &'a str,
     /// The number of each schema that a reference leads to, by its address.
     numbers: HashMap<*const Value, usize>,
     /// Where references lead, in the order of their numbers.
@@ -65,12 +80,13 @@ struct Preparation<'a> {
 }
 
 impl<'a> Preparation<'a> {
-    fn run(given: &'a Value, keep_parts: bool) -> Result<(Value, Vec<(String, Value)>)> {
+    fn run(given: &'a Value, prefix: &'a str, keep_parts: bool) -> Result<Prepared> {
         size::check(given)?;
         let source = Source::new(given)?;
         let root = source.root();
         let mut preparation = Preparation {
             source,
+            prefix,
             numbers: HashMap::new(),
             targets: Vec::new(),
             multiples: Multiples::default(),
@@ -79,21 +95,18 @@ impl<'a> Preparation<'a> {
             copies: 0,
             parts: keep_parts.then(Vec::new),
         };
-        let mut schema = preparation.schema(&root)?;
+        let schema = preparation.schema(&root)?;
         let mut definitions = Map::new();
         while definitions.len() < preparation.targets.len() {
             let number = definitions.len();
             let target = preparation.targets[number].clone();
-            definitions.insert(name(number), preparation.schema(&target)?);
+            definitions.insert(preparation.name(number), preparation.schema(&target)?);
         }
-        if let Value::Object(object) = &mut schema {
-            if !definitions.is_empty() {
-                object.insert("$defs".to_string(), definitions.into());
-            }
-            let options = json!({"whitespace_pattern": SPACE, "json_allowed_escapes": ESCAPES});
-            object.insert("x-guidance".to_string(), options);
-        }
-        Ok((schema, preparation.parts.unwrap_or_default()))
+        Ok((schema, definitions, preparation.parts.unwrap_or_default()))
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{}d{number}", self.prefix)
     }
 
     fn schema(&mut self, place: &Place<'a>) -> Result<Value> {
@@ -128,7 +141,7 @@ impl<'a> Preparation<'a> {
         if number == next {
             self.targets.push(target);
         }
-        node.out.insert("$ref".to_string(), format!("#/$defs/{}", name(number)).into());
+        node.out.insert("$ref".to_string(), format!("#/$defs/{}", self.name(number)).into());
         Ok(())
     }
 
@@ -172,10 +185,6 @@ impl<'a> Preparation<'a> {
 /// Whether a keyword beside a reference says something.
 fn asserts_beside(keyword: &str) -> bool {
     keyword != "$ref" && !keywords::is_annotation(keyword)
-}
-
-fn name(number: usize) -> String {
-    format!("d{number}")
 }
 
 /// One schema that is being prepared.

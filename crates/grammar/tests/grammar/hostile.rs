@@ -18,21 +18,21 @@ fn survive(name: &str, grammar: &Grammar) {
             let compiled = start.elapsed();
             let mut random = Random(5);
             let mut mask = TokenMask::none(model.tokenizer.vocab_size());
-            let mut steps = 0;
-            for _ in 0..20 {
-                mask.clear();
-                if constraint.allow(&mut mask).is_err() {
-                    break;
+            let mut walk = || -> Result<(), gleed_engine::Error> {
+                for _ in 0..20 {
+                    mask.clear();
+                    constraint.allow(&mut mask)?;
+                    let all = 0..mask.vocabulary() as u32;
+                    let allowed: Vec<u32> = all.filter(|&token| mask.allows(token)).collect();
+                    let token = allowed[random.below(allowed.len())];
+                    constraint.accept(token)?;
+                    if model.tokenizer.is_end_of_generation(token) {
+                        break;
+                    }
                 }
-                let allowed: Vec<u32> =
-                    (0..mask.vocabulary() as u32).filter(|&token| mask.allows(token)).collect();
-                let token = allowed[random.below(allowed.len())];
-                if constraint.accept(token).is_err() || model.tokenizer.is_end_of_generation(token) {
-                    break;
-                }
-                steps += 1;
-            }
-            format!("compiled in {compiled:?}, {steps} steps")
+                Ok(())
+            };
+            format!("compiled in {compiled:?}, then {:?}", walk())
         }
     };
     println!("{name}: {:?}: {}", start.elapsed(), outcome.chars().take(150).collect::<String>());

@@ -10,7 +10,7 @@ fn answers(schema: &Value, count: usize) -> Vec<Value> {
     let mut random = Random(1);
     let grammar = Grammar::JsonSchema(schema.clone());
     let walks = (0..count).map(|_| {
-        let tokens = model.walk(model.constraint(&grammar).as_mut(), &mut random, 60);
+        let tokens = model.walk(model.constraint(&grammar).as_mut(), &mut random, 60, &[]);
         let text = model.text(&tokens.unwrap_or_else(|| panic!("no end: {schema}")));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
     });
@@ -22,7 +22,7 @@ fn any_object() {
     let model = Model::stories();
     let mut random = Random(3);
     for _ in 0..40 {
-        let tokens = model.walk(model.constraint(&Grammar::Json).as_mut(), &mut random, 60).unwrap();
+        let tokens = model.walk(model.constraint(&Grammar::Json).as_mut(), &mut random, 60, &[]).unwrap();
         let text = model.text(&tokens);
         // Numbers of any size are JSON, though not all readers take them.
         let value = serde_json::from_str::<serde_json::Value>(&text);

@@ -3,4 +3,5 @@
 mod hostile;
 mod json;
 mod text;
+mod tools;
 mod walk;

@@ -18,7 +18,7 @@ fn a_regular_expression_matches_as_a_whole() {
     assert!(model.accepts(&escaped, "a$"));
     let mut random = Random(7);
     for _ in 0..50 {
-        let tokens = model.walk(model.constraint(&date).as_mut(), &mut random, 50).unwrap();
+        let tokens = model.walk(model.constraint(&date).as_mut(), &mut random, 50, &[]).unwrap();
         let text = model.text(&tokens);
         let digits = text.bytes().filter(u8::is_ascii_digit).count();
         assert!(text.len() == 10 && digits == 8 && text.as_bytes()[4] == b'-', "{text}");
@@ -83,5 +83,18 @@ fn what_cannot_be_compiled_is_refused_in_one_line() {
         let Err(error) = model.vocabulary.constraint(&grammar) else { panic!("{grammar:?} was compiled") };
         let message = error.to_string();
         assert!(message.contains(what) && !message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn a_grammar_in_gbnf() {
+    let model = Model::stories();
+    let list = "root ::= item (\", \" item)* \n\nitem ::= \"- \"? [a-z]+ \"end\" | \"(\" root \")\"\n";
+    let grammar = Grammar::Gbnf(list.replace(" \n\n", "\n\n"));
+    for text in ["xend", "- enxend", "endend", "aend, (bend, - cend)"] {
+        assert!(model.accepts(&grammar, text), "{text}");
+    }
+    for text in ["", "end", "xen", "xend,yend", "(xend"] {
+        assert!(!model.accepts(&grammar, text), "{text}");
     }
 }

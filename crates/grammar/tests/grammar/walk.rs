@@ -69,12 +69,14 @@ impl Model {
     }
 
     /// Follows a constraint by choosing at random what it allows, until the answer ends. None when it has not ended
-    /// after many more tokens than `about`; from there on whatever leads to an end is preferred.
+    /// after many more tokens than `about`; from there on whatever leads to an end is preferred: brackets, quotes, and
+    /// these texts.
     pub fn walk(
         &self,
         constraint: &mut dyn Constraint,
         random: &mut Random,
         about: usize,
+        ends: &[String],
     ) -> Option<Vec<u32>> {
         let size = self.tokenizer.vocab_size();
         let mut mask = TokenMask::none(size);
@@ -88,7 +90,11 @@ impl Model {
             allowed.clear();
             allowed.extend((0..size as u32).filter(|&token| mask.allows(token)));
             assert!(!allowed.is_empty(), "nothing may follow {:?}", self.text(&tokens));
-            let token = self.choose(&allowed, random, tokens.len() > about);
+            let token = {
+                let hurry = tokens.len() > about;
+                let next = if hurry { self.towards(&tokens, &allowed, ends, random) } else { None };
+                next.unwrap_or_else(|| self.choose(&allowed, random, hurry))
+            };
             constraint.accept(token).unwrap();
             if self.tokenizer.is_end_of_generation(token) {
                 return Some(tokens);
@@ -96,6 +102,34 @@ impl Model {
             tokens.push(token);
         }
         None
+    }
+
+    /// A token that goes on with the end that most of is there already, or begins one.
+    fn towards(&self, tokens: &[u32], allowed: &[u32], ends: &[String], random: &mut Random) -> Option<u32> {
+        let last = &tokens[tokens.len().saturating_sub(80)..];
+        let written: Vec<u8> = last
+            .iter()
+            .flat_map(|&token| self.tokenizer.token_bytes(token).unwrap_or_default().into_owned())
+            .collect();
+        let all = ends.iter().flat_map(|end| (1..end.len()).map(move |length| (length, end.as_bytes())));
+        let begun: Vec<(usize, &[u8])> =
+            all.filter(|(length, end)| written.ends_with(&end[..*length])).collect();
+        let most = begun.iter().map(|(length, _)| *length).max().unwrap_or(0);
+        let next: Vec<u8> =
+            begun.iter().filter(|(length, _)| *length == most).map(|(length, end)| end[*length]).collect();
+        let next = next.get(random.below(next.len().max(1))).copied();
+        // Inside of a string no end is reached by it.
+        let first = ends.iter().filter_map(|end| end.bytes().next()).filter(|_| random.below(2) == 0);
+        let is = |byte: u8| {
+            let fits =
+                |token: &&u32| self.tokenizer.token_bytes(**token).is_some_and(|bytes| *bytes == [byte]);
+            allowed.iter().find(fits).copied()
+        };
+        let is_end = |token: &u32| self.tokenizer.is_end_of_generation(*token);
+        if allowed.iter().any(is_end) {
+            return None;
+        }
+        next.into_iter().chain(first.collect::<Vec<_>>()).find_map(is)
     }
 
     fn choose(&self, allowed: &[u32], random: &mut Random, hurry: bool) -> u32 {
