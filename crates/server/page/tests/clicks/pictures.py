@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import mock_server
-from clicks import DESKTOP, PHONE, Chat, browser_path
+from chat import DESKTOP, PHONE, Chat
+from clicks import browser_path
 from playwright.sync_api import expect, sync_playwright
 
 
