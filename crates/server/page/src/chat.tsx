@@ -6,6 +6,7 @@ import { App } from "./chat/app";
 import { ChatModel, KEEP_EVERY, PICTURE_EVERY } from "./chat/model";
 import { BrowserStore, MemoryStore, type Store } from "./conversation/store";
 import type { Conversation, Settings } from "./conversation/types";
+import { ofBrowser, ofTab } from "./common/kept";
 
 const SETTINGS = "gleed.settings";
 const OPEN = "gleed.open";
@@ -13,7 +14,7 @@ const UNKEPT = "gleed.unkept";
 
 function keptSettings(): Settings {
   try {
-    return { system: "", ...(JSON.parse(localStorage.getItem(SETTINGS) ?? "{}") as Partial<Settings>) };
+    return { system: "", ...(JSON.parse(ofBrowser.get(SETTINGS) ?? "{}") as Partial<Settings>) };
   } catch {
     return { system: "" };
   }
@@ -21,18 +22,15 @@ function keptSettings(): Settings {
 
 /** A page that goes away has no time for IndexedDB: what grows at that moment is left where writing is done at once. */
 function keepUnkept(): void {
-  try {
-    const unkept = model.unkept();
-    if (unkept.length > 0) localStorage.setItem(UNKEPT, JSON.stringify(unkept));
-  } catch {
-    // Too long for this place: the store has it as it was a second ago.
-  }
+  const unkept = model.unkept();
+  // What is too long for this place is in the store as it was a second ago.
+  if (unkept.length > 0) ofBrowser.set(UNKEPT, JSON.stringify(unkept));
 }
 
 function restoreUnkept(): void {
-  const unkept = localStorage.getItem(UNKEPT);
+  const unkept = ofBrowser.get(UNKEPT);
   if (unkept) model.restore(JSON.parse(unkept) as Conversation[]);
-  localStorage.removeItem(UNKEPT);
+  ofBrowser.set(UNKEPT, null);
 }
 
 let store: Store = new MemoryStore();
@@ -50,7 +48,7 @@ const model = new ChatModel(
 if (problem) model.report(problem);
 await model.load();
 restoreUnkept();
-const lastOpen = sessionStorage.getItem(OPEN);
+const lastOpen = ofTab.get(OPEN);
 if (lastOpen) model.open(lastOpen);
 
 // Other tabs are told of what was kept here, and this one looks when it is told.
@@ -59,8 +57,8 @@ model.onKept = () => others.postMessage("kept");
 others.onmessage = () => void model.load();
 
 model.subscribe(() => {
-  sessionStorage.setItem(OPEN, model.current.id);
-  localStorage.setItem(SETTINGS, JSON.stringify(model.settings));
+  ofTab.set(OPEN, model.current.id);
+  ofBrowser.set(SETTINGS, JSON.stringify(model.settings));
 });
 addEventListener("pagehide", () => {
   void model.keep();

@@ -1,4 +1,5 @@
 /** Requests to the server that served this page: the key that goes with them, and its errors in its own words. */
+import { ofTab } from "../common/kept";
 
 /** An answer of the server that is no answer, or none at all (`status` 0). */
 export class ApiError extends Error {
@@ -15,12 +16,11 @@ export class ApiError extends Error {
 const KEY = "gleed.key";
 
 export function apiKey(): string {
-  return sessionStorage.getItem(KEY) ?? "";
+  return ofTab.get(KEY) ?? "";
 }
 
 export function setApiKey(key: string): void {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
+  ofTab.set(KEY, key || null);
 }
 
 /** A response with a good status; anything else is an `ApiError`. */

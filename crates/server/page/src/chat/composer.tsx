@@ -3,6 +3,7 @@ import type { RefObject, VNode } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import * as tree from "../conversation/tree";
 import { Icon } from "../common/icons";
+import { ofBrowser } from "../common/kept";
 import type { ChatModel } from "./model";
 
 const TOUCH = "(pointer: coarse)";
@@ -19,13 +20,12 @@ interface Properties {
 
 export function Composer({ model, box }: Properties): VNode {
   const key = draftKey(model.current);
-  const [text, setText] = useState(() => localStorage.getItem(key) ?? "");
+  const [text, setText] = useState(() => ofBrowser.get(key) ?? "");
   const answering = model.isAnswering();
 
   const write = (next: string) => {
     setText(next);
-    if (next) localStorage.setItem(key, next);
-    else localStorage.removeItem(key);
+    ofBrowser.set(key, next || null);
   };
   const send = () => {
     if (answering || !text.trim()) return;

@@ -1,11 +1,12 @@
 /** Light, dark, or as the system has it. */
+import { ofBrowser } from "./kept";
 
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "gleed.theme";
 
 export function theme(): Theme {
-  const kept = localStorage.getItem(KEY);
+  const kept = ofBrowser.get(KEY);
   return kept === "light" || kept === "dark" ? kept : "system";
 }
 
@@ -14,8 +15,7 @@ export function nextTheme(now: Theme): Theme {
 }
 
 export function setTheme(chosen: Theme): void {
-  if (chosen === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, chosen);
+  ofBrowser.set(KEY, chosen === "system" ? null : chosen);
   applyTheme();
 }
 

@@ -100,3 +100,19 @@ def test_two_tabs_know_of_each_other(chat):
     chat.button("New conversation").click()
     chat.ask("in the first tab again")
     expect(other.locator(".conversations li .open")).to_have_count(2)
+
+
+def test_a_browser_that_keeps_nothing_says_so_and_works(chat):
+    denied = "get() { throw new DOMException('denied', 'SecurityError'); }"
+    for name in ["localStorage", "sessionStorage", "indexedDB"]:
+        chat.page.add_init_script(f"Object.defineProperty(window, '{name}', {{ {denied} }});")
+    chat.open()
+    expect(chat.page.get_by_role("alert")).to_contain_text("This browser keeps no conversations: denied")
+    chat.button("Close").click()
+    chat.ask("still there?")
+    chat.answer_is("You said: still there?")
+    chat.button("Colours: as the system").click()
+    chat.button("Colours: light").wait_for()
+    chat.button("New conversation").click()
+    chat.list.filter(has_text="still there?").click()
+    chat.answer_is("You said: still there?")
