@@ -1,12 +1,13 @@
 //! The rows that matrices are multiplied with, in integers: those of a linear op, and those of experts, sorted by expert.
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use gleed_model::arithmetic::BLOCK;
 use gleed_model::program::{Op, Program, experts_used};
 
 use crate::kernels::Kernels;
-use crate::kernels::blocked::{block_lines, chunks};
+use crate::kernels::blocked::{BLOCK_ROWS, block_lines, chunks, fill_block};
 use crate::kernels::pool::Pool;
 use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
@@ -63,6 +64,26 @@ pub(crate) fn quantize<'a>(
     });
 }
 
+/// Copies quantised rows to the blocks of a tile unit, each of which has some of them.
+pub(crate) fn fill_blocks(
+    pool: &mut Pool,
+    all: Quantized,
+    blocks: usize,
+    rows: impl Fn(usize) -> Range<usize> + Sync,
+    lines: &mut [Line],
+) {
+    let Quantized { columns, block, .. } = all;
+    let (size, chunks) = (block_lines(columns, block), chunks(columns, block));
+    let queue = BlockQueue::new(&mut lines[..chunks * blocks * size], blocks, size);
+    fork(pool, blocks * BLOCK_ROWS * columns, |_| {
+        while let Some(mut block) = queue.next() {
+            let rows = rows(block.index());
+            let some = Quantized { rows: rows.len(), ..all.from_row(rows.start) };
+            (0..chunks).for_each(|chunk| fill_block(some, chunk, block.of(chunk)));
+        }
+    });
+}
+
 /// The rows of an op's input in integers.
 pub(crate) struct QuantizedInput {
     /// Columns per scale.
@@ -101,6 +122,35 @@ pub(crate) struct SlotInputs {
     pub floats: Large<f32>,
     /// In blocks of 32 columns, and of 256.
     pub quantized: [SlotInput; 2],
+    /// Which slots the tile unit takes together.
+    pub blocks: SlotBlocks,
+}
+
+/// Blocks of slots of one expert each, as a tile unit takes rows, expert by expert.
+pub(crate) struct SlotBlocks {
+    /// The slots of each block.
+    pub slots: Vec<Range<usize>>,
+    /// For each expert that was chosen, where its blocks begin, and behind the last where they end.
+    pub ends: Vec<usize>,
+}
+
+impl SlotBlocks {
+    /// Cuts the slots of all experts.
+    pub fn cut(&mut self, kernels: Kernels, slots: &Slots) {
+        self.slots.clear();
+        self.ends.clear();
+        self.ends.push(0);
+        for (_, range) in slots.chosen() {
+            let firsts = range.clone().step_by(BLOCK_ROWS).take(kernels.tile_blocks(range.len()));
+            self.slots.extend(firsts.map(|first| first..range.end.min(first + BLOCK_ROWS)));
+            self.ends.push(self.slots.len());
+        }
+    }
+
+    /// The blocks of one of the experts that were chosen.
+    pub fn of(&self, chosen: usize) -> Range<usize> {
+        self.ends[chosen]..self.ends[chosen + 1]
+    }
 }
 
 /// What experts read, in integers.
@@ -109,45 +159,62 @@ pub(crate) struct SlotInput {
     pub words: Large<i32>,
     /// Which slots are uneven.
     pub uneven: Vec<usize>,
+    /// The slots of [`SlotBlocks`], block by block: see [`Blocked`](crate::kernels::blocked::Blocked).
+    pub lines: Large<Line>,
 }
 
 impl SlotInputs {
-    pub fn new(program: &Program, weights: &Weights, max_rows: usize) -> Option<SlotInputs> {
-        let (mut slots, mut experts, mut floats) = (0, 0, 0);
-        let mut words = [0; 2];
+    pub fn new(
+        kernels: Kernels,
+        program: &Program,
+        weights: &Weights,
+        max_rows: usize,
+    ) -> Option<SlotInputs> {
+        let (mut slots, mut experts, mut floats, mut blocks) = (0, 0, 0, 0);
+        let (mut words, mut lines) = ([0; 2], [0; 2]);
         for node in &program.nodes {
             let Op::ExpertLinear { parts, choice, .. } = &node.op else { continue };
             let all = parts.first().map_or(0, |part| weights.get(part.weight).experts);
             let rows = max_rows.checked_mul(experts_used(*choice, all))?;
-            slots = slots.max(rows);
+            let row_blocks = kernels.most_tile_blocks(rows, all);
+            (slots, blocks) = (slots.max(rows), blocks.max(row_blocks));
             for weight in parts.iter().map(|part| weights.get(part.weight)) {
                 experts = experts.max(weight.experts);
                 match weight.groups {
                     None => floats = floats.max(rows.checked_mul(weight.columns)?),
                     Some(groups) => {
-                        let words = &mut words[usize::from(groups.block != BLOCK)];
-                        *words = (*words).max(rows.checked_mul(row_words(weight.columns, groups.block))?);
+                        let (columns, block) = (weight.columns, groups.block);
+                        let index = usize::from(block != BLOCK);
+                        words[index] = words[index].max(rows.checked_mul(row_words(columns, block))?);
+                        let size = block_lines(columns, block).checked_mul(chunks(columns, block))?;
+                        lines[index] = lines[index].max(row_blocks.checked_mul(size)?);
                     }
                 }
             }
         }
-        let input = |words: usize, uneven: usize| {
-            Some(SlotInput { words: Large::zeros(words)?, uneven: Vec::with_capacity(uneven) })
+        let input = |words: usize, uneven: usize, lines: usize| {
+            let (words, lines) = (Large::zeros(words)?, Large::zeros(lines)?);
+            Some(SlotInput { words, uneven: Vec::with_capacity(uneven), lines })
         };
         // Only blocks of 256 columns can be uneven.
         let uneven = if words[1] > 0 { slots } else { 0 };
         Some(SlotInputs {
             slots: Slots::with_capacity(slots, experts),
             floats: Large::zeros(floats)?,
-            quantized: [input(words[0], 0)?, input(words[1].checked_mul(2)?, uneven)?],
+            quantized: [input(words[0], 0, lines[0])?, input(words[1].checked_mul(2)?, uneven, lines[1])?],
+            blocks: SlotBlocks {
+                slots: Vec::with_capacity(blocks),
+                ends: Vec::with_capacity(experts.checked_add(1)?),
+            },
         })
     }
 
     pub fn bytes(&self) -> usize {
-        let quantized = self
-            .quantized
-            .iter()
-            .map(|input| size_of_val(&input.words[..]) + input.uneven.capacity() * size_of::<usize>());
-        self.slots.bytes() + size_of_val(&self.floats[..]) + quantized.sum::<usize>()
+        let quantized = self.quantized.iter().map(|SlotInput { words, uneven, lines }| {
+            size_of_val(&words[..]) + uneven.capacity() * size_of::<usize>() + size_of_val(&lines[..])
+        });
+        let SlotBlocks { slots, ends } = &self.blocks;
+        let blocks = slots.capacity() * size_of::<Range<usize>>() + ends.capacity() * size_of::<usize>();
+        self.slots.bytes() + size_of_val(&self.floats[..]) + quantized.sum::<usize>() + blocks
     }
 }

@@ -120,7 +120,8 @@ impl Machine {
             angles: angles.collect::<Option<_>>().ok_or(Error::Memory { what: buffers })?,
             quantized: quantized(BLOCK, sizes.columns(BLOCK))?,
             super_quantized: quantized(SUPER_BLOCK, sizes.columns(SUPER_BLOCK))?,
-            slots: SlotInputs::new(program, weights, max_rows).ok_or(Error::Memory { what: buffers })?,
+            slots: SlotInputs::new(kernels, program, weights, max_rows)
+                .ok_or(Error::Memory { what: buffers })?,
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
             whole: Boundaries::with_capacity(1),
             runs: Boundaries::with_capacity(max_rows),

@@ -29,10 +29,12 @@ const PAIRS: [usize; 2] = [SUPER_BLOCK / 64, SUPER_BLOCK / 32];
 /// those over 16.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocked<'a> {
-    /// `[chunks(columns, block)][row_blocks][block_lines(columns, block)]`.
+    /// `[chunks(columns, block)][stride][block_lines(columns, block)]`, from the first block of rows on.
     pub lines: &'a [Line],
     /// Blocks of rows.
     pub row_blocks: usize,
+    /// Blocks of rows from chunk to chunk.
+    pub stride: usize,
     /// Columns per row.
     pub columns: usize,
     /// Columns per scale: 32 or 256.
@@ -56,7 +58,7 @@ impl<'a> Blocked<'a> {
     #[inline(always)]
     fn rows(self, b: usize, chunk: usize) -> &'a [Line] {
         let lines = block_lines(self.columns, self.block);
-        &self.lines[(chunk * self.row_blocks + b) * lines..][..lines]
+        &self.lines[(chunk * self.stride + b) * lines..][..lines]
     }
 
     /// A block of rows in blocks of 32 columns.

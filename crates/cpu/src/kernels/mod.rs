@@ -136,6 +136,15 @@ impl Kernels {
         }
     }
 
+    /// The most blocks that [`Kernels::tile_blocks`] can be of so many rows in so many parts, each by itself.
+    pub fn most_tile_blocks(self, rows: usize, parts: usize) -> usize {
+        match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(..) => rows / blocked::BLOCK_ROWS + parts.min(rows / amx::FEWEST_MORE_ROWS),
+            _ => 0,
+        }
+    }
+
     /// Runs a kernel, compiled for the chosen instruction set.
     #[inline]
     pub fn run<K: Compiled>(self, kernel: K) -> K::Output {

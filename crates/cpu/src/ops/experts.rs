@@ -13,7 +13,7 @@ use super::rows::for_each_row;
 use crate::inputs::{self, IntegerRows, SlotInput, SlotInputs};
 use crate::kernels::activate::Activate;
 use crate::kernels::add::{Add, AddScaled};
-use crate::kernels::blocked::Blocked;
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines};
 use crate::kernels::dot::Rows;
 use crate::kernels::map::MapValues;
 use crate::kernels::quantize::{Quantized, row_words};
@@ -106,12 +106,29 @@ pub(super) fn linear(
         gather(machine, source);
     }
     let Machine {
-        kernels, pool, activations, scratch, slots: SlotInputs { slots, floats, quantized }, ..
+        kernels,
+        pool,
+        activations,
+        scratch,
+        slots: SlotInputs { slots, floats, quantized, blocks: row_blocks },
+        ..
     } = machine;
     let (kernels, quantized) = (*kernels, &*quantized);
-    let inputs = |rows: Range<usize>, remainders: bool| {
-        let quantized = [(BLOCK, &quantized[0]), (SUPER_BLOCK, &quantized[1])]
-            .map(|(block, input)| input.rows(block, columns, slots.all().len(), rows.clone(), remainders));
+    // Some slots, a part of which the tile unit can take, or some of the remainders.
+    let inputs = |rows: Range<usize>, on_tiles: Range<usize>, remainders: bool| {
+        let first = rows.start + if remainders { slots.all().len() } else { 0 };
+        let quantized = [(BLOCK, &quantized[0]), (SUPER_BLOCK, &quantized[1])].map(|(block, input)| {
+            let SlotInput { words, lines, .. } = input;
+            let row = row_words(columns, block);
+            let words = words.get(first * row..(first + rows.len()) * row).unwrap_or_default();
+            let lines = lines.get(on_tiles.start * block_lines(columns, block)..).unwrap_or_default();
+            let stride = row_blocks.slots.len();
+            Input {
+                quantized: Quantized { words, columns, block, rows: rows.len() },
+                blocked: Blocked { lines, row_blocks: on_tiles.len(), stride, columns, block },
+                uneven: &[],
+            }
+        });
         let values = floats.get(rows.start * columns..rows.end * columns).unwrap_or_default();
         let floats = Rows { values, stride: columns, count: rows.len() };
         Inputs { kernels, weights, floats, columns, quantized }
@@ -130,8 +147,9 @@ pub(super) fn linear(
             let strip = strip_of(task.chosen, task.part);
             let next = tasks.peek().map_or(plan.then[thread], |next| strip_of(next.chosen, next.part));
             let rows = slots.chosen()[task.chosen].1.clone();
-            let stride = rows.len();
-            inputs(rows.clone(), false).multiply(strip, next, tile, results, stride);
+            let stride = rows.len().next_multiple_of(BLOCK_ROWS);
+            let on_tiles = row_blocks.of(task.chosen);
+            inputs(rows.clone(), on_tiles, false).multiply(strip, next, tile, results, stride);
             if let Some(block) = blocks(&strip.part) {
                 let uneven = &quantized[usize::from(block != BLOCK)].uneven;
                 let first = uneven.partition_point(|slot| *slot < rows.start);
@@ -139,7 +157,7 @@ pub(super) fn linear(
                 if count > 0 {
                     let part = Projection { bias: None, ..strip.part };
                     let strip = Strip { part, ..strip };
-                    inputs(first..first + count, true).multiply(strip, strip, tile, more, count);
+                    inputs(first..first + count, 0..0, true).multiply(strip, strip, tile, more, count);
                     let tiles = results.chunks_mut(stride).zip(more.chunks(count));
                     for (results, more) in tiles.take(strip.rows.div_ceil(TILE)) {
                         for (slot, more) in uneven[first..first + count].iter().zip(more) {
@@ -174,12 +192,13 @@ impl Source {
     }
 }
 
-/// Sorts the slots of all rows by expert.
+/// Sorts the slots of all rows by expert, and cuts those of each into blocks.
 fn sort(machine: &mut Machine, choice: Option<View>, experts: usize) {
-    let Machine { activations, rows, slots: SlotInputs { slots, .. }, .. } = machine;
+    let Machine { kernels, activations, rows, slots: SlotInputs { slots, blocks, .. }, .. } = machine;
     slots.sort(rows.len(), experts_used(choice, experts), experts, |Slot { row, rank }| {
         choice.map_or(rank, |choice| activations.row(choice, row)[rank] as usize)
     });
+    blocks.cut(*kernels, slots);
 }
 
 /// Copies what the slots read.
@@ -197,32 +216,13 @@ fn gather(machine: &mut Machine, source: Source) {
 
 /// Quantises what the slots read, and what is left of the uneven ones.
 fn quantize(machine: &mut Machine, source: Source, index: usize, block: usize) {
-    let Machine { kernels, pool, activations, slots: SlotInputs { slots, quantized, .. }, scratch, .. } =
-        machine;
+    let Machine { kernels, pool, activations, slots: inputs, scratch, .. } = machine;
+    let SlotInputs { slots, quantized, blocks, .. } = inputs;
     let (activations, slots) = (&*activations, slots.all());
-    let SlotInput { words, uneven } = &mut quantized[index];
+    let SlotInput { words, uneven, lines } = &mut quantized[index];
     let shape = IntegerRows { count: slots.len(), columns: source.columns, block };
     let x = |slot: usize| source.row(activations, slots[slot]);
     inputs::quantize(*kernels, pool, scratch, shape, words, uneven, x);
-}
-
-impl SlotInput {
-    /// Some slots, or some of the remainders, as the input of a matrix.
-    fn rows(
-        &self,
-        block: usize,
-        columns: usize,
-        slots: usize,
-        rows: Range<usize>,
-        remainders: bool,
-    ) -> Input<'_> {
-        let row = row_words(columns, block);
-        let first = rows.start + if remainders { slots } else { 0 };
-        let words = self.words.get(first * row..(first + rows.len()) * row).unwrap_or_default();
-        Input {
-            quantized: Quantized { words, columns, block, rows: rows.len() },
-            blocked: Blocked { lines: &[], row_blocks: 0, columns, block },
-            uneven: &[],
-        }
-    }
+    let all = Quantized { words, columns: source.columns, block, rows: slots.len() };
+    inputs::fill_blocks(pool, all, blocks.slots.len(), |b| blocks.slots[b].clone(), lines);
 }

@@ -17,14 +17,13 @@ use crate::inputs::{self, IntegerRows, QuantizedInput};
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines, chunks, fill_block};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked};
 use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel};
 use crate::kernels::packed::{MultiplyPacked, PanelRoom, STREAMS, Tiles, UnpackTile};
 use crate::kernels::products::{Products, tiles_together};
 use crate::kernels::quantize::Quantized;
-use crate::kernels::shared::BlockQueue;
 use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, Scratch, TileScratch, fork, lock};
@@ -63,7 +62,8 @@ pub(super) fn linear(
     let quantized = [&*quantized, super_quantized].map(|input_rows| {
         let QuantizedInput { block, ref words, ref uneven, ref lines } = *input_rows;
         let (columns, count) = (input.width, rows.len() + uneven.len());
-        let blocked = Blocked { lines, row_blocks: kernels.tile_blocks(count), columns, block };
+        let row_blocks = kernels.tile_blocks(count);
+        let blocked = Blocked { lines, row_blocks, stride: row_blocks, columns, block };
         Input { quantized: Quantized { words, columns, block, rows: count }, blocked, uneven }
     });
     let stride = quantized.iter().map(|input| input.quantized.rows).max().unwrap_or(0);
@@ -122,17 +122,9 @@ fn quantize(machine: &mut Machine, input: View, block: usize) {
     let shape = IntegerRows { count, columns: width, block };
     inputs::quantize(kernels, pool, scratch, shape, words, uneven, |row| activations.row(input, row));
     let count = count + uneven.len();
-    let (blocks, size) = (kernels.tile_blocks(count), block_lines(width, block));
-    let chunks = chunks(width, block);
-    let queue = BlockQueue::new(&mut lines[..chunks * blocks * size], blocks, size);
     let all = Quantized { words, columns: width, block, rows: count };
-    fork(pool, blocks * BLOCK_ROWS * width, |_| {
-        while let Some(mut block) = queue.next() {
-            let rows = all.from_row(block.index() * BLOCK_ROWS);
-            let rows = Quantized { rows: rows.rows.min(BLOCK_ROWS), ..rows };
-            (0..chunks).for_each(|chunk| fill_block(rows, chunk, block.of(chunk)));
-        }
-    });
+    let rows = |b: usize| b * BLOCK_ROWS..count.min((b + 1) * BLOCK_ROWS);
+    inputs::fill_blocks(pool, all, kernels.tile_blocks(count), rows, lines);
 }
 
 /// What all tiles of an op share.

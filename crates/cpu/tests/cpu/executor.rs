@@ -225,6 +225,27 @@ fn the_tile_unit_takes_many_rows() {
 }
 
 #[test]
+fn the_tile_unit_takes_the_rows_of_experts() {
+    let (file, all) = linear_program(&mut Random::new(4), Format::Q4_K);
+    let mut others = all.clone();
+    others.nodes.retain(|node| !matches!(node.op, Op::ExpertLinear { .. }));
+    let products = |program: &Program, isa: Isa, rows: usize| {
+        let mut cpu = cpu(&file, program, Options { isa: Some(isa), ..OPTIONS });
+        let rows: Vec<_> = (0..rows).map(|i| (0, i, (i % 23) as u32, true)).collect();
+        logits(&mut cpu, &batch(&rows, 1, 4));
+        cpu.tile_products()
+    };
+    for isa in Isa::available() {
+        let of_experts = |rows| products(&all, isa, rows) - products(&others, isa, rows);
+        assert_eq!(of_experts(5), 0, "{isa}: too few rows");
+        // Two tiles of each of three experts that all rows use, and of those of three that enough rows chose.
+        let most = if isa == Isa::Amx { 6..=12 } else { 0..=0 };
+        assert!(most.contains(&of_experts(35)), "{isa}: {}", of_experts(35));
+        assert_eq!(of_experts(35) > 6, isa == Isa::Amx, "{isa}");
+    }
+}
+
+#[test]
 fn weights_stay_in_the_file_when_memory_is_short() {
     let (file, plain) = tiny("llama", &[Format::Q4_K, Format::Q6_K, Format::Q8_0], 1);
     let program = fuse(&plain, Rules::ALL);

@@ -180,7 +180,8 @@ impl Weights {
         kernels.run(Multiply { panel, x, out: &mut found[0] });
         if kernels.tile_scratch() > 0 {
             let (lines, row_blocks) = (in_blocks(x), rows.div_ceil(BLOCK_ROWS));
-            let blocked = Blocked { lines: &lines, row_blocks, columns: self.columns, block };
+            let columns = self.columns;
+            let blocked = Blocked { lines: &lines, row_blocks, stride: row_blocks, columns, block };
             let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];
             for panels in [&[panel][..], &[panel; 2], &[panel; 3], &[panel; 4]] {
                 let stride = (row_blocks + 1) * BLOCK_ROWS;
