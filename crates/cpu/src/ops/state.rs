@@ -1,6 +1,6 @@
 //! Recurrent layers. Threads take blocks of sixteen channels, with their part of every state slot, and go through the
-//! rows of all sequences in order: the state is read from one slot, changed in a thread's own memory, and written to the
-//! slots that the batch names.
+//! rows of all sequences in order, a few at a time: the state is read from one slot, changed in a thread's own memory,
+//! and written to the slots that the batch names.
 
 use std::ops::Range;
 
@@ -11,29 +11,36 @@ use gleed_model::recurrence::{Convolution, DeltaRule, Scan, delta_gates};
 
 use super::Fixed;
 use crate::kernels::Kernels;
-use crate::kernels::recur::{self, Decay, PerHead};
+use crate::kernels::recur::{self, Decay, DeltaRow, PerHead, ScanRow, TOGETHER};
 use crate::kernels::shared::{Paired, Source};
+use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, fork, lock};
 use crate::plan::Plan;
 use crate::state::StateMemory;
 
-/// A row of some channels.
+/// How many rows ahead memory is asked for what channels read and write: rows are so far apart that the machine does
+/// not guess the next.
+const ROWS_AHEAD: usize = 8;
+
+/// A few rows of one sequence, of some channels.
 struct Part<'a> {
     kernels: Kernels,
-    /// Which row.
-    row: usize,
+    /// Which rows, at most [`TOGETHER`]: the second of each pair.
+    rows: &'a [(u32, usize)],
     /// The first channel.
     first: usize,
+    /// How many there are.
+    count: usize,
     /// The state of the channels.
     state: &'a mut [[f32; LANES]],
-    /// Their results.
-    out: &'a mut [f32],
+    /// Their results, row by row.
+    out: &'a mut [[f32; LANES]],
 }
 
 impl Part<'_> {
     /// The channels in stretches of one head each, as places in the block.
     fn by_head(&self, width: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (first, count) = (self.first, self.out.len());
+        let (first, count) = (self.first, self.count);
         let mut start = 0;
         std::iter::from_fn(move || {
             let end = count.min(start + width - (first + start) % width);
@@ -44,13 +51,13 @@ impl Part<'_> {
     }
 }
 
-/// Takes all sequences' states through their rows.
+/// Takes all sequences' states through their rows. One of the inputs, `own`, has a value for each channel.
 fn recur<const N: usize>(
     fixed: Fixed,
     plan: &Plan,
     machine: &mut Machine,
     memory: &mut StateMemory,
-    (inputs, out): ([View; N], View),
+    (inputs, own, out): ([View; N], usize, View),
     each: impl Fn(&[Source; N], Part) + Sync,
 ) {
     let Machine { kernels, pool, activations, rows, sequences, scratch, whole, .. } = machine;
@@ -68,9 +75,27 @@ fn recur<const N: usize>(
                     Some(slot) => state.copy_from_slice(block.of(slot as usize)),
                     None => state.fill([0.0; LANES]),
                 }
-                for &(_, row) in indices {
-                    each(&sources, Part { kernels, row, first, state, out: columns.row(row) });
-                    for slot in saved(batch, table, rows[row].position) {
+                let mut later = indices;
+                while !later.is_empty() {
+                    // Up to a row after which the state is saved.
+                    let most = &later[..later.len().min(TOGETHER)];
+                    let saves = |(_, row): &(u32, usize)| saved(batch, table, rows[*row].position);
+                    let end = most.iter().position(|row| saves(row).next().is_some());
+                    let now;
+                    (now, later) = later.split_at(end.map_or(most.len(), |last| last + 1));
+                    for &(_, row) in later.iter().skip(ROWS_AHEAD - TOGETHER).take(now.len()) {
+                        let out = columns.row(row);
+                        let x = &sources[own].row(row)[first..first + out.len()];
+                        kernels.run(Prefetch { bytes: bytemuck::cast_slice(out) });
+                        kernels.run(Prefetch { bytes: bytemuck::cast_slice(x) });
+                    }
+                    let out = &mut [[0.0; LANES]; TOGETHER][..now.len()];
+                    let count = columns.row(now[0].1).len();
+                    each(&sources, Part { kernels, rows: now, first, count, state, out });
+                    for (out, &(_, row)) in out.iter().zip(now) {
+                        columns.row(row).copy_from_slice(&out[..count]);
+                    }
+                    for slot in now.last().into_iter().flat_map(saves) {
                         block.of(slot).copy_from_slice(state);
                     }
                 }
@@ -97,10 +122,14 @@ pub(super) fn convolve(
 ) {
     let taps = fixed.weights.vector(convolution.taps);
     let bias = convolution.bias.map(|bias| fixed.weights.vector(bias));
-    recur(fixed, plan, machine, memory, ([input], out), |[input], part| {
-        let Part { kernels, row, first, state, out } = part;
-        let x = &input.row(row)[first..first + out.len()];
-        kernels.run(recur::Convolve { state, taps, bias, silu: convolution.silu, first, x, out });
+    recur(fixed, plan, machine, memory, ([input], 0, out), |[input], part| {
+        let Part { kernels, rows, first, count, state, out } = part;
+        let mut x = [&[][..]; TOGETHER];
+        for (x, (_, row)) in x.iter_mut().zip(rows) {
+            *x = &input.row(*row)[first..first + count];
+        }
+        let (x, silu) = (&x[..rows.len()], convolution.silu);
+        kernels.run(recur::Convolve { state, taps, bias, silu, first, x, out });
     });
 }
 
@@ -118,27 +147,32 @@ pub(super) fn scan(
     let (width, depth) = (out.width / scan.heads, memory.rows());
     // Of channels that are heads by themselves a group is computed together, else of each head.
     let stretch = if width == 1 { out.width / scan.groups } else { width };
-    recur(fixed, plan, machine, memory, (inputs, out), |[x, dt, b, c], part| {
-        let (x, dt, b, c) = (x.row(part.row), dt.row(part.row), b.row(part.row), c.row(part.row));
+    recur(fixed, plan, machine, memory, (inputs, 0, out), |[x, dt, b, c], part| {
         for lanes in part.by_head(stretch) {
             let channels = part.first + lanes.start..part.first + lanes.end;
             let head = channels.start / width;
             let group = head / (scan.heads / scan.groups) * depth;
+            let mut rows = [ScanRow::EMPTY; TOGETHER];
+            for (scanned, &(_, row)) in rows.iter_mut().zip(part.rows) {
+                *scanned = ScanRow {
+                    dt: of_heads(dt.row(row), width, &channels),
+                    b: &b.row(row)[group..group + depth],
+                    c: &c.row(row)[group..group + depth],
+                    x: &x.row(row)[channels.clone()],
+                };
+            }
             part.kernels.run(recur::Scan {
                 at: lanes.start,
                 first: channels.start,
-                dt: of_heads(dt, width, &channels),
                 dt_bias: bias.map(|bias| of_heads(bias, width, &channels)),
                 skip: of_heads(skip, width, &channels),
                 decay: match decay.len() == scan.heads {
                     true => Decay::Heads(of_heads(decay, width, &channels)),
                     false => Decay::Channels(decay),
                 },
-                b: &b[group..group + depth],
-                c: &c[group..group + depth],
-                x: &x[channels.clone()],
+                rows: &rows[..part.rows.len()],
                 state: part.state,
-                out: &mut part.out[lanes],
+                out: part.out,
             });
         }
     });
@@ -163,23 +197,24 @@ pub(super) fn delta_rule(
 ) {
     let (decays, biases) = (fixed.weights.vector(rule.decay), fixed.weights.vector(rule.dt_bias));
     let (width, depth) = (out.width / rule.heads, memory.rows());
-    recur(fixed, plan, machine, memory, (inputs, out), |sources, part| {
-        let [query, key, value, alpha, beta] = sources.map(|source| source.row(part.row));
+    recur(fixed, plan, machine, memory, (inputs, 2, out), |sources, part| {
         for lanes in part.by_head(width) {
             let channels = part.first + lanes.start..part.first + lanes.end;
             let head = channels.start / width;
             let of_key = rule.key_head(head) * depth;
-            let (decay, beta) = delta_gates(decays[head], biases[head], alpha[head], beta[head]);
+            let mut rows = [DeltaRow::EMPTY; TOGETHER];
+            for (ruled, &(_, row)) in rows.iter_mut().zip(part.rows) {
+                let [query, key, value, alpha, beta] = sources.each_ref().map(|source| source.row(row));
+                let (decay, beta) = delta_gates(decays[head], biases[head], alpha[head], beta[head]);
+                let (query, key) = (&query[of_key..of_key + depth], &key[of_key..of_key + depth]);
+                *ruled = DeltaRow { decay, beta, query, key, value: &value[channels.clone()] };
+            }
             part.kernels.run(recur::Delta {
                 at: lanes.start,
-                decay,
-                beta,
                 scale: rule.scale,
-                query: &query[of_key..of_key + depth],
-                key: &key[of_key..of_key + depth],
-                value: &value[channels],
+                rows: &rows[..part.rows.len()],
                 state: part.state,
-                out: &mut part.out[lanes],
+                out: part.out,
             });
         }
     });

@@ -1,13 +1,23 @@
 //! Kernels of recurrent layers, each on every instruction set that this machine has, against
-//! `gleed_model::recurrence`, bit for bit, over random shapes and several rows.
+//! `gleed_model::recurrence`, bit for bit, over random shapes and several rows, a few at a time.
 
 use crate::common::{NO_NUMBERS, Random, comparable, each_isa};
-use gleed_cpu::kernels::recur::{Convolve, Decay, Delta, PerHead, Scan, UnitNorm};
+use gleed_cpu::kernels::recur::{self, Convolve, Decay, Delta, PerHead, Scan, TOGETHER, UnitNorm};
 use gleed_model::arithmetic::LANES;
 use gleed_model::recurrence::{self, DeltaRow, DeltaRule, DeltaWeights, ScanRow, ScanWeights};
 
-/// Rows that a state goes through.
-const ROWS: usize = 5;
+/// Steps of a state, each of a few rows: none, fewer than go together, as many, and more.
+const STEPS: [usize; 5] = [3, 1, TOGETHER, 0, 2 * TOGETHER + 1];
+
+/// What channels of a block are in the results of a few rows; all others must be as they were.
+fn results(out: &[[f32; LANES]], at: usize, count: usize) -> Vec<f32> {
+    let others = |row: &[f32; LANES]| row[..at].iter().chain(&row[at + count..]).all(|x| *x == UNWRITTEN);
+    assert!(out.iter().all(others), "the results of other channels");
+    columns(out, at, count)
+}
+
+/// What results are before they are written.
+const UNWRITTEN: f32 = 77.0;
 
 /// Some channels of a block: where they begin, and how many there are.
 fn lanes(random: &mut Random) -> (usize, usize) {
@@ -38,7 +48,7 @@ fn per_head(values: &[f32]) -> PerHead<'_> {
 /// Now and then what is no number.
 fn inputs(random: &mut Random, count: usize) -> Vec<f32> {
     let mut x = random.floats(count);
-    if random.below(8) == 0 {
+    if count > 0 && random.below(8) == 0 {
         x[random.below(count)] = NO_NUMBERS[random.below(4)];
     }
     x
@@ -58,19 +68,15 @@ fn convolutions() {
             let silu = random.below(2) == 0;
             let mut state = block(random, taps - 1);
             let mut plain = columns(&state, 0, count);
-            for _ in 0..ROWS {
-                let x = inputs(random, count);
-                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
+            for rows in STEPS {
+                let x = inputs(random, rows * count);
+                let x: Vec<&[f32]> = x.chunks(count).collect();
+                let (mut out, mut truth) = (vec![[0.0; LANES]; rows], vec![0.0; rows * count]);
                 let of = |values: &[f32], each: usize| values[first * each..(first + count) * each].to_vec();
-                let own_bias = bias.as_ref().map(|bias| of(bias, 1));
-                recurrence::convolve(
-                    &mut plain,
-                    &of(&weights, taps),
-                    own_bias.as_deref(),
-                    silu,
-                    &x,
-                    &mut truth,
-                );
+                let (own_taps, own_bias) = (of(&weights, taps), bias.as_ref().map(|bias| of(bias, 1)));
+                for (x, truth) in x.iter().zip(truth.chunks_mut(count)) {
+                    recurrence::convolve(&mut plain, &own_taps, own_bias.as_deref(), silu, x, truth);
+                }
                 kernels.run(Convolve {
                     state: &mut state,
                     taps: &turned,
@@ -80,7 +86,8 @@ fn convolutions() {
                     x: &x,
                     out: &mut out,
                 });
-                assert_eq!(comparable(&out), comparable(&truth), "{:?} {count} {taps}", kernels.isa());
+                let found = columns(&out, 0, count);
+                assert_eq!(comparable(&found), comparable(&truth), "{:?} {count} {taps}", kernels.isa());
                 assert_eq!(comparable(&columns(&state, 0, count)), comparable(&plain));
             }
         }
@@ -104,28 +111,30 @@ fn scans() {
             let scan = recurrence::Scan { state: 0, heads, groups: 1, decay: 0, dt_bias: None, skip: 0 };
             let mut state = block(random, rows);
             let (before, mut plain) = (state.clone(), columns(&state, at, count));
-            for _ in 0..ROWS {
-                let (x, dt) = (inputs(random, count), random.floats(heads));
-                let (b, c) = (random.units(rows), random.units(rows));
-                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
+            for steps in STEPS {
+                let (x, dt) = (inputs(random, steps * count), random.floats(steps * heads));
+                let (b, c) = (random.units(steps * rows), random.units(steps * rows));
+                let (mut out, mut truth) = (vec![[UNWRITTEN; LANES]; steps], vec![0.0; steps * count]);
                 let weights = ScanWeights { scan, decay: &decay, dt_bias: dt_bias.as_deref(), skip: &skip };
-                let row = ScanRow { x: &x, dt: &dt, b: &b, c: &c };
-                recurrence::scan(&mut plain, weights, row, &mut truth);
+                let mut scanned = Vec::new();
+                for (i, truth) in truth.chunks_mut(count).enumerate() {
+                    let (x, dt) = (&x[i * count..][..count], &dt[i * heads..][..heads]);
+                    let (b, c) = (&b[i * rows..][..rows], &c[i * rows..][..rows]);
+                    recurrence::scan(&mut plain, weights, ScanRow { x, dt, b, c }, truth);
+                    scanned.push(recur::ScanRow { dt: per_head(dt), b, c, x });
+                }
                 kernels.run(Scan {
                     state: &mut state,
                     at,
                     first: 0,
-                    dt: per_head(&dt),
                     dt_bias: dt_bias.as_deref().map(per_head),
                     skip: per_head(&skip),
                     decay: if each == 1 { Decay::Heads(per_head(&decay)) } else { Decay::Channels(&turned) },
-                    b: &b,
-                    c: &c,
-                    x: &x,
+                    rows: &scanned,
                     out: &mut out,
                 });
                 let what = format!("{:?} {count} lanes, {rows} rows, {heads} heads", kernels.isa());
-                assert_eq!(comparable(&out), comparable(&truth), "{what}");
+                assert_eq!(comparable(&results(&out, at, count)), comparable(&truth), "{what}");
                 assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain), "{what}");
             }
             // The other channels of the block are as they were.
@@ -154,26 +163,28 @@ fn delta_rules() {
             let (decay, dt_bias) = ([-random.unit().abs()], [random.unit()]);
             let mut state = block(random, rows);
             let (before, mut plain) = (state.clone(), columns(&state, at, count));
-            for _ in 0..ROWS {
-                let (query, key, value) = (random.units(rows), random.units(rows), inputs(random, count));
-                let (alpha, beta) = ([random.float()], [random.float()]);
-                let (mut out, mut truth) = (vec![0.0; count], vec![0.0; count]);
-                let row = DeltaRow { query: &query, key: &key, value: &value, alpha: &alpha, beta: &beta };
+            for steps in STEPS {
+                let (query, key) = (random.units(steps * rows), random.units(steps * rows));
+                let value = inputs(random, steps * count);
+                let (alpha, beta) = (random.floats(steps), random.floats(steps));
+                let (mut out, mut truth) = (vec![[UNWRITTEN; LANES]; steps], vec![0.0; steps * count]);
                 let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
-                recurrence::delta_rule(&mut plain, weights, row, &mut truth);
-                let (decay, beta) = recurrence::delta_gates(decay[0], dt_bias[0], alpha[0], beta[0]);
-                kernels.run(Delta {
-                    state: &mut state,
-                    at,
-                    decay,
-                    beta,
-                    scale: rule.scale,
-                    query: &query,
-                    key: &key,
-                    value: &value,
-                    out: &mut out,
-                });
-                assert_eq!(comparable(&out), comparable(&truth), "{:?} {count} {rows}", kernels.isa());
+                let mut ruled = Vec::new();
+                for (i, truth) in truth.chunks_mut(count).enumerate() {
+                    let (query, key) = (&query[i * rows..][..rows], &key[i * rows..][..rows]);
+                    let (value, alpha, beta) = (&value[i * count..][..count], &alpha[i..=i], &beta[i..=i]);
+                    recurrence::delta_rule(
+                        &mut plain,
+                        weights,
+                        DeltaRow { query, key, value, alpha, beta },
+                        truth,
+                    );
+                    let (decay, beta) = recurrence::delta_gates(decay[0], dt_bias[0], alpha[0], beta[0]);
+                    ruled.push(recur::DeltaRow { decay, beta, query, key, value });
+                }
+                kernels.run(Delta { state: &mut state, at, scale: rule.scale, rows: &ruled, out: &mut out });
+                let found = results(&out, at, count);
+                assert_eq!(comparable(&found), comparable(&truth), "{:?} {count} {rows}", kernels.isa());
                 assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain));
             }
             assert_eq!(columns(&state, 0, at), columns(&before, 0, at));
