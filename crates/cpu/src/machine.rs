@@ -17,10 +17,11 @@ use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
 use crate::kernels::packed::{PanelRoom, STREAMS};
 use crate::kernels::pool::Pool;
-use crate::kernels::products::{WAITING, tiles_together};
+use crate::kernels::products::{GROUP, ROWS, WAITING, packed_vectors, tiles_together};
 use crate::kernels::rope::Rotate;
 use crate::kernels::shared::{Activations, BlockQueue, Boundaries, zeros};
 use crate::kernels::tile::{Line, TILE};
+use crate::memory::Large;
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
 
 /// Queries of one sequence and key head whose attention is computed together (one row's, where a row has
@@ -49,6 +50,8 @@ pub(crate) struct Machine {
     pub quantized: QuantizedInput,
     /// The same in blocks of 256 columns.
     pub super_quantized: QuantizedInput,
+    /// The same as it is, packed, where many rows are multiplied with float weights.
+    pub packed: Large<Line>,
     /// The inputs of the experts that are running.
     pub slots: SlotInputs,
     /// One for each thread.
@@ -111,6 +114,7 @@ impl Machine {
         let quantized = |block, columns| {
             QuantizedInput::new(kernels, block, columns, max_rows).ok_or(Error::Memory { what: buffers })
         };
+        let packed = Large::zeros(packed_vectors(max_rows, sizes.float_columns[0]));
         let angles = program.ropes.iter().map(|rope| Angles::new(rope.dimensions / 2, max_rows));
         let scratch = (0..pool.threads()).map(|_| Some(Mutex::new(Scratch::new(kernels, &sizes, max_rows)?)));
         Ok(Machine {
@@ -120,6 +124,7 @@ impl Machine {
             angles: angles.collect::<Option<_>>().ok_or(Error::Memory { what: buffers })?,
             quantized: quantized(BLOCK, sizes.columns(BLOCK))?,
             super_quantized: quantized(SUPER_BLOCK, sizes.columns(SUPER_BLOCK))?,
+            packed: packed.ok_or(Error::Memory { what: buffers })?,
             slots: SlotInputs::new(kernels, program, weights, max_rows)
                 .ok_or(Error::Memory { what: buffers })?,
             scratch: scratch.collect::<Option<_>>().ok_or(Error::Memory { what: "the threads' buffers" })?,
@@ -187,7 +192,7 @@ impl Machine {
         let angles: usize = self.angles.iter().map(|a| size_of_val(&a.values[..])).sum();
         let scratch: usize = self.scratch.iter().map(|s| lock(s).bytes).sum();
         let quantized = self.quantized.bytes() + self.super_quantized.bytes();
-        let slots = self.slots.bytes();
+        let slots = self.slots.bytes() + size_of_val(&self.packed[..]);
         self.activations.bytes() + quantized + slots + angles + scratch + size_of_val(&self.partials[..])
     }
 }
@@ -243,8 +248,10 @@ struct Largest {
     quantized_columns: [usize; 2],
     /// Columns of a weight or table that is decoded.
     decoded_columns: usize,
-    /// Values of tiles of float weights that are multiplied together.
-    float_tiles: usize,
+    /// Vectors of tiles of float weights that are multiplied together.
+    float_vectors: usize,
+    /// Columns of float weights of linear ops, and of experts.
+    float_columns: [usize; 2],
     /// How many weights there are.
     weights: usize,
     /// Numbers that an op on one row needs room for.
@@ -268,8 +275,16 @@ impl Largest {
             Op::Attention { attention, .. } => Some(attention.heads / program.caches[attention.cache].heads),
             _ => None,
         });
-        let matrices = program.nodes.iter().flat_map(|node| node.op.matrices()).map(|id| weights.get(id));
-        let floats = matrices.filter(|weight| weight.groups.is_none()).map(|weight| weight.columns);
+        // Columns of float weights, of experts or of all other linear ops.
+        let floats = |of_experts: bool| {
+            let nodes = program.nodes.iter().map(|node| &node.op);
+            nodes
+                .filter(move |op| matches!(op, Op::ExpertLinear { .. }) == of_experts)
+                .flat_map(|op| op.matrices())
+                .map(|id| weights.get(id))
+                .filter(|weight| weight.groups.is_none())
+                .map(|weight| weight.columns)
+        };
         let tiles = |columns| tiles_together(columns).min(STREAMS);
         let mut rooms = program.nodes.iter().filter_map(|node| match node.op {
             Op::Route { scores, .. } => Some(ROOM * scores.width),
@@ -282,7 +297,12 @@ impl Largest {
                 largest(&mut ids.clone().map(|w| weights.get(w)).filter(of_block).map(|w| w.columns))
             }),
             decoded_columns: largest(&mut ids.map(|w| weights.get(w).columns)),
-            float_tiles: largest(&mut floats.map(|columns| tiles(columns) * TILE * columns)),
+            float_vectors: largest(
+                &mut floats(false)
+                    .chain(floats(true))
+                    .map(|columns| packed_vectors(tiles(columns) * TILE, columns)),
+            ),
+            float_columns: [false, true].map(|of_experts| largest(&mut floats(of_experts))),
             weights: program.weights.len(),
             room: largest(&mut rooms),
             key_dim: largest(&mut caches().map(|c| c.key_dim)),
@@ -329,8 +349,12 @@ pub(crate) struct TileScratch {
     /// For each weight, how often it was multiplied with in each of [`Way::ALL`]: counted by the thread that
     /// has its first rows.
     pub multiplied: Box<[[u64; Way::ALL.len()]]>,
-    /// Decoded rows of weights: as many tiles as are multiplied together, or `[DOT_ROWS][columns]`.
+    /// Decoded rows of weights, `[DOT_ROWS][columns]`.
     pub floats: Box<[f32]>,
+    /// Float weights of as many tiles as are multiplied together.
+    pub packed: Box<[Line]>,
+    /// A few rows that experts multiply with them.
+    pub packed_rows: Box<[Line]>,
     /// Sums that wait for more columns.
     pub sums: Box<[Line]>,
 }
@@ -445,7 +469,9 @@ impl Scratch {
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
                 multiplied: zeros(sizes.weights)?,
-                floats: zeros(DOT_ROWS.checked_mul(sizes.decoded_columns)?.max(sizes.float_tiles))?,
+                floats: zeros(DOT_ROWS.max(GROUP).checked_mul(sizes.decoded_columns)?)?,
+                packed: zeros(sizes.float_vectors)?,
+                packed_rows: zeros(packed_vectors(ROWS, sizes.float_columns[1]))?,
                 sums: zeros(WAITING)?,
             },
             results: [zeros(STREAMS.checked_mul(result_rows)?)?, zeros(STREAMS * result_rows)?],
@@ -472,6 +498,8 @@ impl Scratch {
             + tile.panels.iter().map(PanelBuffers::bytes).sum::<usize>()
             + size_of_val(&tile.tile_unit[..])
             + size_of_val(&tile.floats[..])
+            + size_of_val(&tile.packed[..])
+            + size_of_val(&tile.packed_rows[..])
             + size_of_val(&tile.sums[..])
             + 2 * size_of_val(&scratch.results[0][..])
             + 2 * size_of_val(&attention.page.queries[..])

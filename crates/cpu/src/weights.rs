@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytemuck::Pod;
 use gleed_gguf::{Format, Gguf, Groups, Unpacked};
 use gleed_model::Arithmetic;
 use gleed_model::program::{Program, WeightId};
@@ -376,23 +377,17 @@ impl UnpackedRows {
     }
 }
 
-/// Rows of f32 that lie in the file as they are; `None` when they must be decoded.
-pub(crate) fn as_floats(format: Format, bytes: &[u8]) -> Option<&[f32]> {
-    if format == Format::F32 && cfg!(target_endian = "little") {
-        bytemuck::try_cast_slice(bytes).ok()
-    } else {
-        None
-    }
+/// Values as they lie in the file; `None` when a file does not align them, or the machine has another order of bytes.
+pub(crate) fn as_stored<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
+    if cfg!(target_endian = "little") { bytemuck::try_cast_slice(bytes).ok() } else { None }
 }
 
 /// Decodes whole rows. Returns how.
 pub(crate) fn decode(kernels: Kernels, format: Format, bytes: &[u8], out: &mut [f32]) -> Way {
-    // Values of 16 bits that lie as this machine has them; a file may align them to a byte.
-    let halves = || if cfg!(target_endian = "little") { bytemuck::try_cast_slice(bytes).ok() } else { None };
-    match (format, as_floats(format, bytes)) {
-        (_, Some(floats)) => out.copy_from_slice(floats),
-        (Format::F16, _) if let Some(x) = halves() => kernels.run(FromHalf { x, out }),
-        (Format::BF16, _) if let Some(x) = halves() => kernels.run(FromBf16 { x, out }),
+    match format {
+        Format::F32 if let Some(x) = as_stored(bytes) => out.copy_from_slice(x),
+        Format::F16 if let Some(x) = as_stored(bytes) => kernels.run(FromHalf { x, out }),
+        Format::BF16 if let Some(x) = as_stored(bytes) => kernels.run(FromBf16 { x, out }),
         _ => {
             format.decode(bytes, out);
             return Way::PlainDecode;

@@ -176,6 +176,12 @@ impl<T: chain::Stored> Compiled for dot::Dots<'_, T> {
     }
 }
 
+impl<T: chain::Stored> Compiled for products::PackRows<'_, T> {
+    fn run_on(self, kernels: Kernels) {
+        kernels.dispatch(self);
+    }
+}
+
 macro_rules! compiled {
     ($($kernel:ty),* $(,)?) => {$(
         impl Compiled for $kernel {

@@ -6,18 +6,24 @@
 //! level while all tiles meet them; over tiles; over chunks of columns, of which the block's activations and
 //! a few rows of weights stay in the first level; and over groups of weights and of rows whose sums fit the
 //! registers. The sixteen lanes of a sum wait in memory from chunk to chunk, so that a chunk ends no sum.
+//!
+//! Both sides are packed first: [`GROUP`] rows together, vector by vector. Then they are read from one end to the
+//! other, begin at cache lines, and rows at a distance of a power of two do not compete for places of a cache.
 
 use gleed_model::arithmetic::LANES;
 
-use super::dot::Rows;
+use super::chain::Stored;
 use super::simd::{Kernel, Simd};
 use super::tile::TILE;
 
 /// Rows of activations of a block.
-const ROWS: usize = 8;
+pub const ROWS: usize = 16;
 
-/// The most columns of a chunk, whole vectors: eight rows of activations and four of weights are 30 KiB.
-const CHUNK: usize = 640;
+/// Rows that are packed together.
+pub const GROUP: usize = 4;
+
+/// The most columns of a chunk, whole vectors: sixteen rows of activations and a group of weights are 40 KiB.
+const CHUNK: usize = 512;
 
 /// Bytes of weights that are multiplied with a block before the next one: half of a small second level.
 const TILE_BYTES: usize = 512 << 10;
@@ -30,15 +36,63 @@ pub fn tiles_together(columns: usize) -> usize {
     (TILE_BYTES / size_of::<f32>() / TILE / columns.max(1)).max(1)
 }
 
+/// Vectors that so many rows take when they are packed.
+pub const fn packed_vectors(rows: usize, columns: usize) -> usize {
+    rows.next_multiple_of(GROUP) * columns.div_ceil(LANES)
+}
+
+/// Packs rows: `[row / GROUP][column / 16][row % GROUP]` vectors, with zeros where a row or a column is missing.
+#[derive(Debug)]
+pub struct PackRows<'a, T> {
+    /// From the first value of the first row on.
+    pub rows: &'a [T],
+    /// Values between the starts of two rows.
+    pub stride: usize,
+    /// How many rows.
+    pub count: usize,
+    /// Columns of a row.
+    pub columns: usize,
+    /// [`packed_vectors`].
+    pub out: &'a mut [[f32; LANES]],
+}
+
+impl<T: Stored> Kernel for PackRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let PackRows { rows, stride, count, columns, out } = self;
+        let vectors = columns.div_ceil(LANES);
+        let groups = out[..packed_vectors(count, columns)].chunks_exact_mut(GROUP * vectors.max(1));
+        for (g, out) in groups.enumerate() {
+            for (c, out) in out.chunks_exact_mut(GROUP).enumerate() {
+                for (row, out) in (g * GROUP..).zip(out) {
+                    let values =
+                        if row < count { &rows[row * stride..][..columns][c * LANES..] } else { &[] };
+                    match values.first_chunk() {
+                        Some(values) => s.store(T::load(s, values), out),
+                        None => {
+                            *out = [0.0; LANES];
+                            out.iter_mut().zip(values).for_each(|(out, value)| *out = T::one(s, *value));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Tiles of weights times all rows of activations: `out[tile][row][i] = dot(weights[tile · 16 + i], x[row])`.
 #[derive(Debug)]
 pub struct Products<'a> {
-    /// Rows of weights, one after the other; the last tile may have fewer than sixteen.
-    pub weights: &'a [f32],
+    /// Packed rows of weights; the last tile may have fewer than sixteen, in whole groups.
+    pub weights: &'a [[f32; LANES]],
     /// Columns of a row, at least one.
     pub columns: usize,
-    /// The rows of activations.
-    pub x: Rows<'a>,
+    /// Packed rows of activations.
+    pub x: &'a [[f32; LANES]],
+    /// How many.
+    pub rows: usize,
     /// For each tile one result per row of activations and row of weights.
     pub out: &'a mut [[f32; TILE]],
     /// From tile to tile in `out`.
@@ -52,46 +106,41 @@ impl Kernel for Products<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Products { weights, columns, x, out, stride, sums } = self;
-        assert!(columns > 0 && weights.len().is_multiple_of(columns) && x.count <= stride);
-        let sums = &mut sums[..WAITING];
+        let Products { weights, columns, x, rows, out, stride, sums } = self;
+        let vectors = columns.div_ceil(LANES);
+        assert!(columns > 0 && weights.len().is_multiple_of(GROUP * vectors) && rows <= stride);
+        let (x, sums) = (&x[..packed_vectors(rows, columns)], &mut sums[..WAITING]);
         // Chunks of about the same size.
-        let chunk = columns.div_ceil(columns.div_ceil(CHUNK)).next_multiple_of(LANES);
-        let mut first = 0;
-        while first < x.count {
-            let block = Rows {
-                values: &x.values[first * x.stride..],
-                stride: x.stride,
-                count: ROWS.min(x.count - first),
-            };
-            for (tile, weights) in weights.chunks(TILE * columns).enumerate() {
-                let out = &mut out[tile * stride + first..][..block.count];
+        let chunk = vectors.div_ceil(vectors.div_ceil(CHUNK / LANES));
+        for (block, x) in x.chunks(ROWS * vectors).enumerate() {
+            let first = block * ROWS;
+            for (tile, weights) in weights.chunks(TILE * vectors).enumerate() {
+                let out = &mut out[tile * stride + first..][..ROWS.min(rows - first)];
                 let mut start = 0;
-                while start < columns {
-                    let end = columns.min(start + chunk);
-                    let mut chunk =
-                        Chunk { weights, columns, start, end, x: block, out: &mut *out, sums: &mut *sums };
+                while start < vectors {
+                    let end = vectors.min(start + chunk);
+                    let (out, sums) = (&mut *out, &mut *sums);
+                    let mut chunk = Chunk { weights, columns, start, end, x, out, sums };
                     if S::WIDE {
-                        chunk.run::<S, 4, 4>(s)
+                        chunk.run::<S, GROUP, GROUP>(s)
                     } else {
                         chunk.run::<S, 2, 2>(s)
                     }
                     start = end;
                 }
             }
-            first += ROWS;
         }
     }
 }
 
-/// Some columns of a tile and of a block of rows.
+/// Some vectors of a tile and of a block of rows.
 struct Chunk<'a> {
-    weights: &'a [f32],
+    weights: &'a [[f32; LANES]],
     /// Columns of a whole row.
     columns: usize,
     start: usize,
     end: usize,
-    x: Rows<'a>,
+    x: &'a [[f32; LANES]],
     out: &'a mut [[f32; TILE]],
     /// `[row][row of weights]`.
     sums: &'a mut [[f32; LANES]],
@@ -101,27 +150,12 @@ impl Chunk<'_> {
     /// All rows of weights, `W` at a time, times all rows of activations, `R` at a time.
     #[inline(always)]
     fn run<S: Simd, const W: usize, const R: usize>(&mut self, s: S) {
-        let (mut w, count) = (0, self.weights.len() / self.columns);
-        while w + W <= count {
-            self.rows::<S, W, R>(s, w);
-            w += W;
-        }
-        while w < count {
-            self.rows::<S, 1, R>(s, w);
-            w += 1;
-        }
-    }
-
-    #[inline(always)]
-    fn rows<S: Simd, const W: usize, const R: usize>(&mut self, s: S, w: usize) {
-        let mut r = 0;
-        while r + R <= self.x.count {
-            self.add::<S, W, R>(s, w, r);
-            r += R;
-        }
-        while r < self.x.count {
-            self.add::<S, W, 1>(s, w, r);
-            r += 1;
+        let vectors = self.columns.div_ceil(LANES);
+        let (w_rows, x_rows) = (self.weights.len() / vectors, self.x.len() / vectors);
+        for w in (0..w_rows).step_by(W) {
+            for r in (0..x_rows).step_by(R) {
+                self.add::<S, W, R>(s, w, r);
+            }
         }
     }
 
@@ -129,21 +163,12 @@ impl Chunk<'_> {
     #[inline(always)]
     fn add<S: Simd, const W: usize, const R: usize>(&mut self, s: S, first_w: usize, first_r: usize) {
         let Chunk { weights, columns, start, end, x, .. } = *self;
-        let (length, whole) = (end - start, (end - start) / LANES);
-        let (mut w_rows, mut x_rows) = ([&[][..]; W], [&[][..]; R]);
-        for (w, row) in w_rows.iter_mut().enumerate() {
-            *row = &weights[(first_w + w) * columns + start..][..length];
-        }
-        for (r, row) in x_rows.iter_mut().enumerate() {
-            *row = &x.values[(first_r + r) * x.stride + start..][..length];
-        }
-        let (mut w_vectors, mut x_vectors) = ([&[][..]; W], [&[][..]; R]);
-        for w in 0..W {
-            w_vectors[w] = &w_rows[w].as_chunks::<LANES>().0[..whole];
-        }
-        for r in 0..R {
-            x_vectors[r] = &x_rows[r].as_chunks::<LANES>().0[..whole];
-        }
+        let vectors = columns.div_ceil(LANES);
+        let (w_group, x_group) =
+            (&group(weights, first_w, vectors)[start..end], &group(x, first_r, vectors)[start..end]);
+        // As constants where groups are taken as a whole, so that nothing is left to check in the loop.
+        let w_at = if W == GROUP { 0 } else { first_w % GROUP };
+        let x_at = if R == GROUP { 0 } else { first_r % GROUP };
         let mut sums = [[s.splat(0.0); W]; R];
         if start > 0 {
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -152,19 +177,22 @@ impl Chunk<'_> {
                 }
             }
         }
-        for c in 0..whole {
+        // The last vector of a row may be partly empty.
+        let rest = if end == vectors { columns % LANES } else { 0 };
+        let whole = end - start - usize::from(rest > 0);
+        for (w_vectors, x_vectors) in w_group[..whole].iter().zip(&x_group[..whole]) {
             let mut vectors = [s.splat(0.0); W];
             for w in 0..W {
-                vectors[w] = s.load(&w_vectors[w][c]);
+                vectors[w] = s.load(&w_vectors[w_at + w]);
             }
             for r in 0..R {
-                let x = s.load(&x_vectors[r][c]);
+                let x = s.load(&x_vectors[x_at + r]);
                 for w in 0..W {
                     sums[r][w] = s.mul_add(vectors[w], x, sums[r][w]);
                 }
             }
         }
-        if end < columns {
+        if end < vectors {
             for (r, sums) in sums.iter().enumerate() {
                 for (w, sum) in sums.iter().enumerate() {
                     s.store(*sum, &mut self.sums[(first_r + r) * TILE + first_w + w]);
@@ -172,14 +200,15 @@ impl Chunk<'_> {
             }
             return;
         }
-        if whole * LANES < length {
+        if rest > 0 {
             for r in 0..R {
                 for w in 0..W {
-                    let (a, b) = (&w_rows[w][whole * LANES..], &x_rows[r][whole * LANES..]);
+                    let (a, b) = (&w_group[whole][w_at + w][..rest], &x_group[whole][x_at + r][..rest]);
                     sums[r][w] = s.mul_add_partial(a, b, sums[r][w]);
                 }
             }
         }
+        let mut folded = [[0.0; W]; R];
         if W * R == LANES {
             let mut all = [s.splat(0.0); LANES];
             for r in 0..R {
@@ -187,17 +216,26 @@ impl Chunk<'_> {
                     all[r * W + w] = sums[r][w];
                 }
             }
-            let mut folded = [0.0; LANES];
-            s.store(s.fold_each(&all), &mut folded);
-            for r in 0..R {
-                self.out[first_r + r][first_w..first_w + W].copy_from_slice(&folded[r * W..][..W]);
+            let mut lanes = [0.0; LANES];
+            s.store(s.fold_each(&all), &mut lanes);
+            for (folded, lanes) in folded.iter_mut().zip(lanes.as_chunks().0) {
+                *folded = *lanes;
             }
         } else {
-            for (r, sums) in sums.iter().enumerate() {
-                for (w, sum) in sums.iter().enumerate() {
-                    self.out[first_r + r][first_w + w] = s.fold(*sum);
+            for (folded, sums) in folded.iter_mut().zip(&sums) {
+                for (folded, sum) in folded.iter_mut().zip(sums) {
+                    *folded = s.fold(*sum);
                 }
             }
         }
+        for (out, folded) in self.out.iter_mut().skip(first_r).zip(&folded) {
+            out[first_w..first_w + W].copy_from_slice(folded);
+        }
     }
+}
+
+/// The group that a packed row is in: `[vector][GROUP]`.
+#[inline(always)]
+fn group(rows: &[[f32; LANES]], row: usize, vectors: usize) -> &[[[f32; LANES]; GROUP]] {
+    &rows.as_chunks().0[row / GROUP * vectors..][..vectors]
 }

@@ -55,6 +55,15 @@ impl Activations {
         &self.values[self.at(view, row)]
     }
 
+    /// The first rows of a view.
+    pub fn rows(&self, view: View, count: usize) -> Rows<'_> {
+        let values = match count {
+            0 => &[],
+            _ => &self.values[self.at(view, 0).start..self.at(view, count - 1).end],
+        };
+        Rows { values, stride: self.matrices[view.buffer].width, count }
+    }
+
     /// One row of a view, to be changed.
     pub fn row_mut(&mut self, view: View, row: usize) -> &mut [f32] {
         let at = self.at(view, row);

@@ -131,7 +131,7 @@ pub(super) fn linear(
         });
         let values = floats.get(rows.start * columns..rows.end * columns).unwrap_or_default();
         let floats = Rows { values, stride: columns, count: rows.len() };
-        Inputs { kernels, weights, floats, columns, quantized }
+        Inputs { kernels, weights, floats, packed: None, columns, quantized }
     };
     let queue = activations.split_slots(slots, &plan.slots);
     let chunk = queue.len().div_ceil(CHUNKS * pool.threads()).max(1);

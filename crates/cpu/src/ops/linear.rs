@@ -3,39 +3,33 @@
 //!
 //! Weights that were repacked when the model was loaded are multiplied as they lie, on the tile unit where
 //! there is one and there are rows enough. Other block-quantised weights are unpacked from the file, tile by
-//! tile, in `q8` arithmetic; float weights are multiplied as they lie or decoded to f32, a few rows at a time.
+//! tile, in `q8` arithmetic; float weights are the subject of [`super::floats`].
 
 use std::ops::Range;
 
-use bytemuck::Pod;
-use gleed_gguf::{Format, Groups};
-use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
+use gleed_gguf::Groups;
+use gleed_model::arithmetic::{BLOCK, LANES, SUPER_BLOCK};
 use gleed_model::program::{Activation, Projection, View};
 
 use super::Fixed;
+use super::floats::{self, IN_PLACE_ROWS};
 use crate::inputs::{self, IntegerRows, QuantizedInput};
 use crate::kernels::Kernels;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::Add;
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked};
-use crate::kernels::chain::{Bf16, Stored};
-use crate::kernels::dot::{DOT_ROWS, Dots, Rows};
+use crate::kernels::dot::Rows;
 use crate::kernels::integer::{Multiply, PACK_COLUMNS, Panel};
 use crate::kernels::packed::{MultiplyPacked, PanelRoom, STREAMS, Tiles, UnpackTile};
-use crate::kernels::products::{Products, tiles_together};
 use crate::kernels::quantize::Quantized;
 use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, PanelBuffers, Scratch, TileScratch, fork, lock};
 use crate::plan::{Plan, Strip};
-use crate::weights::{UnpackedRows, Way, Weight, Weights, as_floats, decode};
+use crate::weights::{UnpackedRows, Way, Weights};
 
 /// How many rows ahead of results the memory is asked for that they go to.
 const ROWS_AHEAD: usize = 8;
-
-/// Rows up to which float weights are multiplied a few at a time, as they lie; for more, those of other types
-/// than f32 are decoded once.
-const IN_PLACE_ROWS: usize = 8;
 
 /// out = the outputs of all parts, one after the other; or, with an activation, of two parts
 /// activation(first) · second.
@@ -56,8 +50,12 @@ pub(super) fn linear(
             quantize(machine, input, block);
         }
     }
-    let Machine { kernels, pool, activations, rows, quantized, super_quantized, scratch, whole, .. } =
-        machine;
+    if machine.rows.len() > IN_PLACE_ROWS && parts.iter().any(|part| blocks(part).is_none()) {
+        floats::pack(machine, input);
+    }
+    let Machine {
+        kernels, pool, activations, rows, quantized, super_quantized, packed, scratch, whole, ..
+    } = machine;
     let ([source], strips) = activations.split_view([input], out, whole, &plan.columns);
     let quantized = [&*quantized, super_quantized].map(|input_rows| {
         let QuantizedInput { block, ref words, ref uneven, ref lines } = *input_rows;
@@ -68,8 +66,8 @@ pub(super) fn linear(
     });
     let stride = quantized.iter().map(|input| input.quantized.rows).max().unwrap_or(0);
     let stride = stride.next_multiple_of(BLOCK_ROWS);
-    let inputs =
-        Inputs { kernels: *kernels, weights, floats: source.rows(), columns: input.width, quantized };
+    let (floats, packed) = (source.rows(), Some(bytemuck::cast_slice(packed)));
+    let inputs = Inputs { kernels: *kernels, weights, floats, packed, columns: input.width, quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     fork(pool, rows.len() * size / 8, |thread| {
@@ -132,6 +130,8 @@ pub(super) struct Inputs<'a> {
     pub kernels: Kernels,
     pub weights: &'a Weights,
     pub floats: Rows<'a>,
+    /// The same packed, where it was.
+    pub packed: Option<&'a [[f32; LANES]]>,
     /// Columns of a row.
     pub columns: usize,
     /// In blocks of 32 columns, and of 256.
@@ -292,89 +292,5 @@ impl Inputs<'_> {
             },
         );
         Panel::unpacked(groups, panel.room().cut(weight.columns, groups))
-    }
-
-    /// In `f32` arithmetic over many rows: tiles as they lie in the file, or decoded once for all rows.
-    fn many_floats(
-        &self,
-        strip: Strip,
-        scratch: &mut TileScratch,
-        results: &mut [[f32; TILE]],
-        stride: usize,
-    ) -> Way {
-        let mut way = Way::Floats;
-        let &Weight { format, columns, rows, .. } = self.weights.get(strip.part.weight);
-        let before = strip.expert * rows;
-        let TileScratch { floats, sums, .. } = scratch;
-        let tiles = tiles_together(columns).min(STREAMS);
-        let firsts = strip.range().step_by(tiles * TILE);
-        for (first, out) in firsts.zip(results.chunks_mut(tiles * stride)) {
-            let count = (tiles * TILE).min(strip.range().end - first);
-            let bytes = self.weights.rows(strip.part.weight, before + first, count);
-            let weights = match as_floats(format, bytes) {
-                Some(weights) => weights,
-                None => {
-                    let decoded = &mut floats[..count * columns];
-                    way = decode(self.kernels, format, bytes, decoded);
-                    decoded
-                }
-            };
-            let sums = bytemuck::cast_slice_mut(sums);
-            self.kernels.run(Products { weights, columns, x: self.floats, out, stride, sums });
-        }
-        way
-    }
-
-    /// In `f32` arithmetic: a few rows of weights at a time, as they lie in the file where it pays, or decoded.
-    fn few_floats(
-        &self,
-        strip: Strip,
-        range: Range<usize>,
-        scratch: &mut TileScratch,
-        results: &mut [[f32; TILE]],
-    ) -> Way {
-        let mut way = Way::Floats;
-        let id = strip.part.weight;
-        let &Weight { format, columns, rows, .. } = self.weights.get(id);
-        let before = strip.expert * rows;
-        for first in range.clone().step_by(DOT_ROWS) {
-            let count = DOT_ROWS.min(range.end - first);
-            let bytes = self.weights.rows(id, before + first, count);
-            let next = before + rows.min(first + count);
-            let next = self.weights.rows(id, next, count.min(rows - first - count));
-            let out = &mut results.as_flattened_mut()[first - range.start..];
-            match format {
-                Format::F32 if self.dots::<f32>(bytes, next, out) => {}
-                Format::F16 if self.dots::<u16>(bytes, next, out) => {}
-                Format::BF16 if self.dots::<Bf16>(bytes, next, out) => {}
-                _ => {
-                    let weights = &mut scratch.floats[..count * columns];
-                    way = decode(self.kernels, format, bytes, weights);
-                    let x = self.floats;
-                    self.kernels.run(Dots {
-                        weights: &*weights,
-                        next: &[],
-                        columns,
-                        x,
-                        out,
-                        out_stride: TILE,
-                    });
-                }
-            }
-        }
-        way
-    }
-
-    /// Multiplies rows of weights as they lie in the file, if they are aligned and in this machine's order of
-    /// bytes.
-    fn dots<T: Stored + Pod>(&self, bytes: &[u8], next: &[u8], out: &mut [f32]) -> bool {
-        let values = |bytes| {
-            if cfg!(target_endian = "little") { bytemuck::try_cast_slice::<u8, T>(bytes).ok() } else { None }
-        };
-        let Some(weights) = values(bytes) else { return false };
-        let (next, x) = (values(next).unwrap_or_default(), self.floats);
-        let columns = self.columns;
-        self.kernels.run(Dots { weights, next, columns, x, out, out_stride: TILE });
-        true
     }
 }

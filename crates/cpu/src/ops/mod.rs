@@ -2,6 +2,7 @@
 
 mod attention;
 mod experts;
+mod floats;
 mod kv;
 mod linear;
 mod pool;

@@ -12,7 +12,7 @@ use gleed_cpu::kernels::convert::{FromBf16, FromHalf, FromKeyBlocks, FromValueBl
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
 use gleed_cpu::kernels::map::MapValues;
 use gleed_cpu::kernels::norm::Norm;
-use gleed_cpu::kernels::products::{Products, WAITING};
+use gleed_cpu::kernels::products::{GROUP, PackRows, Products, WAITING, packed_vectors};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_cpu::kernels::tile::TILE;
@@ -226,7 +226,7 @@ fn check_dots<T: Stored>(
 fn products_of_many_rows() {
     each_isa(|kernels, random| {
         // One chunk of columns, several, and lengths that are no multiple of the lanes.
-        for columns in [1, 15, 16, 17, 100, 576, 640, 641, 656, 1289, 2000] {
+        for columns in [1, 15, 16, 17, 100, 512, 513, 576, 1024, 1289, 2000] {
             for (weight_rows, rows) in
                 [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33)]
             {
@@ -239,11 +239,29 @@ fn products_of_many_rows() {
                 let (tiles, stride) = (weight_rows.div_ceil(TILE), rows + random.below(3));
                 let mut out = vec![[7.0; TILE]; tiles * stride];
                 let mut sums = vec![[f32::NAN; LANES]; WAITING];
-                let rows_of = Rows { values: &x, stride: x_stride, count: rows };
-                let (out_rows, sums) = (&mut out[..], &mut sums[..]);
-                kernels.run(Products { weights: &weights, columns, x: rows_of, out: out_rows, stride, sums });
+                let pack = |rows: &[f32], stride: usize, count: usize| {
+                    let mut out = vec![[f32::NAN; LANES]; packed_vectors(count, columns)];
+                    kernels.run(PackRows { rows, stride, count, columns, out: &mut out });
+                    out
+                };
+                let packed = pack(&weights, columns, weight_rows);
+                kernels.run(Products {
+                    weights: &packed,
+                    columns,
+                    x: &pack(&x, x_stride, rows),
+                    rows,
+                    out: &mut out,
+                    stride,
+                    sums: &mut sums,
+                });
                 for (index, found) in out.as_flattened().iter().enumerate() {
                     let (tile, r, w) = (index / TILE / stride, index / TILE % stride, index % TILE);
+                    // A group is multiplied as a whole.
+                    let is_padding =
+                        (weight_rows..weight_rows.next_multiple_of(GROUP)).contains(&(tile * TILE + w));
+                    if r < rows && is_padding {
+                        continue;
+                    }
                     let truth = if r < rows && tile * TILE + w < weight_rows {
                         let weights = &weights[(tile * TILE + w) * columns..][..columns];
                         arithmetic::dot(weights, &x[r * x_stride..][..columns])
