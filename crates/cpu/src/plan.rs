@@ -22,8 +22,8 @@ pub(crate) struct Plan {
     pub strips: Vec<Strip>,
     /// Where the strips of experts go.
     pub slots: Vec<SlotColumns>,
-    /// How many strips of a linear op a thread takes at once.
-    pub chunk: usize,
+    /// Which part of the strips that are left a thread takes at once.
+    pub share: usize,
     /// For each thread the strip it probably begins with in the next linear op, whose memory it can ask for
     /// before it is done with this one.
     pub then: Vec<Strip>,
@@ -47,9 +47,8 @@ impl Strip {
 /// Strips of a linear op that each thread gets at least, where there are enough tiles.
 const STRIPS: usize = 8;
 
-/// Chunks of strips that each thread takes in the course of an op: enough that threads end together, few
-/// enough that a thread mostly reads on where it is.
-pub(crate) const CHUNKS: usize = 4;
+/// A thread takes this part of what would be its own of the strips that are left.
+const SHARES: usize = 3;
 
 /// Checks a program and plans its nodes.
 pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error> {
@@ -63,8 +62,8 @@ pub(crate) fn plan(program: &Program, threads: usize) -> Result<Vec<Plan>, Error
 /// Tells each linear op what the next one begins with, and the last one what the first does.
 fn look_ahead(plans: &mut [Plan], threads: usize) {
     let begins = |plan: &Plan| -> Vec<Strip> {
-        let last = plan.strips.len() - 1;
-        (0..threads).map(|thread| plan.strips[last.min(thread * plan.chunk)]).collect()
+        let (last, first_share) = (plan.strips.len() - 1, (plan.strips.len() / plan.share).max(1));
+        (0..threads).map(|thread| plan.strips[last.min(thread * first_share)]).collect()
     };
     let mut then = plans.iter().find(|plan| !plan.strips.is_empty()).map(begins).unwrap_or_default();
     for plan in plans.iter_mut().rev().filter(|plan| !plan.strips.is_empty()) {
@@ -135,8 +134,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Pool { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),
     };
-    let chunk = strips.len().div_ceil(CHUNKS * threads);
-    Plan { columns, strips, slots, chunk, then: Vec::new() }
+    Plan { columns, strips, slots, share: SHARES * threads, then: Vec::new() }
 }
 
 /// Where the strips of experts go: all slots of a row for one part, then for the next.

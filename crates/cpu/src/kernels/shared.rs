@@ -292,20 +292,37 @@ impl<'a> RectangleQueue<'a> {
 
     /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
     pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
-        let RectangleQueue { all, view, rows, columns, by_columns, .. } = *self;
         let (total, first) = (self.len(), self.next.fetch_add(count, Relaxed));
-        (first < total).then(|| {
-            (first..total.min(first + count)).map(move |index| {
-                let (row_part, column_part) = if by_columns {
-                    (rows.len() - 1 - index % rows.len(), index / rows.len())
-                } else {
-                    (index / columns.len(), index % columns.len())
-                };
-                let (rows, columns) = (rows.part(row_part), columns.part(column_part));
-                Rectangle { all, view, row_part, rows, column_part, columns }
-            })
+        (first < total).then(|| self.rectangles(first..total.min(first + count)))
+    }
+
+    /// All that can be had, taken a share at a time: see [`take_share`].
+    pub fn in_shares(&self, share: usize) -> impl Iterator<Item = Rectangle<'a>> {
+        let taken = std::iter::from_fn(move || take_share(&self.next, self.len(), share));
+        taken.flat_map(|range| self.rectangles(range))
+    }
+
+    /// Some of them, which must have been taken.
+    fn rectangles(&self, range: Range<usize>) -> impl Iterator<Item = Rectangle<'a>> + use<'a> {
+        let RectangleQueue { all, view, rows, columns, by_columns, .. } = *self;
+        range.map(move |index| {
+            let (row_part, column_part) = if by_columns {
+                (rows.len() - 1 - index % rows.len(), index / rows.len())
+            } else {
+                (index / columns.len(), index % columns.len())
+            };
+            let (rows, columns) = (rows.part(row_part), columns.part(column_part));
+            Rectangle { all, view, row_part, rows, column_part, columns }
         })
     }
+}
+
+/// Takes one part in `share` of what is left of `total` pieces of work, at least one: much at first, so that a thread
+/// mostly goes on where it is, and little at the end, so that all threads end together.
+pub(super) fn take_share(next: &AtomicUsize, total: usize, share: usize) -> Option<Range<usize>> {
+    let end = |first: usize| first + ((total - first) / share).max(1);
+    let taken = next.fetch_update(Relaxed, Relaxed, |first| (first < total).then(|| end(first)));
+    taken.ok().map(|first| first..end(first))
 }
 
 /// Hands out the parts of a view's columns, each with the blocks of the same index.
@@ -482,6 +499,29 @@ mod tests {
             }
             assert_eq!(all.row(view(0, 0, 3), row), [0.0; 3]);
         }
+    }
+
+    #[test]
+    fn shares_become_smaller_and_are_handed_out_once() {
+        for (total, share, expected) in [
+            (0, 6, vec![]),
+            (20, 6, vec![3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+            (9, 3, vec![3, 2, 1, 1, 1, 1]),
+        ] {
+            let next = AtomicUsize::new(0);
+            let shares: Vec<_> = std::iter::from_fn(|| take_share(&next, total, share)).collect();
+            assert_eq!(shares.iter().map(|range| range.len()).collect::<Vec<_>>(), expected);
+            assert!(shares.into_iter().flatten().eq(0..total));
+        }
+        let mut all = Activations::new([50].into_iter(), 2).unwrap();
+        let (rows, columns) = (Boundaries::equal(2, 2), Boundaries::equal(50, 1));
+        let ([], queue) = all.split_view([], view(0, 0, 50), &rows, &columns);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| queue.in_shares(6).for_each(|mut part| part.row(1)[0] += 1.0));
+            }
+        });
+        assert_eq!(all.row(view(0, 0, 50), 1), [1.0; 50]);
     }
 
     #[test]

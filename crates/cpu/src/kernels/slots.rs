@@ -3,11 +3,11 @@
 //! A row has a *slot* for each expert that it uses. Threads take an expert's slots and some of its outputs.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
 
 use gleed_model::program::View;
 
-use super::shared::{Activations, Pointer};
+use super::shared::{Activations, Pointer, take_share};
 
 /// One use of an expert by a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,15 +135,11 @@ impl<'a> SlotQueue<'a> {
         self.slots.chosen.len() * self.columns.len()
     }
 
-    /// All that can be had, taken `count` at a time.
-    pub fn in_chunks(&self, count: usize) -> impl Iterator<Item = SlotTask<'a>> {
+    /// All that can be had, taken a share at a time: see [`take_share`].
+    pub fn in_shares(&self, share: usize) -> impl Iterator<Item = SlotTask<'a>> {
         let SlotQueue { all, slots, columns, .. } = *self;
-        let total = self.len();
-        let chunks = std::iter::from_fn(move || {
-            let first = self.next.fetch_add(count, Relaxed);
-            (first < total).then(|| first..total.min(first + count))
-        });
-        chunks.flatten().map(move |index| SlotTask {
+        let taken = std::iter::from_fn(move || take_share(&self.next, self.len(), share));
+        taken.flatten().map(move |index| SlotTask {
             all,
             slots,
             chosen: index / columns.len(),
@@ -227,7 +223,7 @@ mod tests {
         ];
         let queue = all.split_slots(&slots, &columns);
         assert_eq!(queue.len(), 9);
-        for mut task in queue.in_chunks(2) {
+        for mut task in queue.in_shares(2) {
             for slot in 0..task.len() {
                 task.write(slot).iter_mut().for_each(|x| *x += 1.0);
             }

@@ -21,7 +21,7 @@ use crate::kernels::shared::{Activations, BlockQueue};
 use crate::kernels::slots::Slot;
 use crate::kernels::tile::TILE;
 use crate::machine::{Machine, Scratch, fork, lock};
-use crate::plan::{CHUNKS, Plan, Strip};
+use crate::plan::{Plan, Strip};
 
 /// out = the experts of each row and their weights.
 pub(super) fn route(fixed: Fixed, machine: &mut Machine, routing: Routing, scores: View, out: View) {
@@ -134,7 +134,6 @@ pub(super) fn linear(
         Inputs { kernels, weights, floats, packed: None, columns, quantized }
     };
     let queue = activations.split_slots(slots, &plan.slots);
-    let chunk = queue.len().div_ceil(CHUNKS * pool.threads()).max(1);
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * columns).sum();
     fork(pool, slots.all().len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
@@ -142,7 +141,7 @@ pub(super) fn linear(
         let [results, more] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
         let strip_of =
             |chosen: usize, part: usize| Strip { expert: slots.chosen()[chosen].0, ..plan.strips[part] };
-        let mut tasks = queue.in_chunks(chunk).peekable();
+        let mut tasks = queue.in_shares(plan.share).peekable();
         while let Some(mut task) = tasks.next() {
             let strip = strip_of(task.chosen, task.part);
             let next = tasks.peek().map_or(plan.then[thread], |next| strip_of(next.chosen, next.part));

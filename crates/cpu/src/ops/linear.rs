@@ -74,7 +74,7 @@ pub(super) fn linear(
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
         let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
-        let mut strips = strips.in_chunks(plan.chunk).peekable();
+        let mut strips = strips.in_shares(plan.share).peekable();
         while let Some(mut rectangle) = strips.next() {
             let strip = plan.strips[rectangle.column_part];
             let next = strips.peek().map_or(plan.then[thread], |next| plan.strips[next.column_part]);
