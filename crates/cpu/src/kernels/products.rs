@@ -36,9 +36,9 @@ pub fn tiles_together(columns: usize) -> usize {
     (TILE_BYTES / size_of::<f32>() / TILE / columns.max(1)).max(1)
 }
 
-/// Vectors that so many rows take when they are packed.
+/// Vectors that so many rows take when they are packed; the most that there can be where there are too many to count.
 pub const fn packed_vectors(rows: usize, columns: usize) -> usize {
-    rows.next_multiple_of(GROUP) * columns.div_ceil(LANES)
+    rows.div_ceil(GROUP).saturating_mul(GROUP).saturating_mul(columns.div_ceil(LANES))
 }
 
 /// Packs rows: `[row / GROUP][column / 16][row % GROUP]` vectors, with zeros where a row or a column is missing.
