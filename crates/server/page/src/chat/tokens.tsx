@@ -93,7 +93,7 @@ function shade(token: Token): string {
 interface AlternativesProperties {
   token: Token;
   below: () => HTMLElement | null;
-  /** Whether an answer can go on from there: not from half a character. */
+  /** Whether an answer can go on from there. */
   possible: (other: Alternative) => boolean;
   onChoose: (other: Alternative) => void;
   onClose: () => void;
@@ -127,7 +127,7 @@ function Alternatives({ token, below, possible, onChoose, onClose }: Alternative
         onClose();
       }}
     >
-      <p>Continue with another token:</p>
+      <p>{token.alternatives.some(possible) ? "Continue with another token:" : "What else could stand here:"}</p>
       {[...others, ...token.alternatives].map((other) => {
         const chosen = same(other, token);
         return (

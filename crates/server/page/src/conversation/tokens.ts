@@ -2,7 +2,7 @@
  * Tokens of an answer and the way from one of them to another answer: the text before it, another token in its place,
  * and on from there. Tokens are bytes, and a character may be spread over several of them.
  */
-import type { Alternative, Message, Part, Token } from "./types";
+import type { Alternative, Message, Token } from "./types";
 
 const encoder = new TextEncoder();
 
@@ -27,30 +27,28 @@ export interface Continuation {
   tokens: Token[];
 }
 
-/** The answer up to token `index`, which is replaced by `other`; null when that is no text (half a character). */
+/**
+ * The answer up to token `index`, which is replaced by `other`; null where it cannot go on from there: from half a
+ * character, which is no text, and from within thoughts, since only what is said can be continued.
+ */
 export function replaceToken(message: Message, index: number, other: Alternative): Continuation | null {
   const tokens = message.tokens ?? [];
   const replaced = tokens[index];
-  if (!replaced) return null;
+  if (!replaced || replaced.part === "reasoning") return null;
   const kept = [...tokens.slice(0, index), { ...other, part: replaced.part, alternatives: replaced.alternatives }];
-  if (replaced.part === "reasoning") {
-    const reasoning = textOf(message.reasoning, tokens, kept, "reasoning");
-    return reasoning === null ? null : { content: "", reasoning, tokens: kept };
-  }
-  const content = textOf(message.content, tokens, kept, "content");
+  const content = contentOf(message.content, tokens, kept);
   return content === null ? null : { content, reasoning: message.reasoning, tokens: kept };
 }
 
 /**
- * What `kept` spells in one part of an answer. Where the server left out what the model said around that part (white
- * space after its thoughts, a mark), the whole part's tokens spell more than its text: what comes before it is left
- * out here too.
+ * What `kept` says. Where the server left out what the model wrote before it spoke (a mark, white space after its
+ * thoughts), all tokens spell more than the answer's text: what comes before it is left out here too.
  */
-function textOf(text: string, all: readonly Token[], kept: readonly Token[], part: Part): string | null {
-  const spelled = spell(kept.filter((token) => token.part === part));
+function contentOf(content: string, all: readonly Token[], kept: readonly Token[]): string | null {
+  const spoken = (tokens: readonly Token[]) => spell(tokens.filter((token) => token.part === "content"));
+  const spelled = spoken(kept);
   if (spelled === null) return null;
-  const whole = spell(all.filter((token) => token.part === part)) ?? "";
-  const start = Math.max(0, whole.indexOf(text));
+  const start = Math.max(0, spoken(all)?.indexOf(content) ?? 0);
   return spelled.slice(start);
 }
 

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { KEPT_SAMPLES, type Sample } from "../api/status";
-import { linePath, ticks, type Chart } from "./series";
+import { alone, linePath, ticks, type Chart } from "./series";
 
 const WIDTH = 480;
 const HEIGHT = 180;
@@ -67,7 +67,12 @@ export function Plot({ chart, samples }: Properties): VNode {
           </text>
         ))}
         {lines.map((line) => (
-          <path key={line.name} class={`line colour${line.colour}`} d={linePath(line.values, x, y)} />
+          <g key={line.name} class={`colour${line.colour}`}>
+            <path class="line" d={linePath(line.values, x, y)} />
+            {alone(line.values).map((index) => (
+              <circle key={samples[index]!.time} class="alone" cx={x(index)} cy={y(line.values[index]!)} r={2} />
+            ))}
+          </g>
         ))}
         {pointed !== null && (
           <>

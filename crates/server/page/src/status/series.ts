@@ -111,14 +111,21 @@ export function ticks(most: number): number[] {
   return Array.from({ length: count + 1 }, (_, index) => index * step);
 }
 
-/** An SVG path through values; a null breaks the line, and a value alone is a dot. */
+/** Which values stand alone, with nothing on either side: a line would not show them. */
+export function alone(values: readonly (number | null)[]): number[] {
+  return values.flatMap((value, index) =>
+    value !== null && values[index - 1] == null && values[index + 1] == null ? [index] : [],
+  );
+}
+
+/** An SVG path through values; a null breaks the line. */
 export function linePath(values: readonly (number | null)[], x: (index: number) => number, y: (value: number) => number): string {
   let path = "";
   values.forEach((value, index) => {
     if (value === null) return;
     const before = index > 0 ? values[index - 1] : null;
     const at = `${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
-    path += before == null ? `M${at}h0` : `L${at}`;
+    path += `${before == null ? "M" : "L"}${at}`;
   });
   return path;
 }

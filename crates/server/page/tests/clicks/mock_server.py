@@ -8,6 +8,7 @@ the page are those that the real server sends: a page that needs more than they 
 import json
 import math
 import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -224,10 +225,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, address):
+        """A browser that goes away while it is answered is nothing to write about."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, address)
+
+
 def start():
     """A server on a free port of this machine, and its state."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     server.state = State()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, server.state, f"http://127.0.0.1:{server.server_port}"

@@ -3,7 +3,7 @@ import test from "node:test";
 import { KEPT_SAMPLES, merge, summary, type Sample } from "../../src/api/status";
 import { action } from "../../src/chat/shortcuts";
 import * as format from "../../src/common/format";
-import { CHARTS, linePath, ticks } from "../../src/status/series";
+import { alone, CHARTS, linePath, ticks } from "../../src/status/series";
 
 function sample(time: number, changes: Partial<Sample> = {}): Sample {
   return {
@@ -39,7 +39,9 @@ test("axes have round values, enough of them, and reach the top", () => {
 
 test("lines break where there is nothing to say", () => {
   const path = linePath([1, 2, null, 3, null, 4, 5], (index) => index, (value) => -value);
-  assert.equal(path, "M0.0 -1.0h0L1.0 -2.0M3.0 -3.0h0M5.0 -4.0h0L6.0 -5.0");
+  assert.equal(path, "M0.0 -1.0L1.0 -2.0M3.0 -3.0M5.0 -4.0L6.0 -5.0");
+  assert.deepEqual(alone([1, 2, null, 3, null, 4, 5]), [3]);
+  assert.deepEqual(alone([0]), [0]);
 });
 
 test("the cache's share is that of half a minute", () => {
