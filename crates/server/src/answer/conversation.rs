@@ -107,6 +107,13 @@ pub struct Wishes {
     pub deadline: Option<Instant>,
 }
 
+impl Conversation {
+    /// Whether the model is told of tools.
+    pub fn offers_tools(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+    }
+}
+
 impl Message {
     /// The tool that a call in one of these messages is for.
     pub fn tool_of_call<'a>(messages: &'a [Message], id: &str) -> Option<&'a str> {

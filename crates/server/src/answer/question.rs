@@ -7,7 +7,7 @@ use gleed_tokenizer::{
 };
 use serde_json::Value;
 
-use super::conversation::{Conversation, Message, ToolChoice};
+use super::conversation::{Conversation, Message};
 use crate::errors::Problem;
 use crate::model::{Chat, Model};
 
@@ -61,7 +61,7 @@ impl Question {
     /// A conversation up to where the model's answer begins. Nothing that messages, tools or variables say becomes a
     /// control token.
     pub fn of_conversation(model: &Model, conversation: &Conversation) -> Result<Question, Problem> {
-        let offers = !conversation.tools.is_empty() && conversation.tool_choice != ToolChoice::None;
+        let offers = conversation.offers_tools();
         let chat = model.chat(offers);
         if offers && !chat.format.marks_calls() {
             let message = "the model's chat template knows no tools; leave them out, or use another model";

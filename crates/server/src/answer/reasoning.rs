@@ -42,7 +42,8 @@ impl AfterReasoning {
         let (begin, end) = match (&marks.reasoning, &marks.calls) {
             // Its messages have headers: whatever comes before that of the answer is free.
             (_, Some(Calls::Harmony(harmony))) => {
-                let header = [&harmony.channel[..], &[MarkPart::Text("final".to_string())], &harmony.message].concat();
+                let header =
+                    [&harmony.channel[..], &[MarkPart::Text("final".to_string())], &harmony.message].concat();
                 (None, bytes(&header, tokenizer))
             }
             (Some(reasoning), _) => (Some(&reasoning.begin), bytes(&reasoning.end, tokenizer)),

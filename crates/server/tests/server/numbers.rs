@@ -17,6 +17,11 @@ fn metrics_count_what_happens() {
         server.metric("gleed_requests_total{route=\"/v1/completions\",status=\"200\"}") == Some(2.0)
     });
     assert_eq!(count("gleed_requests_total{route=\"/v1/completions\",status=\"400\"}"), 1.0);
+    // The engine tells what it did when its step is over, a moment after the answer.
+    until("the engine is idle", || {
+        let idle = [("waiting", 0.0), ("running", 0.0)];
+        idle.iter().all(|(what, number)| count(&format!("vllm:num_requests_{what}{label}")) == *number)
+    });
     assert_eq!(count(&format!("vllm:generation_tokens_total{label}")), 21.0);
     assert_eq!(count(&format!("vllm:prompt_tokens_total{label}")), 300.0);
     assert!(count(&format!("vllm:prefix_cache_hits_total{label}")) >= 64.0);

@@ -89,7 +89,7 @@ fn parameters_are_checked_by_name() {
             json!({ "tools": [tool], "tool_choice": { "type": "function", "function": { "name": "g" } } }),
             "tool_choice.function.name",
         ),
-        (json!({ "tools": [tool, tool] }), "tools[1].function.name"),
+        (json!({ "tools": [tool, tool] }), "tools[1]"),
         (
             json!({ "tools": [{ "type": "function", "function": { "name": "a b" } }] }),
             "tools[0].function.name",
