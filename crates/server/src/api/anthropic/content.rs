@@ -190,7 +190,7 @@ impl Writer for Content {
 fn usage(usage: Usage) -> Value {
     let Usage { prompt, cached, completion, reasoning } = usage;
     json!({
-        "input_tokens": prompt - cached,
+        "input_tokens": prompt.saturating_sub(cached),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": completion,
