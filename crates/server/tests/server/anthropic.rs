@@ -3,7 +3,9 @@
 use gleed_server::Keys;
 use serde_json::{Value, json};
 
-use super::dialects::{TEMPLATE, chat_tokens, chat_with_call, joined, kinds, named, parameters, server};
+use super::dialects::{
+    TEMPLATE, chat_tokens, chat_with_call, joined, kinds, named, parameters, server, server_without_reasoning,
+};
 use super::harness::{Plan, Server, merge};
 use super::http::{Response, exchange, request};
 
@@ -112,7 +114,7 @@ fn thinking_is_a_block_of_its_own() {
 
 #[test]
 fn calls_are_blocks_whose_input_follows_its_schema() {
-    let server = server();
+    let server = server_without_reasoning();
     for choice in [
         json!({ "type": "any", "disable_parallel_tool_use": true }),
         json!({ "type": "tool", "name": "look", "disable_parallel_tool_use": true }),

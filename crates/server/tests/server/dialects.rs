@@ -16,6 +16,13 @@ pub fn server() -> Server {
     Plan { template: Some(TEMPLATE), ..Plan::new(&["story"]) }.start()
 }
 
+/// The same with a template that knows no reasoning: where calls are required, the story model would rather think, and
+/// never come to an end.
+pub fn server_without_reasoning() -> Server {
+    let template = TEMPLATE.split("{% if enable_thinking %}").next();
+    Plan { template, ..Plan::new(&["story"]) }.start()
+}
+
 /// Names and data of all events; each name is also the data's `type`.
 pub fn named(response: &Response) -> Vec<(String, Value)> {
     assert_eq!(response.header("content-type"), Some("text/event-stream"), "{response:?}");

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::dialects::{chat_tokens, chat_with_call, joined, kinds, named, parameters, server};
+use super::dialects::{
+    chat_tokens, chat_with_call, joined, kinds, named, parameters, server, server_without_reasoning,
+};
 use super::harness::{Server, merge};
 use super::http::Response;
 
@@ -127,7 +129,7 @@ fn reasoning_is_an_item_of_its_own() {
 
 #[test]
 fn calls_are_items_whose_arguments_follow_their_schema() {
-    let server = server();
+    let server = server_without_reasoning();
     for choice in [
         json!("required"),
         json!({ "type": "function", "name": "look" }),
