@@ -230,7 +230,7 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request, address):
         """A browser that goes away while it is answered is nothing to write about."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, address)
 
 
