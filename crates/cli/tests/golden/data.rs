@@ -27,21 +27,27 @@ pub fn cpu(path: &Path, arithmetic: Arithmetic, kv: KvType, positions: usize) ->
     Cpu::new(file, fuse(&model.program, Rules::ALL), options).unwrap()
 }
 
-/// A model on a GPU: whichever is best, be it software.
+/// The GPU of all tests, whichever is best, be it software: what one test has had compiled, others need not.
+#[cfg(feature = "gpu")]
+pub fn device() -> gleed_gpu::Gpu {
+    static GPU: std::sync::OnceLock<gleed_gpu::Gpu> = std::sync::OnceLock::new();
+    GPU.get_or_init(|| gleed_gpu::Gpu::open(gleed_gpu::Selection::BestOrSoftware).unwrap()).clone()
+}
+
+/// A model on that GPU.
 #[cfg(feature = "gpu")]
 pub fn gpu(path: &Path, kv: KvType, positions: usize) -> gleed_gpu::GpuExecutor {
     let file = Gguf::open(path).unwrap();
     let model = Model::load(&file).unwrap();
-    let gpu = gleed_gpu::Gpu::open(gleed_gpu::Selection::BestOrSoftware).unwrap();
     let options =
         gleed_gpu::Options { kv, max_rows: positions, pages: positions.div_ceil(PAGE), ..Default::default() };
-    gleed_gpu::GpuExecutor::new(gpu, &file, fuse(&model.program, Rules::ALL), options).unwrap()
+    gleed_gpu::GpuExecutor::new(device(), &file, fuse(&model.program, Rules::ALL), options).unwrap()
 }
 
 /// What that GPU is called.
 #[cfg(feature = "gpu")]
 pub fn gpu_name() -> String {
-    gleed_gpu::Gpu::open(gleed_gpu::Selection::BestOrSoftware).unwrap().info.name.clone()
+    device().info.name.clone()
 }
 
 /// The logits after each of the tokens from `first` on.

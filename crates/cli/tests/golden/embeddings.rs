@@ -58,14 +58,16 @@ families! {
     qwen3_embedding: "tiny-qwen3-embedding", ADDITIONS;
 }
 
-/// Both kinds of pooling, learned positions, rotation and slopes.
+/// Both kinds of pooling, learned positions, rotation and slopes, experts.
 #[test]
 #[cfg(feature = "gpu")]
 fn encoders_on_a_gpu() {
     for (name, limit) in [
         ("tiny-bert", GELU_TABLE),
         ("tiny-nomic-bert", ADDITIONS),
+        ("tiny-nomic-bert-moe", GELU_TABLE),
         ("tiny-jina-bert-v2", GELU_TABLE),
+        ("tiny-jina-bert-v3", GELU_TABLE),
         ("tiny-modern-bert", ADDITIONS),
         ("tiny-gemma-embedding", GELU_TABLE),
         ("tiny-qwen3-embedding", ADDITIONS),

@@ -10,7 +10,7 @@ use gleed_engine::{
     Sequence, Speculation, TokenizerText,
 };
 use gleed_gguf::Gguf;
-use gleed_gpu::{Gpu, GpuExecutor, Selection};
+use gleed_gpu::GpuExecutor;
 use gleed_model::chain::Chain;
 use gleed_model::executor::Observer;
 use gleed_model::fuse::{Rules, fuse};
@@ -19,6 +19,7 @@ use gleed_model::{Batch, Executor, Model, Program, StepError};
 use gleed_tokenizer::Tokenizer;
 
 use crate::commands::{continues, gleed, json, refused};
+use crate::data::device;
 use gleed_testing::golden::{root, test_data};
 use gleed_testing::{Ear, Heard};
 
@@ -180,9 +181,8 @@ fn watched(chains: bool) -> (Engine, Tokenizer, Arc<AtomicUsize>) {
     let file = Gguf::open(&root().join("models/stories15M-q8_0.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
-    let gpu = Gpu::open(Selection::BestOrSoftware).unwrap();
     let options = gleed_gpu::Options { max_rows: 64, pages: 4, ..Default::default() };
-    let (gpu, asked) = (GpuExecutor::new(gpu, &file, program, options).unwrap(), Arc::default());
+    let (gpu, asked) = (GpuExecutor::new(device(), &file, program, options).unwrap(), Arc::default());
     (Engine::new(Box::new(Watched { gpu, chains, asked: Arc::clone(&asked) })), tokenizer, asked)
 }
 
@@ -268,9 +268,8 @@ fn windowed_turns(window_sequences: Option<usize>) -> (Vec<u32>, Vec<u32>, usize
     let file = Gguf::open(&test_data("tiny/tiny-gemma3.F32.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let program = fuse(&Model::load(&file).unwrap().program, Rules::ALL);
-    let gpu = Gpu::open(Selection::BestOrSoftware).unwrap();
     let options = gleed_gpu::Options { max_rows: 64, pages: 16, window_sequences, ..Default::default() };
-    let mut engine = Engine::new(Box::new(GpuExecutor::new(gpu, &file, program, options).unwrap()));
+    let mut engine = Engine::new(Box::new(GpuExecutor::new(device(), &file, program, options).unwrap()));
     let pools = engine.page_pools().to_vec();
     let (mut sequence, never, mut all) = (Sequence::default(), AtomicBool::new(false), vec![]);
     let mut prompt: Vec<u32> = (0..150).map(|i| 3 + i * 7 % 200).collect();

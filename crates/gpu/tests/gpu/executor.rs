@@ -44,12 +44,15 @@ fn every_op_writes_what_the_reference_writes() {
         // All matrices of integers, and such that their ops have some with floats.
         let integers = [Format::Q5_K, Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::Q4_K];
         let mixed = [Format::Q5_K, Format::BF16, Format::Q8_0];
+        // The first has all formats.
+        let (integers, mixed) =
+            if family == "qwen3" { (&integers[..], &mixed[..]) } else { (&integers[2..3], &mixed[1..]) };
         for (arithmetic, formats, fuses, kv) in [
-            (Arithmetic::Q8, &integers[..], true, KvType::F16),
-            (Arithmetic::Q8, &integers, false, KvType::Q8_0),
-            (Arithmetic::F32, &mixed, false, KvType::F32),
-            (Arithmetic::F32, &mixed, true, KvType::F16),
-            (Arithmetic::F32, &integers, true, KvType::Q8_0),
+            (Arithmetic::Q8, integers, true, KvType::F16),
+            (Arithmetic::Q8, integers, false, KvType::Q8_0),
+            (Arithmetic::F32, mixed, false, KvType::F32),
+            (Arithmetic::F32, mixed, true, KvType::F16),
+            (Arithmetic::F32, integers, true, KvType::Q8_0),
         ] {
             let (file, plain) = tiny(family, formats, 3);
             let program = if fuses { fuse(&plain, Rules::ALL) } else { plain };

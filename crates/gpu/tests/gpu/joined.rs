@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Sequences, batch, bits, contract, executor, gpu, test_families, tiny};
+use crate::common::{FLOATS, Sequences, batch, bits, contract, executor, gpu, test_families, tiny};
 use gleed_cpu::Cpu;
 use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Error, Gpu, GpuExecutor, Options};
@@ -64,8 +64,7 @@ fn truth(file: &Arc<Gguf>, program: &Program, on_gpu: usize, options: Options) -
 }
 
 fn check_family(family: &str) {
-    let formats = [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1];
-    let (file, plain) = tiny(family, &formats, 5);
+    let (file, plain) = tiny(family, FLOATS, 5);
     let fused = fuse(&plain, Rules::ALL);
     let gpu = gpu();
     let mut reference = truth(&file, &plain, 0, OPTIONS);

@@ -96,7 +96,7 @@ fn some_batches() -> Vec<Vec<(usize, usize)>> {
 #[test]
 fn norms() {
     let gpu = gpu();
-    for (index, width) in [1, 2, 31, 255, 256, 257, 700].into_iter().enumerate() {
+    for (index, width) in [1, 31, 255, 256, 700].into_iter().enumerate() {
         for layer in [false, true] {
             let mut case = Case::new(index as u64, 3 * width + 5);
             let (x, y) = (View { buffer: 0, offset: 2, width: 3 * width }, case.buffer("y", 3 * width + 1));
@@ -113,16 +113,19 @@ fn norms() {
 #[test]
 fn sums_activations_and_gathered_rows() {
     let gpu = gpu();
-    for (index, width) in [1, 3, 64, 255, 256, 517].into_iter().enumerate() {
-        for activation in [
-            Activation::Silu,
-            Activation::Gelu,
-            Activation::ExactGelu,
-            Activation::SquaredRelu,
-            Activation::Sigmoid,
-            Activation::Identity,
-            Activation::ClampedSwiglu,
-        ] {
+    let widths = [1, 3, 256, 517];
+    let activations = [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::ExactGelu,
+        Activation::SquaredRelu,
+        Activation::Sigmoid,
+        Activation::Identity,
+        Activation::ClampedSwiglu,
+    ];
+    // Each activation in two widths.
+    for (index, activation) in activations.into_iter().enumerate() {
+        for width in [widths[index % 4], widths[(index + 2) % 4]] {
             let mut case = Case::new(20 + index as u64, 2 * width + 3);
             let x = View { buffer: 0, offset: 3, width: 2 * width };
             let (y, z) = (case.buffer("y", width + 4), case.buffer("z", width));
@@ -294,8 +297,10 @@ fn attention_with_windows_chunks_caps_and_sinks() {
         (None, Some(67), None, false),
         (Some(30), Some(40), None, true),
     ];
-    for (index, (heads, kv_heads, key_dim, value_dim)) in shapes.into_iter().enumerate() {
-        for (kind, (window, chunk, soft_cap, sinks)) in options.into_iter().enumerate() {
+    // Each with two shapes.
+    for (kind, (window, chunk, soft_cap, sinks)) in options.into_iter().enumerate() {
+        for index in [kind % 4, (kind + 1) % 4] {
+            let (heads, kv_heads, key_dim, value_dim) = shapes[index];
             let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
             let mut case = attention_case(
                 30 + index as u64,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gleed_gguf::Gguf;
+use gleed_gguf::{Format, Gguf};
 use gleed_gpu::{Gpu, GpuExecutor, Options, Selection};
 use gleed_model::program::Program;
 
@@ -13,6 +13,9 @@ mod case;
 
 pub use case::Case;
 pub use support::*;
+
+/// What the matrices of tests are stored as that do not ask for more, so that they share kernels.
+pub const FLOATS: &[Format] = &[Format::F16];
 
 /// The device of all tests, which keeps its compiled kernels from test to test.
 pub fn gpu() -> Gpu {
