@@ -102,7 +102,7 @@ fn what_makes_no_sense_is_refused() {
     refused_with(&["--rate", "0"], "0 requests a second");
     refused_with(&["--clients", "4,5000"], "5000 clients");
     refused_with(&["--requests", "0"], "--requests must be at least 1");
-    refused_with(&["--seconds", "-1"], "--seconds");
+    refused_with(&["--seconds", "0"], "--seconds must be a number above 0");
     refused_with(&["--shared-prefix", "5", "--share", "2"], "--share must be from 0 to 1");
     refused_with(&["--timeout", "0"], "--timeout");
     refused_with(&["--clients", "1,2", "--record", "x"], "--record writes one load");
