@@ -43,7 +43,7 @@ pub(crate) fn quantize<'a>(
     let (whole, remainders) = words.split_at_mut(count * row);
     let found = Mutex::new(&mut *uneven);
     let queue = BlockQueue::new(whole, count, row);
-    fork(pool, 2 * count * columns, |_| {
+    fork(pool, count, 2 * count * columns, |_| {
         while let Some(mut row) = queue.next() {
             let index = row.index();
             if kernels.run(Quantize { x: x(index), block, words: row.of(0) }) {
@@ -54,7 +54,7 @@ pub(crate) fn quantize<'a>(
     uneven.sort_unstable();
     let whole = Quantized { words: whole, columns, block, rows: count };
     let queue = BlockQueue::new(&mut remainders[..uneven.len() * row], uneven.len(), row);
-    fork(pool, 4 * uneven.len() * columns, |thread| {
+    fork(pool, uneven.len(), 4 * uneven.len() * columns, |thread| {
         let rest = &mut lock(&scratch[thread]).tile.floats[..columns];
         while let Some(mut remainder) = queue.next() {
             let row = uneven[remainder.index()];
@@ -75,7 +75,7 @@ pub(crate) fn fill_blocks(
     let Quantized { columns, block, .. } = all;
     let (size, chunks) = (block_lines(columns, block), chunks(columns, block));
     let queue = BlockQueue::new(&mut lines[..chunks * blocks * size], blocks, size);
-    fork(pool, blocks * BLOCK_ROWS * columns, |_| {
+    fork(pool, blocks, blocks * BLOCK_ROWS * columns, |_| {
         while let Some(mut block) = queue.next() {
             let rows = rows(block.index());
             let some = Quantized { rows: rows.len(), ..all.from_row(rows.start) };

@@ -160,7 +160,7 @@ impl Machine {
             let pairs = angles.pairs;
             let queue = BlockQueue::new(&mut angles.values[..count * 2 * pairs], count, 2 * pairs);
             // A sine costs about as much as a few dozen multiplications.
-            fork(&mut self.pool, count * pairs * 32, |_| {
+            fork(&mut self.pool, count, count * pairs * 32, |_| {
                 while let Some(mut block) = queue.next() {
                     let position = rows[block.index()].position as u32;
                     let (cos, sin) = block.of(0).split_at_mut(pairs);
@@ -208,9 +208,10 @@ pub(crate) fn partial_vectors(queries: usize, value_dim: usize) -> usize {
     queries * (value_dim.div_ceil(LANES) + 1)
 }
 
-/// Runs a job that takes its work from a queue: on all threads, or on this one when the work is small.
-pub(crate) fn fork(pool: &mut Pool, work: usize, job: impl Fn(usize) + Sync) {
-    if work < SMALL { job(0) } else { pool.run(job) }
+/// Runs a job that takes its work from a queue of tasks: on all threads, or on this one when the work is small or there
+/// is only one task, for which nobody needs to be woken.
+pub(crate) fn fork(pool: &mut Pool, tasks: usize, work: usize, job: impl Fn(usize) + Sync) {
+    if tasks <= 1 || work < SMALL { job(0) } else { pool.run(job) }
 }
 
 /// A thread's scratch. It holds no state between uses, so a panic while it was held does not matter.

@@ -436,6 +436,11 @@ impl<'a, T> BlockQueue<'a, T> {
         BlockQueue { values, len, count, block, next: AtomicUsize::new(0), borrow: PhantomData }
     }
 
+    /// How many there are in all.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
     /// The next block, to whoever asks first.
     pub fn next(&self) -> Option<Block<'_, 'a, T>> {
         let index = self.next.fetch_add(1, Relaxed);

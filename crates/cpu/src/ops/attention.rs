@@ -64,20 +64,20 @@ pub(super) fn attention(
     if few && split.spans > 1 && split.vectors() <= partials.len() {
         *attention_splits += 1;
         let parts = BlockQueue::new(&mut partials[..split.vectors()], split.parts(), split.part);
-        fork(pool, work, |thread| {
+        fork(pool, split.parts(), work, |thread| {
             let mut scratch = lock(&scratch[thread]);
             while let Some(mut part) = parts.next() {
                 split.run(part.index(), part.of(0), &mut scratch.attention);
             }
         });
-        fork(pool, split.vectors() * LANES, |thread| {
+        fork(pool, tasks.len(), split.vectors() * LANES, |thread| {
             let mut scratch = lock(&scratch[thread]);
             while let Some(tasks) = tasks.next(1) {
                 tasks.for_each(|task| split.merge(task, partials, &mut scratch.attention));
             }
         });
     } else {
-        fork(pool, work, |thread| {
+        fork(pool, tasks.len(), work, |thread| {
             let mut scratch = lock(&scratch[thread]);
             while let Some(tasks) = tasks.next(1) {
                 tasks.for_each(|task| all.run(task, &mut scratch.attention));

@@ -135,7 +135,7 @@ pub(super) fn linear(
     };
     let queue = activations.split_slots(slots, &plan.slots);
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * columns).sum();
-    fork(pool, slots.all().len() * size / 8, |thread| {
+    fork(pool, queue.len(), slots.all().len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile, results, .. } = &mut *scratch;
         let [results, more] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));
@@ -205,7 +205,7 @@ fn gather(machine: &mut Machine, source: Source) {
     let Machine { pool, activations, slots: SlotInputs { slots, floats, .. }, .. } = machine;
     let (activations, count, columns) = (&*activations, slots.all().len(), source.columns);
     let queue = BlockQueue::new(&mut floats[..count * columns], count, columns);
-    fork(pool, count * columns, |_| {
+    fork(pool, count, count * columns, |_| {
         while let Some(mut block) = queue.next() {
             let slot = slots.all()[block.index()];
             block.of(0).copy_from_slice(source.row(activations, slot));

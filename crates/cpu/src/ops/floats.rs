@@ -30,7 +30,7 @@ pub(super) fn pack(machine: &mut Machine, input: View) {
     let (x, columns) = (activations.rows(input, rows.len()), input.width);
     let (groups, size) = (x.count.div_ceil(GROUP), packed_vectors(GROUP, columns));
     let queue = BlockQueue::new(&mut packed[..groups * size], groups, size);
-    fork(pool, x.count * columns, |_| {
+    fork(pool, groups, x.count * columns, |_| {
         while let Some(mut group) = queue.next() {
             let first = group.index() * GROUP;
             let (rows, count) = (&x.values[first * x.stride..], GROUP.min(x.count - first));

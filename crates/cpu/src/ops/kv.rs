@@ -59,7 +59,7 @@ pub(super) fn write(fixed: Fixed, machine: &mut Machine, layer: &mut LayerCache,
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
     let activations = &*activations;
-    fork(pool, rows.len() * (key.width + value.width), |_| {
+    fork(pool, keys.len() + values.len(), rows.len() * (key.width + value.width), |_| {
         target.store(key_slots, &keys, |row, head| {
             &activations.row(key, row)[head * key_dim..(head + 1) * key_dim]
         });
@@ -92,7 +92,8 @@ pub(super) fn rope_write(
     let (key_slots, keys) = layer.keys.split_heads();
     let (value_slots, values) = layer.values.split_heads();
     let ([key_rows, value_rows], queries) = activations.split_view([key, value], query, runs, &plan.columns);
-    fork(pool, rows.len() * 4 * (query.width + key.width + value.width), |thread| {
+    let tasks = queries.len() + keys.len() + values.len();
+    fork(pool, tasks, rows.len() * 4 * (query.width + key.width + value.width), |thread| {
         let mut scratch = lock(&scratch[thread]);
         for mut run in queries.in_chunks(1) {
             for row in run.rows() {

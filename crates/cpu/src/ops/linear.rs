@@ -70,7 +70,7 @@ pub(super) fn linear(
     let inputs = Inputs { kernels: *kernels, weights, floats, packed, columns: input.width, quantized };
     let size: usize = parts.iter().map(|part| weights.get(part.weight).rows * input.width).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
-    fork(pool, rows.len() * size / 8, |thread| {
+    fork(pool, strips.len(), rows.len() * size / 8, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let Scratch { tile: tile_scratch, results, .. } = &mut *scratch;
         let [results, factors] = results.each_mut().map(|lines| bytemuck::cast_slice_mut(lines));

@@ -24,7 +24,7 @@ pub(super) fn for_each_row(
     each: impl Fn(usize, &mut WholeRow) + Sync,
 ) {
     let queue = activations.split_rows(count);
-    fork(pool, count * width, |thread| {
+    fork(pool, count, count * width, |thread| {
         while let Some(mut row) = queue.next() {
             each(thread, &mut row);
         }

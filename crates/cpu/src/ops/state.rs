@@ -65,7 +65,7 @@ fn recur<const N: usize>(
     let work = rows.len() * out.width * 4 * depth;
     let (sources, rectangles) = activations.split_view(inputs, out, whole, &plan.columns);
     let queue = Paired::new(rectangles, memory.split_blocks());
-    fork(pool, work, |thread| {
+    fork(pool, plan.columns.len(), work, |thread| {
         let mut scratch = lock(&scratch[thread]);
         let state = &mut scratch.state[..depth];
         while let Some((mut columns, mut block)) = queue.next() {
