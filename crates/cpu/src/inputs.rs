@@ -64,6 +64,25 @@ pub(crate) fn quantize<'a>(
     });
 }
 
+/// Copies `count` quantised rows from where `row_of` says they are.
+pub(crate) fn copy_rows(
+    pool: &mut Pool,
+    IntegerRows { columns, block, .. }: IntegerRows,
+    from: &[i32],
+    row_of: impl Fn(usize) -> usize + Sync,
+    to: &mut [i32],
+    count: usize,
+) {
+    let size = row_words(columns, block);
+    let queue = BlockQueue::new(&mut to[..count * size], count, size);
+    fork(pool, count, count * size, |_| {
+        while let Some(mut row) = queue.next() {
+            let first = row_of(row.index()) * size;
+            row.of(0).copy_from_slice(&from[first..first + size]);
+        }
+    });
+}
+
 /// Copies quantised rows to the blocks of a tile unit, each of which has some of them.
 pub(crate) fn fill_blocks(
     pool: &mut Pool,

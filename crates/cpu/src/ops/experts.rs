@@ -10,7 +10,7 @@ use gleed_model::routing::{ROOM, Routing};
 use super::Fixed;
 use super::linear::{Input, Inputs};
 use super::rows::for_each_row;
-use crate::inputs::{self, IntegerRows, SlotInput, SlotInputs};
+use crate::inputs::{self, IntegerRows, QuantizedInput, SlotInput, SlotInputs};
 use crate::kernels::activate::Activate;
 use crate::kernels::add::{Add, AddScaled};
 use crate::kernels::blocked::{BLOCK_ROWS, Blocked, block_lines};
@@ -185,9 +185,13 @@ struct Source {
 impl Source {
     /// What a slot reads: the same as the others of its row, or its own.
     fn row(self, activations: &Activations, Slot { row, rank }: Slot) -> &[f32] {
-        let Source { input, columns } = self;
-        let own = if input.width == columns { 0 } else { rank * columns };
-        activations.row(input.part(own, columns), row)
+        let own = if self.is_shared() { 0 } else { rank * self.columns };
+        activations.row(self.input.part(own, self.columns), row)
+    }
+
+    /// Whether all slots of a row read the same.
+    fn is_shared(self) -> bool {
+        self.input.width == self.columns
     }
 }
 
@@ -213,15 +217,31 @@ fn gather(machine: &mut Machine, source: Source) {
     });
 }
 
-/// Quantises what the slots read, and what is left of the uneven ones.
+/// Quantises what the slots read, and what is left of the uneven ones. What all slots of a row read is quantised once.
 fn quantize(machine: &mut Machine, source: Source, index: usize, block: usize) {
-    let Machine { kernels, pool, activations, slots: inputs, scratch, .. } = machine;
+    let Machine { kernels, pool, activations, rows, slots: inputs, scratch, .. } = machine;
     let SlotInputs { slots, quantized, blocks, .. } = inputs;
-    let (activations, slots) = (&*activations, slots.all());
+    let (activations, slots, columns) = (&*activations, slots.all(), source.columns);
     let SlotInput { words, uneven, lines } = &mut quantized[index];
-    let shape = IntegerRows { count: slots.len(), columns: source.columns, block };
-    let x = |slot: usize| source.row(activations, slots[slot]);
-    inputs::quantize(*kernels, pool, scratch, shape, words, uneven, x);
-    let all = Quantized { words, columns: source.columns, block, rows: slots.len() };
+    let shape = IntegerRows { count: slots.len(), columns, block };
+    if source.is_shared() {
+        let QuantizedInput { words: row_words, uneven: uneven_rows, .. } =
+            if block == BLOCK { &mut machine.quantized } else { &mut machine.super_quantized };
+        uneven_rows.clear();
+        let shape = IntegerRows { count: rows.len(), ..shape };
+        let x = |row: usize| activations.row(source.input, row);
+        inputs::quantize(*kernels, pool, scratch, shape, row_words, uneven_rows, x);
+        let is_uneven = |slot: &usize| uneven_rows.binary_search(&slots[*slot].row).is_ok();
+        uneven.extend((0..slots.len()).filter(is_uneven));
+        let row_of = |index: usize| match uneven.get(index.wrapping_sub(slots.len())) {
+            None => slots[index].row,
+            Some(slot) => rows.len() + uneven_rows.partition_point(|row| *row < slots[*slot].row),
+        };
+        inputs::copy_rows(pool, shape, row_words, row_of, &mut words[..], slots.len() + uneven.len());
+    } else {
+        let x = |slot: usize| source.row(activations, slots[slot]);
+        inputs::quantize(*kernels, pool, scratch, shape, words, uneven, x);
+    }
+    let all = Quantized { words, columns, block, rows: slots.len() };
     inputs::fill_blocks(pool, all, blocks.slots.len(), |b| blocks.slots[b].clone(), lines);
 }
