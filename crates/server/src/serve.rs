@@ -57,6 +57,9 @@ pub enum Error {
     Load(String),
 }
 
+/// Threads for heavy work (templates, grammars, loading) at once: more would take the engine's cores from it.
+const HEAVY_THREADS: usize = 16;
+
 /// How long connections have to end when nothing runs any more.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -70,7 +73,8 @@ pub fn run(
     ready: impl FnOnce(),
 ) -> Result<(), Error> {
     // Handlers do little: engines and heavy work have threads of their own.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(HEAVY_THREADS).enable_all().build()?;
     let result = runtime.block_on(async {
         let stop = signals::stops()?;
         serve(listener, settings, loader, log, ready, stop).await

@@ -107,3 +107,54 @@ impl Constraint for AfterReasoning {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleed_gguf::Gguf;
+    use gleed_tokenizer::Special;
+
+    /// Allows one token, and counts what it takes in.
+    struct Only(u32, usize);
+
+    impl Constraint for Only {
+        fn allow(&mut self, mask: &mut TokenMask) -> Result<()> {
+            mask.allow(self.0);
+            Ok(())
+        }
+
+        fn accept(&mut self, _: u32) -> Result<()> {
+            self.1 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn reasoning_is_free_up_to_its_end() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/stories15M-q8_0.gguf");
+        let file = Gguf::open(path.as_ref()).unwrap();
+        let tokenizer = Arc::new(Tokenizer::from_metadata(file.metadata()).unwrap());
+        let format = AnswerFormat::of_template("<think>");
+        let allowed = |constraint: &mut Box<dyn Constraint>| {
+            let mut mask = TokenMask::none(tokenizer.vocab_size());
+            constraint.allow(&mut mask).unwrap();
+            (0..tokenizer.vocab_size() as u32).filter(|&token| mask.allows(token)).count()
+        };
+        let of = |format: &AnswerFormat, is_begun| {
+            AfterReasoning::of(Box::new(Only(5, 0)), format, is_begun, &tokenizer)
+        };
+        let mut constraint = of(&format, true);
+        let ends = tokenizer.ends_of_generation().len();
+        for token in tokenizer.encode("Let me see: <think> </thin", Special::Literal) {
+            assert_eq!(allowed(&mut constraint), tokenizer.vocab_size() - ends);
+            constraint.accept(token).unwrap();
+        }
+        for token in tokenizer.encode("</think>\n", Special::Literal) {
+            constraint.accept(token).unwrap();
+        }
+        assert_eq!(allowed(&mut constraint), 1);
+        // Where the prompt is not inside of reasoning, and in formats without any, the form holds from the start.
+        assert_eq!(allowed(&mut of(&format, false)), 1);
+        assert_eq!(allowed(&mut of(&AnswerFormat::of_template(""), true)), 1);
+    }
+}

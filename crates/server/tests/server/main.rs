@@ -6,6 +6,7 @@ mod company;
 mod description;
 mod dialects;
 mod doors;
+mod forms;
 mod harness;
 mod http;
 mod numbers;
