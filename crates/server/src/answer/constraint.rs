@@ -2,10 +2,11 @@
 
 use gleed_engine::Constraint;
 use gleed_grammar::{Grammar, ToolGrammar};
+use serde_json::Value;
 
 use super::Constraints;
-use super::conversation::{Conversation, Form, Tool, ToolChoice};
-use super::question::Question;
+use super::conversation::{Conversation, Form, ToolChoice};
+use super::question::{Question, Reading};
 use super::reasoning::AfterReasoning;
 use crate::errors::Problem;
 use crate::model::Model;
@@ -17,61 +18,57 @@ pub fn constraints(
     question: &Question,
     choices: usize,
 ) -> Result<Constraints, Problem> {
-    if conversation.offers_tools() {
-        return calls(model, conversation, question, choices);
-    }
-    let (grammar, param) = match &conversation.form {
-        Form::Text => return Ok(Vec::new()),
-        Form::Json => (Grammar::Json, "response_format"),
-        Form::JsonSchema(schema) => (Grammar::JsonSchema(schema.clone()), "response_format"),
-        Form::Regex(regex) => (Grammar::Regex(regex.clone()), "regex"),
-        Form::Grammar(grammar) => (Grammar::Lark(grammar.clone()), "grammar"),
+    let offers = conversation.offers_tools();
+    let (grammar, param) = match (&conversation.form, &question.reading) {
+        (Form::Text, Some(reading)) if offers => (Grammar::Tools(tools(conversation, reading)), "tools"),
+        (Form::Text, _) => return Ok(Vec::new()),
+        (_, Some(_)) if offers => {
+            let message = "an answer has one form: send tools or a form, or `tool_choice: \"none\"`";
+            return Err(Problem::unsupported("response_format", message));
+        }
+        (Form::Json, _) => (Grammar::Json, "response_format"),
+        (Form::JsonSchema(schema), _) => (Grammar::JsonSchema(schema.clone()), "response_format"),
+        (Form::Regex(regex), _) => (Grammar::Regex(regex.clone()), "regex"),
+        // Rules are defined with `::=` in one notation and with `:` in the other.
+        (Form::Grammar(text), _) if text.contains("::=") => (Grammar::Gbnf(text.clone()), "grammar"),
+        (Form::Grammar(text), _) => (Grammar::Lark(text.clone()), "grammar"),
     };
-    let refused = |error: gleed_grammar::Error| Problem::invalid(param, error.to_string());
+    let refused = |error: gleed_grammar::Error| match error {
+        gleed_grammar::Error::Calls(_) => Problem::unsupported("tool_choice", error.to_string()),
+        _ => Problem::invalid(param, error.to_string()),
+    };
     let vocabulary = model.vocabulary().map_err(refused)?;
     let one = |_| -> Result<Option<Box<dyn Constraint>>, Problem> {
         let constraint = vocabulary.constraint(&grammar).map_err(refused)?;
+        // Calls have reasoning in their own grammar.
         Ok(Some(match &question.reading {
-            Some(reading) => AfterReasoning::of(
+            Some(reading) if conversation.form != Form::Text => AfterReasoning::of(
                 constraint,
                 &reading.format,
                 reading.is_reasoning_begun(),
                 &model.tokenizer,
             ),
-            None => constraint,
+            _ => constraint,
         }))
     };
     (0..choices).map(one).collect()
 }
 
-/// The constraints of answers that may or must call tools: calls are those of the tools, with arguments by their schemas.
-fn calls(
-    model: &Model,
-    conversation: &Conversation,
-    question: &Question,
-    choices: usize,
-) -> Result<Constraints, Problem> {
-    if conversation.form != Form::Text {
-        let message = "an answer cannot be held to a form while it may call tools; leave one of them out, or forbid calls";
-        return Err(Problem::unsupported("response_format", message));
-    }
-    let Some(reading) = &question.reading else { return Ok(Vec::new()) };
-    let tool = |tool: &Tool| gleed_grammar::Tool {
+/// Words, or calls in the model's own format.
+fn tools(conversation: &Conversation, reading: &Reading) -> ToolGrammar {
+    let tool = |tool: &super::Tool| gleed_grammar::Tool {
         name: tool.name.clone(),
-        parameters: tool.parameters.clone().unwrap_or_default(),
+        parameters: tool.parameters.clone().unwrap_or(Value::Null),
     };
-    let grammar = Grammar::Tools(ToolGrammar {
+    ToolGrammar {
         format: reading.format.clone(),
         tools: conversation.tools.iter().map(tool).collect(),
         choice: match &conversation.tool_choice {
-            ToolChoice::Auto | ToolChoice::None => gleed_grammar::ToolChoice::Auto,
             ToolChoice::Required => gleed_grammar::ToolChoice::Required,
             ToolChoice::Named(name) => gleed_grammar::ToolChoice::Named(name.clone()),
+            ToolChoice::Auto | ToolChoice::None => gleed_grammar::ToolChoice::Auto,
         },
         parallel: conversation.parallel_calls,
         reasoning_begun: reading.is_reasoning_begun(),
-    });
-    let refused = |error: gleed_grammar::Error| Problem::invalid("tools", error.to_string());
-    let vocabulary = model.vocabulary().map_err(refused)?;
-    (0..choices).map(|_| vocabulary.constraint(&grammar).map(Some).map_err(refused)).collect()
+    }
 }

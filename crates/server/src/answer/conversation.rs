@@ -92,7 +92,7 @@ pub enum Form {
     JsonSchema(Value),
     /// What a regular expression matches.
     Regex(String),
-    /// What a grammar in Lark's syntax derives.
+    /// What a grammar derives, in Lark's notation or in llama.cpp's.
     Grammar(String),
 }
 
