@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import json_schemas
 import minilm
 import tiny_models
 
@@ -37,6 +38,7 @@ def stories15m(target: Path, llama2c: Path) -> None:
 folder = Path(sys.argv[1]).resolve()
 tokenizer_from = next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf"))
 tiny_models.write_all(folder / "tiny", ROOT / "tests/golden/tiny", tokenizer_from)
+json_schemas.write(folder / "schemas")
 minilm.write(folder / "all-MiniLM-L6-v2.F16.gguf")
 stories15m(folder / "stories15M-f32.gguf", Path(sys.argv[2]).resolve())
 subprocess.check_call([sys.executable, ROOT / "crates/tokenizer/tests/fetch_vocabs.py", folder / "vocabs"])

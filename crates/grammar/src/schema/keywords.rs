@@ -8,7 +8,7 @@ use super::{Node, Preparation, formats, numbers, objects, pattern};
 use crate::{Result, limits};
 
 /// Keywords that describe and do not demand, of JSON schema itself, of OpenAPI and of editors.
-const ANNOTATIONS: [&str; 44] = [
+const ANNOTATIONS: [&str; 45] = [
     "$anchor",
     "$comment",
     "$defs",
@@ -36,6 +36,7 @@ const ANNOTATIONS: [&str; 44] = [
     "example",
     "examples",
     "externalDocs",
+    "fileMatch",
     "hidden",
     "id",
     "markdownDescription",
@@ -65,6 +66,10 @@ impl<'a> Preparation<'a> {
     pub(super) fn keywords(&mut self, node: &mut Node<'a, '_>) -> Result<()> {
         let given = node.given;
         for (keyword, value) in given {
+            // An annotation since then.
+            if keyword.starts_with("content") && self.source.draft <= Draft::Seven {
+                return Err(node.refuse(keyword, refusal(keyword)));
+            }
             if is_annotation(keyword) || kind_of(keyword).is_some_and(|kind| !node.kinds.has(kind)) {
                 continue;
             }

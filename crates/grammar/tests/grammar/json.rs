@@ -144,3 +144,25 @@ fn what_the_compiler_refuses_has_a_place_too() {
         assert!(error.to_string().contains(place), "{error}");
     }
 }
+
+#[test]
+fn a_large_vocabulary_of_another_kind() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data = std::env::var_os("GLEED_TEST_DATA").map_or_else(|| root.join(".cache/test-data"), Into::into);
+    let model = Model::open(&data.join("vocabs/ggml-vocab-qwen2.gguf"));
+    let schema = json!({
+        "type": "object",
+        "properties": {"stadt": {"enum": ["Köln", "北京", "🐲"]}, "n": {"type": "integer", "minimum": -5, "maximum": 500}},
+        "required": ["stadt", "n"],
+        "additionalProperties": false,
+    });
+    let grammar = Grammar::JsonSchema(schema);
+    let mut random = Random(9);
+    for _ in 0..5 {
+        let tokens = model.walk(model.constraint(&grammar).as_mut(), &mut random, 60, &[]).unwrap();
+        let value: Value = serde_json::from_str(&model.text(&tokens)).unwrap();
+        assert!(["Köln", "北京", "🐲"].contains(&value["stadt"].as_str().unwrap()), "{value}");
+        assert!((-5..=500).contains(&value["n"].as_i64().unwrap()), "{value}");
+    }
+    assert!(model.accepts(&grammar, "{\"stadt\": \"北京\", \"n\": 42}"));
+}

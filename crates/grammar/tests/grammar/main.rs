@@ -2,6 +2,7 @@
 
 mod hostile;
 mod json;
+mod suite;
 mod text;
 mod tools;
 mod walk;

@@ -142,7 +142,7 @@ const fn family(
 }
 
 /// A vocabulary of bytes, some words and these control tokens.
-fn model(controls: &[&str]) -> Model {
+pub fn model(controls: &[&str]) -> Model {
     let mut tokens: Vec<String> = byte_alphabet().iter().map(|character| character.to_string()).collect();
     tokens.extend(
         ["function", "name", "\",\"", "arguments", "call", "Ġto", "{\"", "\"}", "tool", "parameter"]
