@@ -156,26 +156,29 @@ class Load:
     def __init__(self, server, asked, answers, arguments):
         self.server, self.asked, self.answers, self.arguments = server, asked, answers, arguments
         self.counts, self.wrong, self.lock = collections.Counter(), [], threading.Lock()
+        self.crowding = threading.Lock()
 
     def run(self, seconds, seed):
         end = time.monotonic() + seconds
-        threads = [threading.Thread(target=self._client, args=(random.Random(f"{seed} {number}"), end))
+        threads = [threading.Thread(target=self._client, args=(number, random.Random(f"{seed} {number}"), end))
                    for number in range(self.arguments.clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _client(self, chance, end):
+    def _client(self, number, chance, end):
         ways = [(self.listen, 8), (self.listen_whole, 5), (self.leave, 4), (self.read_slowly, 1), (self.nonsense, 3),
                 (self.half, 1), (self.crowd, 1)]
         ways, weights = zip(*ways)
+        # Each begins in another way, so that all are tried on the slowest machine.
+        way = ways[number % len(ways)]
         while time.monotonic() < end:
-            way = chance.choices(ways, weights)[0]
             try:
                 way(chance)
             except Exception as error:  # whatever it is, it is told at the end
                 self.fail(f"{way.__name__}: {type(error).__name__}: {error}")
+            way = chance.choices(ways, weights)[0]
 
     def count(self, what):
         with self.lock:
@@ -272,14 +275,18 @@ class Load:
         self.count("half requests")
 
     def crowd(self, chance):
-        """More at once than the server has room for, some of whom leave while they wait."""
-        room = self.arguments.parallel + self.arguments.queue
-        threads = [threading.Thread(target=chance.choice([self._quiet_listen, self._impatient]), args=(random.Random(chance.random()),))
-                   for _ in range(room + 4)]
+        """More at once than the server has room for, some of whom leave while they wait. One crowd at a time: several
+        would leave no room for anybody else."""
+        if not self.crowding.acquire(blocking=False):
+            return self.listen(chance)
+        ways = [chance.choice([self._quiet_listen, self._impatient])
+                for _ in range(self.arguments.parallel + self.arguments.queue + 4)]
+        threads = [threading.Thread(target=way, args=(random.Random(chance.random()),)) for way in ways]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        self.crowding.release()
 
     def _quiet_listen(self, chance):
         try:
@@ -320,7 +327,7 @@ def alone(server, asked):
 
 def shut_down(server, model):
     """SIGTERM: what runs is finished, what comes is refused, the process ends well."""
-    long = {"path": "/v1/completions", "body": {"model": model, "prompt": "Once upon a time", "max_tokens": 150,
+    long = {"path": "/v1/completions", "body": {"model": model, "prompt": "Once upon a time", "max_tokens": 90,
                                                 "temperature": 0, "ignore_eos": True, "logprobs": 1}}
     expected = alone(server, [long])[0]
     connection, response = server.open(long, stream=True)
