@@ -58,6 +58,16 @@ impl Labels {
         self.taken.push(taken);
     }
 
+    /// Keeps labels away from a line: a text across one is hard to read.
+    pub fn take_line(&mut self, from: (f64, f64), to: (f64, f64)) {
+        const STEPS: usize = 64;
+        for step in 0..=STEPS {
+            let share = step as f64 / STEPS as f64;
+            let (x, y) = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+            self.take(Room { left: x - 4.0, right: x + 4.0, top: y - 3.0, bottom: y + 3.0 });
+        }
+    }
+
     /// A place for a label around a point, the one that covers least; it is taken then.
     pub fn find(&mut self, text: &str, point: (f64, f64)) -> ((f64, f64), Anchor) {
         let beside = |dx: f64, dy: f64, anchor| ((point.0 + dx, point.1 + dy), anchor);
@@ -105,6 +115,17 @@ mod tests {
             }
             assert!(a.is_inside(FRAME));
         }
+    }
+
+    #[test]
+    fn labels_are_not_written_across_lines() {
+        let mut labels = Labels::new(FRAME);
+        // Through the point, to where a label would be if there were nothing else.
+        labels.take_line((300.0, 250.0), (500.0, 250.0));
+        let lines = labels.taken.len();
+        labels.find("pp512", (400.0, 250.0));
+        let label = labels.taken[lines];
+        assert!(labels.taken[..lines].iter().all(|taken| label.overlap(*taken) == 0.0), "{label:?}");
     }
 
     #[test]

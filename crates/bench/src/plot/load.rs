@@ -67,7 +67,7 @@ fn legend(svg: &mut Svg, names: (&str, &str), has_peer: bool) {
         svg.diamond("peer", (RIGHT - 12.0 - 6.6 * names.1.chars().count() as f64, 46.0), 6.5);
     }
     svg.text("ours-name", (RIGHT, 32.0), Anchor::End, 0.0, names.0);
-    svg.circle("ours", (RIGHT - 12.0 - 6.6 * names.0.chars().count() as f64, 28.0), 4.5);
+    svg.circle("ours", (RIGHT - 12.0 - 7.2 * names.0.chars().count() as f64, 28.0), 4.5);
 }
 
 /// One frame with its axes, curves and numbers.
@@ -101,7 +101,9 @@ fn panel(svg: &mut Svg, frame: Room, name: &str, below: &str, levels: &[Level], 
             (true, true) => "peer-line far",
         };
         for pair in curve.points.windows(2) {
-            svg.line(class, place(pair[0]), place(pair[1]));
+            let (from, to) = (place(pair[0]), place(pair[1]));
+            svg.line(class, from, to);
+            labels.take_line(from, to);
         }
         for point in curve.points.iter().map(|point| place(*point)) {
             let (x, y) = point;

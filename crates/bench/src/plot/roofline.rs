@@ -132,12 +132,7 @@ fn draw_roofs(
     let normal = (degrees - 90.0).to_radians();
     let at = (middle.0 + away * normal.cos(), middle.1 + away * normal.sin());
     svg.text("roof-name", at, Anchor::Middle, degrees, &format!("memory {} GB/s", number(memory)));
-    const STEPS: usize = 64;
-    for step in 0..=STEPS {
-        let share = step as f64 / STEPS as f64;
-        let (x, y) = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
-        labels.take(Room { left: x - 4.0, right: x + 4.0, top: y - 3.0, bottom: y + 3.0 });
-    }
+    labels.take_line(from, to);
     for (name, roof) in roofs {
         let (from, to) = (place(roof / memory, *roof), (RIGHT, up.place(*roof)));
         svg.line("roof", from, to);
