@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mock_server
 from chat import DESKTOP, PHONE, Chat
-from clicks import browser_path
+from runner import browser_path
 from playwright.sync_api import expect, sync_playwright
 
 

@@ -30,11 +30,16 @@ def test_hostile_answers_are_text(chat):
     assert answer.locator("script, iframe, img, svg:not(.glyph), object, embed, style, [onerror], [onload]").count() == 0
     assert answer.locator("a").count() == 0
     assert chat.page.evaluate("window.hacked") is None
-    # And if a script were there, the page's policy would not run it.
-    chat.page.evaluate("document.body.insertAdjacentHTML('beforeend', \"<img src=x onerror='window.hacked = 2'>\")")
-    chat.page.evaluate("new Promise((done) => setTimeout(done))")
+    # And if a script were there, the page's policy would not run it: the browser says so when it refuses one.
+    refused = chat.page.evaluate(
+        """() => new Promise((done) => {
+            addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+            document.body.insertAdjacentHTML('beforeend', "<img src=/none onerror='window.hacked = 2'>");
+        })"""
+    )
+    assert refused.startswith("script-src"), refused
     assert chat.page.evaluate("window.hacked") is None
-    chat.expected_messages = True
+    chat.expects_complaints = True
 
 
 def test_light_and_dark(chat):

@@ -163,7 +163,7 @@ def test_errors_are_shown_and_nothing_is_lost(chat):
     expect(chat.answers.last.locator(".versions")).to_have_text("2/2")
     chat.state.gate.release()
     chat.finished("error")
-    chat.expected_messages = True
+    chat.expects_complaints = True
 
 
 def test_a_key_is_asked_for(chat):
@@ -185,7 +185,7 @@ def test_a_key_is_asked_for(chat):
     dialog.get_by_role("button", name="Use this key").click()
     chat.finished()
     chat.answer_is("You said: and again")
-    chat.expected_messages = True
+    chat.expects_complaints = True
 
 
 def test_answers_go_on_while_another_conversation_is_read(chat):
