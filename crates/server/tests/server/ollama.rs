@@ -120,6 +120,27 @@ fn thinking_and_calls_stand_by_themselves() {
 }
 
 #[test]
+fn calls_come_whole_and_their_arguments_follow_their_schema() {
+    let server = server();
+    let wishes = json!({ "tools": look(), "tool_choice": "required", "options": likeliest(200) });
+    let found = lines(&chat(&server, wishes));
+    let calls: Vec<&Value> =
+        found.iter().filter_map(|line| line["message"]["tool_calls"].as_array()).flatten().collect();
+    assert!(!calls.is_empty(), "{found:?}");
+    for (index, call) in calls.iter().enumerate() {
+        let function = &call["function"];
+        assert_eq!((&function["name"], &function["index"]), (&json!("look"), &json!(index)));
+        assert!(function["arguments"]["at"] == "sky" || function["arguments"]["at"] == "sea", "{call}");
+    }
+    assert_eq!(joined(&found, "/message/content"), "");
+    // A call that is cut is not told, and the reason is.
+    let wishes =
+        json!({ "tools": look(), "tool_choice": "required", "options": likeliest(4), "stream": false });
+    let cut = chat(&server, wishes).json();
+    assert_eq!((&cut["done_reason"], cut["message"].get("tool_calls")), (&json!("length"), None));
+}
+
+#[test]
 fn answers_have_the_form_that_is_asked_for() {
     let server = server();
     let options = json!({ "num_predict": 200, "temperature": 0 });

@@ -9,7 +9,7 @@ use super::{keep, model, ndjson, options};
 use crate::answer::Conversation;
 use crate::api::Json;
 use crate::api::openai::chat::ask;
-use crate::api::openai::conversation::tools;
+use crate::api::openai::conversation::{tool_choice, tools};
 use crate::api::writing::{streamed, whole};
 use crate::arrival::Arrival;
 use crate::errors::Problem;
@@ -27,6 +27,8 @@ pub async fn chat(mut arrival: Arrival) -> Result<Response, Problem> {
         Some(field) => tools(field, &app.limits, tool)?,
         None => Vec::new(),
     };
+    // Not Ollama's, but there is no other way to ask for a call.
+    let tool_choice = tool_choice(fields.take("tool_choice"), &tools)?;
     let (form, reasoning) = (options::form(fields, &app.limits)?, options::think(fields)?);
     arrival.all_read()?;
     if messages.is_empty() {
@@ -38,6 +40,7 @@ pub async fn chat(mut arrival: Arrival) -> Result<Response, Problem> {
     let conversation = Conversation {
         messages,
         tools,
+        tool_choice,
         parallel_calls: true,
         form,
         reasoning,

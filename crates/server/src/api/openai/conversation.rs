@@ -104,7 +104,8 @@ pub fn known_tool(field: Field, tools: &[Tool]) -> Result<String> {
     Err(Problem::invalid(path, format!("there is no tool `{name}` in `tools`")))
 }
 
-fn tool_choice(field: Option<Field>, tools: &[Tool]) -> Result<ToolChoice> {
+/// Whether tools must be called.
+pub fn tool_choice(field: Option<Field>, tools: &[Tool]) -> Result<ToolChoice> {
     let Some(field) = field else { return Ok(ToolChoice::Auto) };
     let path = field.path.clone();
     let choice = match field.value {
