@@ -3,6 +3,7 @@
 import json
 import unittest
 
+import httpx
 import ollama
 
 from serving import MINILM, STORY, Server
@@ -25,8 +26,9 @@ class Ollama(unittest.TestCase):
         assert "Paris" not in log, log
 
     def chat(self, **fields):
-        fields = {"model": SMOL, "options": {"temperature": 0, "num_predict": 60}, **fields}
-        fields.setdefault("messages", [{"role": "user", "content": "What is the capital of France?"}])
+        fields = {"model": SMOL, "options": {"temperature": 0, "num_predict": 60, "repeat_penalty": 1}, **fields}
+        system = {"role": "system", "content": "You answer in one short sentence."}
+        fields.setdefault("messages", [system, {"role": "user", "content": "What is the capital of France?"}])
         return self.client.chat(**fields)
 
     def test_models(self):
@@ -66,17 +68,17 @@ class Ollama(unittest.TestCase):
         self.assertTrue(answer.response)
 
     def test_tools(self):
-        # There is no way to ask for a call but to ask for it.
-        fields = {"model": CODER, "messages": QUESTION, "tools": [WEATHER, TIME]}
-        answer = self.chat(**fields)
-        [call] = answer.message.tool_calls
+        # The package cannot demand a call, so the demand is sent beside it.
+        with httpx.Client(base_url=self.server.url, headers={"Authorization": "Bearer secret"}, timeout=300) as client:
+            body = {"model": CODER, "messages": QUESTION, "tools": [WEATHER, TIME], "tool_choice": "required",
+                    "options": {"temperature": 0, "num_predict": 100, "repeat_penalty": 1}, "stream": False}
+            answer = ollama.ChatResponse(**client.post("/api/chat", json=body).raise_for_status().json())
+        call = answer.message.tool_calls[0]
         self.assertEqual(call.function.name, "get_weather")
-        self.assertEqual(call.function.arguments["city"], "Paris")
-        lines = list(self.chat(**fields, stream=True))
-        calls = [call for line in lines for call in line.message.tool_calls or []]
-        self.assertEqual([call.function for call in calls], [call.function])
-        messages = QUESTION + [answer.message, {"role": "tool", "tool_name": "get_weather", "content": "17 degrees and rain"}]
-        answer = self.chat(model=CODER, messages=messages, tools=[WEATHER])
+        self.assertEqual(call.function.arguments, {"city": "Paris", "unit": "celsius"})
+        answer.message.tool_calls = [call]
+        result = {"role": "tool", "tool_name": "get_weather", "content": "17 degrees and rain"}
+        answer = self.chat(model=CODER, messages=QUESTION + [answer.message, result], tools=[WEATHER])
         self.assertIn("17", answer.message.content)
 
     def test_structured_output(self):

@@ -25,14 +25,17 @@ class Responses(unittest.TestCase):
         assert "POST /v1/responses 200" in log, log
 
     def fields(self, **fields):
-        return {"model": SMOL, "input": "What is the capital of France?", "temperature": 0, "max_output_tokens": 24,
-                **fields}
+        fields = {"model": SMOL, "input": "What is the capital of France?", "temperature": 0,
+                  "max_output_tokens": 24, **fields}
+        if fields["model"] == SMOL:
+            fields.setdefault("instructions", "You answer in one short sentence.")
+        return fields
 
     def create(self, **fields):
         return self.client.responses.create(**self.fields(**fields))
 
     def test_response(self):
-        response = self.create(instructions="You answer in one short sentence.", metadata={"a": "b"}, store=False)
+        response = self.create(metadata={"a": "b"}, store=False)
         self.assertIn("Paris", response.output_text)
         self.assertEqual((response.status, response.metadata), ("completed", {"a": "b"}))
         usage = response.usage
