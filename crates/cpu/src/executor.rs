@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
-use gleed_model::executor::{Buffers, Observer, check, check_states};
+use gleed_model::batch::{check, check_states};
+use gleed_model::executor::{Buffers, Observer};
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::groups::{PageGroup, PageGroups};
 use gleed_model::program::{KvLayer, Program, View};

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gleed_gguf::Gguf;
+use gleed_model::batch::{check, check_states};
 use gleed_model::chain::Chain;
-use gleed_model::executor::{Buffers, Observer, check, check_states};
+use gleed_model::executor::{Buffers, Observer};
 use gleed_model::groups::PageGroup;
 use gleed_model::program::{KvLayer, Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};

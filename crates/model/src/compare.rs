@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::executor::{Batch, Buffers, Executor, Observer, StepError};
+use crate::batch::Batch;
+use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::program::{Node, Program, View};
 use crate::reference::Reference;
 

@@ -3,7 +3,8 @@
 //! A step runs the first half over all rows, reads the activations that the second half begins with, and runs
 //! that over the same rows. Each half keeps its own layers' keys and values, under the same page numbers.
 
-use crate::executor::{Batch, Buffers, Executor, Observer, StepError, check, check_states};
+use crate::batch::{Batch, check, check_states};
+use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::groups::{PageGroup, PageGroups};
 use crate::program::{Program, View};
 

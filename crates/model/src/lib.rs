@@ -6,6 +6,7 @@
 
 pub mod archs;
 pub mod arithmetic;
+pub mod batch;
 mod build;
 pub mod chain;
 pub mod choice;
@@ -33,9 +34,10 @@ mod split;
 pub mod verify;
 
 pub use arithmetic::Arithmetic;
+pub use batch::{Batch, Row};
 pub use config::Config;
 pub use error::{Error, Result};
-pub use executor::{Batch, Executor, Row, StepError};
+pub use executor::{Executor, StepError};
 pub use joined::Joined;
 pub use kv::KvType;
 pub use model::Model;

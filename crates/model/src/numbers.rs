@@ -4,7 +4,8 @@
 //! later row of its sequence. Whoever reads logits looks at them first, which is cheap; only when one is NaN
 //! is the step run again, op by op, to name the first one that gave it.
 
-use crate::executor::{Batch, Buffers, Executor, Observer, Row, StepError};
+use crate::batch::{Batch, Row};
+use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::program::{Node, Op, Program, experts_used};
 
 /// The first row of the batch whose logits, those of the executor's last step, hold a NaN.

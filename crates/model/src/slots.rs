@@ -1,7 +1,7 @@
 //! State slots for callers that compute sequences straight on, without the bookkeeping of an engine: two for each
 //! sequence, one of which a step reads while it writes the other.
 
-use crate::executor::Batch;
+use crate::batch::Batch;
 
 /// Where the states of some sequences are. Table `i` of every batch is sequence `i`.
 #[derive(Debug, Clone, Default)]

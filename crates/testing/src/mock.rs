@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::batch::{Save, check, check_states};
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
-use gleed_model::executor::{Observer, Save, check, check_states};
+use gleed_model::executor::Observer;
 use gleed_model::groups::PageGroup;
 use gleed_model::program::{Attention, KvLayer, Node, Op, Output, StateLayer, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};

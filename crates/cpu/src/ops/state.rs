@@ -107,7 +107,7 @@ fn recur<const N: usize>(
 /// The slots that a state is written to after a position.
 fn saved(batch: &Batch, table: u32, position: usize) -> impl Iterator<Item = usize> + '_ {
     let here =
-        move |save: &&gleed_model::executor::Save| save.table == table && save.position as usize == position;
+        move |save: &&gleed_model::batch::Save| save.table == table && save.position as usize == position;
     batch.saves().iter().filter(here).map(|save| save.slot as usize)
 }
 

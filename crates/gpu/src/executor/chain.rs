@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
+use gleed_model::batch::check;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::Rule;
-use gleed_model::executor::check;
 use gleed_model::{Batch, StepError};
 
 use super::{GpuExecutor, record_node, write_count};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use gleed_model::executor::{check, check_states};
+use gleed_model::batch::{check, check_states};
 use gleed_model::{Batch, StepError};
 
 use super::{GpuExecutor, record_node, write_count};

@@ -15,7 +15,8 @@ use gleed_gguf::Gguf;
 
 use self::threads::Threads;
 use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, score};
-use crate::executor::{Batch, Buffers, Executor, Observer, Row, Save, StepError, check, check_states};
+use crate::batch::{Batch, Row, Save, check, check_states};
+use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::groups::{PageGroup, PageGroups};
 use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;

@@ -35,7 +35,7 @@ impl Reference {
                 self.set(out, r).copy_from_slice(&result);
                 let position = self.rows[r].position;
                 let here =
-                    |save: &&crate::executor::Save| save.table as usize == table && save.position == position;
+                    |save: &&crate::batch::Save| save.table as usize == table && save.position == position;
                 for save in self.saves.iter().filter(here) {
                     self.states[layer][at(save.slot)].copy_from_slice(&state);
                 }
