@@ -4,8 +4,10 @@
 //! range of columns of a buffer, so that Q, K and V can be parts of one buffer and be computed by one
 //! or by three linear ops without copying.
 
+mod attention;
+mod view;
+
 use std::fmt;
-use std::ops::Range;
 
 use gleed_gguf::Format;
 
@@ -14,61 +16,8 @@ use crate::recurrence::{Convolution, DeltaRule, Scan};
 use crate::rope::Rope;
 use crate::routing::Routing;
 
-/// A range of columns of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
-    /// The index of the buffer in [`Program::buffers`].
-    pub buffer: usize,
-    /// The first column.
-    pub offset: usize,
-    /// How many columns.
-    pub width: usize,
-}
-
-impl View {
-    /// A part of this view.
-    pub fn part(self, offset: usize, width: usize) -> View {
-        assert!(offset + width <= self.width);
-        View { buffer: self.buffer, offset: self.offset + offset, width }
-    }
-
-    /// Whether this view holds all of another.
-    pub fn covers(self, inner: View) -> bool {
-        self.buffer == inner.buffer
-            && self.offset <= inner.offset
-            && inner.offset + inner.width <= self.offset + self.width
-    }
-
-    /// Whether this view shares a column with another.
-    pub fn overlaps(self, other: View) -> bool {
-        self.buffer == other.buffer
-            && self.offset < other.offset + other.width
-            && other.offset < self.offset + self.width
-    }
-
-    /// What is left of this view without the columns of another: nothing, one view or two.
-    pub fn without(self, other: View) -> Vec<View> {
-        if !self.overlaps(other) {
-            return vec![self];
-        }
-        let (end, other_end) = (self.offset + self.width, other.offset + other.width);
-        let left = View { width: other.offset.saturating_sub(self.offset), ..self };
-        let right = View { offset: other_end, width: end.saturating_sub(other_end), ..self };
-        [left, right].into_iter().filter(|view| view.width > 0).collect()
-    }
-
-    /// The columns from the first of two views of one buffer to the last.
-    pub fn hull(self, other: View) -> View {
-        let (offset, end) =
-            (self.offset.min(other.offset), (self.offset + self.width).max(other.offset + other.width));
-        View { offset, width: end - offset, ..self }
-    }
-
-    /// Whether `next` starts where this view ends.
-    pub fn is_followed_by(self, next: View) -> bool {
-        self.buffer == next.buffer && self.offset + self.width == next.offset
-    }
-}
+pub use attention::Attention;
+pub use view::View;
 
 /// A buffer of activations: one row per token.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,61 +105,6 @@ pub enum Map {
     Scale(f32),
     /// cap · tanh(x / cap), which stays between -cap and cap.
     SoftCap(f32),
-}
-
-/// How the query heads of a row attend to the positions of its sequence.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Attention {
-    /// Whose keys and values.
-    pub cache: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// The factor of scores.
-    pub scale: f32,
-    /// Whether a row sees none of the positions after its own. Where it does, all rows of its sequence must be in
-    /// one step.
-    pub causal: bool,
-    /// How many positions a row sees, its own among them; all where there is none. Without causality half of them
-    /// are on either side of its own.
-    pub window: Option<usize>,
-    /// Where positions are cut into chunks of this length, a row sees those of its own chunk only. Not both ways.
-    pub chunk: Option<usize>,
-    /// What bounds scores, as [`Map::SoftCap`].
-    pub soft_cap: Option<f32>,
-    /// What scores lose with distance: the largest exponent of the heads' slopes, see
-    /// [`alibi_slope`](crate::arithmetic::alibi_slope).
-    pub alibi: Option<f32>,
-    /// One score for each head that takes its share of the softmax and has no value.
-    pub sinks: Option<WeightId>,
-}
-
-impl Attention {
-    /// Over all positions up to the row's own.
-    pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
-        let (window, chunk, soft_cap, alibi, sinks) = (None, None, None, None, None);
-        Attention { cache, heads, scale, causal: true, window, chunk, soft_cap, alibi, sinks }
-    }
-
-    /// How many positions a row sees at most, its own among them, where there is a limit: those of its window, or of its
-    /// chunk when it is the last row there.
-    pub fn reach(&self) -> Option<usize> {
-        self.window.into_iter().chain(self.chunk).min()
-    }
-
-    /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
-    pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
-        let end = position + 1;
-        match (self.causal, self.window) {
-            (true, window) => {
-                let in_window = window.map_or(0, |window| end.saturating_sub(window));
-                in_window.max(self.chunk.map_or(0, |chunk| position / chunk * chunk))..end
-            }
-            (false, None) => 0..length,
-            (false, Some(window)) => {
-                position.saturating_sub(window / 2)..length.min(end.saturating_add(window / 2))
-            }
-        }
-    }
 }
 
 /// How many of so many experts each row uses in an [`Op::ExpertLinear`].

@@ -2,25 +2,26 @@
 //! defines. It is the truth that every other path is held against, so it has no cleverness at all; only the outputs
 //! of linear layers and the rows of attention are shared out among threads.
 
+mod attention;
 mod experts;
 mod linear;
+mod rows;
 mod state;
 mod streams;
 mod threads;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
 
+use self::rows::{activate, activated};
 use self::threads::Threads;
-use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, score};
+use crate::arithmetic::{self as plain, Arithmetic, PAGE};
 use crate::batch::{Batch, Row, Save, check, check_states};
 use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::groups::{PageGroup, PageGroups};
-use crate::kernels::with_fused_multiply_add;
 use crate::kv::KvType;
-use crate::program::{Activation, Attention, KvLayer, Map, Norm, Op, Program, View, WeightId};
+use crate::program::{Map, Op, Program, View, WeightId};
 use crate::{Error, Result};
 
 /// What a reference executor is made for.
@@ -348,197 +349,6 @@ impl Reference {
                 }
             }
         }
-    }
-
-    fn norm(&mut self, order: Order, norm: Norm, heads: usize, input: View, out: View) {
-        let weight = self.whole(norm.weight);
-        let bias = norm.bias.map(|b| self.vector(b));
-        if order == Order::Groups && heads == 1 && bias.is_none() {
-            let rows: Vec<&[f32]> = (0..self.rows.len()).map(|r| self.get(input, r)).collect();
-            let factors = rows.iter().map(|x| plain::rms_factor(x, norm.epsilon)).collect();
-            let times = |x: &&[f32]| x.iter().zip(&weight).map(|(x, w)| x * w).collect();
-            self.normed = Some(Normed { view: out, rows: rows.iter().map(times).collect(), factors });
-        }
-        for r in 0..self.rows.len() {
-            let x = self.get(input, r).to_vec();
-            let width = x.len() / heads;
-            // All heads have the same factors, or each its own.
-            let weights = weight.chunks(width).cycle();
-            for ((x, out), weight) in x.chunks(width).zip(self.set(out, r).chunks_mut(width)).zip(weights) {
-                match &bias {
-                    None => plain::rms_norm(x, weight, norm.epsilon, out),
-                    Some(bias) => plain::layer_norm(x, weight, bias, norm.epsilon, out),
-                }
-            }
-        }
-    }
-
-    fn rope(&mut self, rope: usize, heads: usize, x: View) {
-        let rope = self.program.ropes[rope].clone();
-        let pairs = rope.dimensions / 2;
-        let (mut cos, mut sin) = (vec![0.0; pairs], vec![0.0; pairs]);
-        for r in 0..self.rows.len() {
-            rope.angles(self.rows[r].position, &mut cos, &mut sin);
-            let x = self.set(x, r);
-            let width = x.len() / heads;
-            x.chunks_mut(width).for_each(|head| rope.apply(head, &cos, &sin));
-        }
-    }
-
-    fn kv_write(&mut self, cache: usize, key: View, value: View) {
-        let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
-        for r in 0..self.rows.len() {
-            let slot = self.slot(cache, r, self.rows[r].position as usize);
-            let (mut k, mut v) = (self.get(key, r).to_vec(), self.get(value, r).to_vec());
-            k.chunks_mut(key_dim).for_each(|head| self.options.kv.round(head));
-            v.chunks_mut(value_dim).for_each(|head| self.options.kv.round(head));
-            self.keys[cache][slot * heads * key_dim..][..k.len()].copy_from_slice(&k);
-            self.values[cache][slot * heads * value_dim..][..v.len()].copy_from_slice(&v);
-        }
-    }
-
-    /// Where a position of a row's sequence is stored in a cache.
-    fn slot(&self, cache: usize, row: usize, position: usize) -> usize {
-        let table = &self.tables[self.rows[row].table as usize][self.page_groups.of_cache(cache)];
-        table[position / PAGE] as usize * PAGE + position % PAGE
-    }
-
-    /// The positions that a row sees.
-    fn visible(&self, attention: Attention, r: usize) -> Range<usize> {
-        let Row { table, position, .. } = self.rows[r];
-        attention.visible(position as usize, self.lengths[table as usize])
-    }
-
-    fn attention(&mut self, attention: Attention, query: View, out: View) {
-        let positions: usize = (0..self.rows.len()).map(|r| self.visible(attention, r).len()).sum();
-        let work = positions * (query.width + out.width);
-        let sinks = attention.sinks.map(|sinks| self.vector(sinks));
-        let results = self.threads.run(self.rows.len(), work, |rows| {
-            with_fused_multiply_add(
-                #[inline(always)]
-                || {
-                    let mut results = Vec::new();
-                    for r in rows {
-                        for (head, q) in self.get(query, r).chunks(query.width / attention.heads).enumerate()
-                        {
-                            let sink = sinks.as_ref().map(|sinks| sinks[head]);
-                            results.extend(self.attend(attention, head, sink, r, q));
-                        }
-                    }
-                    results
-                },
-            )
-        });
-        self.load(out, &results.concat());
-    }
-
-    /// What one query head of a row makes of the values of its key-value head.
-    #[inline(always)]
-    fn attend(
-        &self,
-        attention: Attention,
-        head: usize,
-        sink: Option<f32>,
-        r: usize,
-        query: &[f32],
-    ) -> Vec<f32> {
-        let Attention { cache, heads, scale, soft_cap, alibi, .. } = attention;
-        let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
-        let kv_head = head / (heads / kv_heads);
-        let visible = self.visible(attention, r);
-        let (own, slope) =
-            (self.rows[r].position as usize, alibi.map(|largest| plain::alibi_slope(largest, head, heads)));
-        let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
-        let mut acc = vec![0.0f32; value_dim];
-        for span in (visible.start / SPAN * SPAN..visible.end).step_by(SPAN) {
-            let mut span_softmax = Softmax::default();
-            let mut span_acc = vec![0.0; value_dim];
-            for page in (span..visible.end.min(span + SPAN)).step_by(PAGE) {
-                let seen = visible.start.max(page)..visible.end.min(page + PAGE);
-                // A span may begin with pages that the window has left.
-                if seen.is_empty() {
-                    continue;
-                }
-                let slots: Vec<usize> = seen.clone().map(|p| self.slot(cache, r, p)).collect();
-                let mut scores: Vec<f32> = slots
-                    .iter()
-                    .zip(seen)
-                    .map(|(slot, position)| {
-                        let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
-                        let score = score(query, k, scale);
-                        let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
-                        slope.map_or(score, |slope| plain::faded(score, slope, own, position))
-                    })
-                    .collect();
-                let correction = span_softmax.tile(&mut scores);
-                span_acc.iter_mut().for_each(|a| *a *= correction);
-                for (weight, slot) in scores.iter().zip(&slots) {
-                    let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];
-                    accumulate(&mut span_acc, *weight, v);
-                }
-            }
-            let (before, after) = softmax.merge(span_softmax);
-            acc.iter_mut().zip(span_acc).for_each(|(acc, span)| *acc = acc.mul_add(before, span * after));
-        }
-        let inverse = 1.0 / softmax.sum;
-        acc.iter_mut().for_each(|a| *a *= inverse);
-        acc
-    }
-
-    fn add(&mut self, x: View, y: View) {
-        for r in 0..self.rows.len() {
-            let y = self.get(y, r).to_vec();
-            self.set(x, r).iter_mut().zip(y).for_each(|(x, y)| *x += y);
-        }
-    }
-
-    /// Each wanted row becomes the mean of its sequence's rows, which are all there and follow each other.
-    fn pool(&mut self, x: View) {
-        let mean = |r: usize| {
-            let Row { table, position, .. } = self.rows[r];
-            let first = r - position as usize;
-            let mut mean = vec![0.0; x.width];
-            let rows = (first..first + self.lengths[table as usize]).map(|r| self.get(x, r));
-            plain::mean_of_rows(rows, &mut mean);
-            mean
-        };
-        // All of them before any row changes.
-        let means: Vec<Vec<f32>> = (0..self.rows.len()).map(mean).collect();
-        means.iter().enumerate().for_each(|(r, mean)| self.set(x, r).copy_from_slice(mean));
-        self.gather(&[x]);
-    }
-
-    fn gather(&mut self, views: &[View]) {
-        let wanted: Vec<usize> = (0..self.rows.len()).filter(|r| self.rows[*r].wants_logits).collect();
-        for view in views {
-            for (to, from) in wanted.iter().enumerate() {
-                let kept = self.get(*view, *from).to_vec();
-                self.set(*view, to).copy_from_slice(&kept);
-            }
-        }
-        self.rows.retain(|r| r.wants_logits);
-    }
-}
-
-fn activate(activation: Activation, gate: &[f32], up: Option<&[f32]>, out: &mut [f32]) {
-    for (i, (out, gate)) in out.iter_mut().zip(gate).enumerate() {
-        *out = match (activation, up) {
-            (Activation::ClampedSwiglu, Some(up)) => plain::clamped_swiglu(*gate, up[i]),
-            (_, Some(up)) => activated(activation, *gate) * up[i],
-            (_, None) => activated(activation, *gate),
-        };
-    }
-}
-
-fn activated(activation: Activation, x: f32) -> f32 {
-    match activation {
-        Activation::Silu => plain::silu(x),
-        Activation::Gelu => plain::gelu(x),
-        Activation::SquaredRelu => plain::squared_relu(x),
-        Activation::Sigmoid => plain::sigmoid(x),
-        Activation::ExactGelu => plain::exact_gelu(x),
-        Activation::Identity => x,
-        Activation::ClampedSwiglu => plain::clamped_swiglu(x, 0.0),
     }
 }
 

@@ -1,0 +1,60 @@
+//! Attention with its options, and the range of positions that a row sees by them.
+
+use std::ops::Range;
+
+use super::WeightId;
+
+/// How the query heads of a row attend to the positions of its sequence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// Whose keys and values.
+    pub cache: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// The factor of scores.
+    pub scale: f32,
+    /// Whether a row sees none of the positions after its own. Where it does, all rows of its sequence must be in
+    /// one step.
+    pub causal: bool,
+    /// How many positions a row sees, its own among them; all where there is none. Without causality half of them
+    /// are on either side of its own.
+    pub window: Option<usize>,
+    /// Where positions are cut into chunks of this length, a row sees those of its own chunk only. Not both ways.
+    pub chunk: Option<usize>,
+    /// What bounds scores, as [`Map::SoftCap`](super::Map::SoftCap).
+    pub soft_cap: Option<f32>,
+    /// What scores lose with distance: the largest exponent of the heads' slopes, see
+    /// [`alibi_slope`](crate::arithmetic::alibi_slope).
+    pub alibi: Option<f32>,
+    /// One score for each head that takes its share of the softmax and has no value.
+    pub sinks: Option<WeightId>,
+}
+
+impl Attention {
+    /// Over all positions up to the row's own.
+    pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
+        let (window, chunk, soft_cap, alibi, sinks) = (None, None, None, None, None);
+        Attention { cache, heads, scale, causal: true, window, chunk, soft_cap, alibi, sinks }
+    }
+
+    /// How many positions a row sees at most, its own among them, where there is a limit: those of its window, or of its
+    /// chunk when it is the last row there.
+    pub fn reach(&self) -> Option<usize> {
+        self.window.into_iter().chain(self.chunk).min()
+    }
+
+    /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
+    pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
+        let end = position + 1;
+        match (self.causal, self.window) {
+            (true, window) => {
+                let in_window = window.map_or(0, |window| end.saturating_sub(window));
+                in_window.max(self.chunk.map_or(0, |chunk| position / chunk * chunk))..end
+            }
+            (false, None) => 0..length,
+            (false, Some(window)) => {
+                position.saturating_sub(window / 2)..length.min(end.saturating_add(window / 2))
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Keys and values in their pages, and attention over them: query head by query head, in spans of pages.
+
+use std::ops::Range;
+
+use super::Reference;
+use crate::arithmetic::{self as plain, PAGE, SPAN, Softmax, accumulate, score};
+use crate::batch::Row;
+use crate::kernels::with_fused_multiply_add;
+use crate::program::{Attention, KvLayer, View};
+
+impl Reference {
+    pub(super) fn kv_write(&mut self, cache: usize, key: View, value: View) {
+        let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
+        for r in 0..self.rows.len() {
+            let slot = self.slot(cache, r, self.rows[r].position as usize);
+            let (mut k, mut v) = (self.get(key, r).to_vec(), self.get(value, r).to_vec());
+            k.chunks_mut(key_dim).for_each(|head| self.options.kv.round(head));
+            v.chunks_mut(value_dim).for_each(|head| self.options.kv.round(head));
+            self.keys[cache][slot * heads * key_dim..][..k.len()].copy_from_slice(&k);
+            self.values[cache][slot * heads * value_dim..][..v.len()].copy_from_slice(&v);
+        }
+    }
+
+    /// Where a position of a row's sequence is stored in a cache.
+    fn slot(&self, cache: usize, row: usize, position: usize) -> usize {
+        let table = &self.tables[self.rows[row].table as usize][self.page_groups.of_cache(cache)];
+        table[position / PAGE] as usize * PAGE + position % PAGE
+    }
+
+    /// The positions that a row sees.
+    fn visible(&self, attention: Attention, r: usize) -> Range<usize> {
+        let Row { table, position, .. } = self.rows[r];
+        attention.visible(position as usize, self.lengths[table as usize])
+    }
+
+    pub(super) fn attention(&mut self, attention: Attention, query: View, out: View) {
+        let positions: usize = (0..self.rows.len()).map(|r| self.visible(attention, r).len()).sum();
+        let work = positions * (query.width + out.width);
+        let sinks = attention.sinks.map(|sinks| self.vector(sinks));
+        let results = self.threads.run(self.rows.len(), work, |rows| {
+            with_fused_multiply_add(
+                #[inline(always)]
+                || {
+                    let mut results = Vec::new();
+                    for r in rows {
+                        for (head, q) in self.get(query, r).chunks(query.width / attention.heads).enumerate()
+                        {
+                            let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                            results.extend(self.attend(attention, head, sink, r, q));
+                        }
+                    }
+                    results
+                },
+            )
+        });
+        self.load(out, &results.concat());
+    }
+
+    /// What one query head of a row makes of the values of its key-value head.
+    #[inline(always)]
+    fn attend(
+        &self,
+        attention: Attention,
+        head: usize,
+        sink: Option<f32>,
+        r: usize,
+        query: &[f32],
+    ) -> Vec<f32> {
+        let Attention { cache, heads, scale, soft_cap, alibi, .. } = attention;
+        let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
+        let kv_head = head / (heads / kv_heads);
+        let visible = self.visible(attention, r);
+        let (own, slope) =
+            (self.rows[r].position as usize, alibi.map(|largest| plain::alibi_slope(largest, head, heads)));
+        let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
+        let mut acc = vec![0.0f32; value_dim];
+        for span in (visible.start / SPAN * SPAN..visible.end).step_by(SPAN) {
+            let mut span_softmax = Softmax::default();
+            let mut span_acc = vec![0.0; value_dim];
+            for page in (span..visible.end.min(span + SPAN)).step_by(PAGE) {
+                let seen = visible.start.max(page)..visible.end.min(page + PAGE);
+                // A span may begin with pages that the window has left.
+                if seen.is_empty() {
+                    continue;
+                }
+                let slots: Vec<usize> = seen.clone().map(|p| self.slot(cache, r, p)).collect();
+                let mut scores: Vec<f32> = slots
+                    .iter()
+                    .zip(seen)
+                    .map(|(slot, position)| {
+                        let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
+                        let score = score(query, k, scale);
+                        let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
+                        slope.map_or(score, |slope| plain::faded(score, slope, own, position))
+                    })
+                    .collect();
+                let correction = span_softmax.tile(&mut scores);
+                span_acc.iter_mut().for_each(|a| *a *= correction);
+                for (weight, slot) in scores.iter().zip(&slots) {
+                    let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];
+                    accumulate(&mut span_acc, *weight, v);
+                }
+            }
+            let (before, after) = softmax.merge(span_softmax);
+            acc.iter_mut().zip(span_acc).for_each(|(acc, span)| *acc = acc.mul_add(before, span * after));
+        }
+        let inverse = 1.0 / softmax.sum;
+        acc.iter_mut().for_each(|a| *a *= inverse);
+        acc
+    }
+}
