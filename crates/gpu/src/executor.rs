@@ -2,11 +2,11 @@
 
 mod chain;
 mod room;
+mod run;
 mod sizes;
 mod start;
 mod timing;
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use gleed_gguf::Gguf;
 use gleed_model::batch::{check, check_states};
 use gleed_model::chain::Chain;
-use gleed_model::executor::{Buffers, Observer};
+use gleed_model::executor::Observer;
 use gleed_model::groups::PageGroup;
 use gleed_model::program::{KvLayer, Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
@@ -37,10 +37,6 @@ pub use start::{Start, StartWatch};
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
-
-/// Steps that may still be computed when one returns whose logits nobody wants: enough for the device never to wait for
-/// the host, and few enough that a long prompt which is cancelled ends soon.
-const STEPS_IN_FLIGHT: usize = 2;
 
 /// Bytes that an executor has allocated on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,203 +260,6 @@ impl GpuExecutor {
     /// The WGSL texts of all kernels of this program, with its sizes in them.
     pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
         self.kernels.texts()
-    }
-
-    /// Uploads the rows of a step; `chained` when their tokens are those that the device chose last.
-    fn begin(&mut self, batch: &Batch, chained: bool) {
-        self.step.fill(&self.program, batch, chained);
-        self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
-        self.upload_counts();
-        self.upload_inputs(batch);
-        self.logits.clear();
-    }
-
-    /// Uploads how many rows the step has, where it has not as many as the one before.
-    fn upload_counts(&mut self) {
-        for ((counts, uploaded), buffer) in
-            self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
-        {
-            if *uploaded != Some(counts.rows) {
-                write_count(&self.gpu, buffer, counts.rows);
-                *uploaded = Some(counts.rows);
-            }
-        }
-    }
-
-    /// Uploads what a batch brings to a program that begins in the middle of a model.
-    fn upload_inputs(&self, batch: &Batch) {
-        let mut rest = batch.inputs();
-        for view in self.program.inputs() {
-            let place = self.activations.place(*view, List::All);
-            let (values, others) = rest.split_at(batch.rows().len() * view.width);
-            // All rows at once where they lie as closely on the device.
-            let rows = if place.stride == view.width { values.len() } else { view.width };
-            for (index, values) in values.chunks(rows.max(1)).enumerate() {
-                let at = 4 * (index * place.stride) as u64;
-                self.gpu.queue.write_buffer(place.buffer, at, bytemuck::cast_slice(values));
-            }
-            rest = others;
-        }
-    }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("step") })
-    }
-
-    /// What the nodes of a list see.
-    fn counts(&self, list: List) -> Counts {
-        self.step.counts[list as usize]
-    }
-
-    /// Records nodes, those with no rows left out.
-    fn record(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        nodes: &[Planned],
-        recorded: Recorded,
-    ) -> Result<()> {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        nodes.iter().try_for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded))
-    }
-
-    /// Records and runs the node that writes the logits and those after it, up to one of them, and reads the logits:
-    /// some rows at a time, each time with the inputs of these rows at the beginning of their buffer. While some are
-    /// read, the device computes the next.
-    fn run_logits(&mut self, mut encoder: wgpu::CommandEncoder, last: usize) -> Result<()> {
-        let (head, stride) = (self.head, self.logits_stride);
-        let list = self.nodes[head].list;
-        self.logits.clear();
-        let rows = self.counts(list).rows;
-        let logits = self.activations.place(self.program.logits, list);
-        if rows == 0 {
-            let submission = self.gpu.queue.submit([encoder.finish()]);
-            self.gpu.check()?;
-            return self.bound_flight(submission);
-        }
-        self.in_flight.clear();
-        let mut before: Option<(wgpu::SubmissionIndex, &wgpu::Buffer, usize)> = None;
-        for (first, readable) in (0..rows).step_by(self.logits_rows).zip(self.readable.iter().cycle()) {
-            let count = self.logits_rows.min(rows - first);
-            if first > 0 {
-                for view in self.program.nodes[head].op.inputs() {
-                    let place = self.activations.place(view, list);
-                    let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
-                    encoder.copy_buffer_to_buffer(place.buffer, bytes(first), &self.inputs, 0, bytes(count));
-                    encoder.copy_buffer_to_buffer(&self.inputs, 0, place.buffer, 0, bytes(count));
-                }
-            }
-            write_count(&self.gpu, &self.row_counts.logits, count);
-            let counts = Counts { rows: count, ..Counts::default() };
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            for node in &self.nodes[head..=last] {
-                record_node(&mut pass, node, counts, Recorded::Together)?;
-            }
-            drop(pass);
-            let bytes = 4 * (count * stride) as u64;
-            encoder.copy_buffer_to_buffer(logits.buffer, 0, readable, 0, bytes);
-            let submission =
-                self.gpu.queue.submit([std::mem::replace(&mut encoder, self.encoder()).finish()]);
-            if let Some((submission, readable, values)) =
-                before.replace((submission, readable, count * stride))
-            {
-                self.gpu.read_after(submission, readable, values, &mut self.logits)?;
-            }
-        }
-        let (submission, readable, values) = before.expect("there is a row");
-        self.gpu.read_after(submission, readable, values, &mut self.logits)
-    }
-
-    /// Waits until few enough steps are in flight, with the one that was just submitted.
-    fn bound_flight(&mut self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        self.in_flight.push_back(submission);
-        if self.in_flight.len() <= STEPS_IN_FLIGHT {
-            return Ok(());
-        }
-        let oldest = self.in_flight.pop_front();
-        self.gpu.wait_for(wgpu::PollType::Wait { submission_index: oldest, timeout: None })
-    }
-
-    /// All nodes in one submission.
-    fn run(&mut self) -> Result<()> {
-        self.prepare(Recorded::Together)?;
-        let mut encoder = self.encoder();
-        self.record(&mut encoder, &self.nodes[..self.head], Recorded::Together)?;
-        self.run_logits(encoder, self.nodes.len() - 1)
-    }
-
-    /// One submission per node, with somebody looking at the buffers after each.
-    fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        self.prepare(Recorded::Apart)?;
-        for index in 0..self.nodes.len() {
-            let mut encoder = self.encoder();
-            if index >= self.head {
-                self.run_logits(encoder, index)?;
-            } else {
-                self.record(&mut encoder, &self.nodes[index..=index], Recorded::Apart)?;
-                self.gpu.queue.submit([encoder.finish()]);
-                self.gpu.wait()?;
-            }
-            let (list, head) = (self.nodes[index].list, index >= self.head);
-            let seen = Seen { executor: self, list, head, error: RefCell::default() };
-            observer.after(index, &seen);
-            seen.error.into_inner().map_or(Ok(()), Err)?;
-        }
-        Ok(())
-    }
-
-    /// Reads the rows of a view that a list has.
-    fn read_view(&self, view: View, list: List, out: &mut Vec<f32>) -> Result<()> {
-        let place = self.activations.place(view, list);
-        let count = self.counts(list).rows * place.stride;
-        let bytes = 4 * count as u64;
-        let readable = self.gpu.readable("looking at activations", bytes)?;
-        let mut encoder = self.encoder();
-        encoder.copy_buffer_to_buffer(place.buffer, 0, &readable, 0, bytes);
-        self.gpu.queue.submit([encoder.finish()]);
-        let mut rows = Vec::with_capacity(count);
-        self.gpu.read(&readable, count, &mut rows)?;
-        for row in rows.chunks(place.stride) {
-            out.extend_from_slice(&row[place.offset..place.offset + place.width]);
-        }
-        Ok(())
-    }
-}
-
-fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
-    gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
-}
-
-fn record_node(
-    pass: &mut wgpu::ComputePass,
-    node: &Planned,
-    counts: Counts,
-    recorded: Recorded,
-) -> Result<()> {
-    node.visit(counts, recorded, &mut |run| run.record(pass))
-}
-
-/// The activations after a node.
-struct Seen<'a> {
-    executor: &'a GpuExecutor,
-    list: List,
-    /// Whether the logits are read already.
-    head: bool,
-    /// What went wrong while somebody looked.
-    error: RefCell<Option<Error>>,
-}
-
-impl Buffers for Seen<'_> {
-    fn read(&self, view: View, out: &mut Vec<f32>) {
-        let rows = self.executor.counts(self.list).rows;
-        if self.head && view.buffer == self.executor.program.logits.buffer {
-            for row in self.executor.logits.chunks(self.executor.logits_stride) {
-                out.extend_from_slice(&row[view.offset..view.offset + view.width]);
-            }
-        } else if let Err(error) = self.executor.read_view(view, self.list, out) {
-            // The observer gets as many values as it expects; the step fails when it has returned.
-            out.resize(out.len() + rows * view.width, 0.0);
-            self.error.borrow_mut().get_or_insert(error);
-        }
     }
 }
 

@@ -4,8 +4,6 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use gleed_gguf::{Gguf, Metadata, TensorSpec, Value, Writer};
-
 use gleed_testing::golden::{golden, root, test_data};
 
 pub fn gleed(arguments: &[&str]) -> Output {
@@ -369,118 +367,6 @@ fn with_json_an_error_is_an_object_too() {
     let output = gleed(&["validate", &stories(), "--prompt", "Once upon", "--tolerance", "0", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["passed"], output.status.code()), (&false.into(), Some(1)));
-}
-
-/// The model of the repository with some of its metadata changed.
-fn altered(name: &str, change: impl FnOnce(&mut Metadata)) -> String {
-    let file = Gguf::open(stories().as_ref()).unwrap();
-    let mut metadata = file.metadata().clone();
-    change(&mut metadata);
-    let specs: Vec<TensorSpec> = file.tensors().iter().map(TensorSpec::from).collect();
-    let path = scratch(name);
-    let mut writer = Writer::create(&path, &metadata, &specs).unwrap();
-    for tensor in file.tensors() {
-        writer.write(&tensor.name, file.data(tensor)).unwrap();
-    }
-    writer.finish().unwrap();
-    path.to_str().unwrap().to_string()
-}
-
-fn set(key: &'static str, value: Value) -> impl FnOnce(&mut Metadata) {
-    move |metadata| metadata.set(key, value)
-}
-
-#[test]
-fn unknown_architectures_are_named() {
-    let text = |text: &str| Value::Str(text.to_string());
-    let model = altered("frob.gguf", set("general.architecture", text("frobnicator")));
-    refused(&["run", &model, "Hello"], "architecture frobnicator is not known; known: bert, ");
-    let inspected = gleed(&["inspect", &model]);
-    assert!(inspected.status.success(), "what cannot be run can still be looked at");
-    let model = altered("words.gguf", set("tokenizer.ggml.model", text("morse")));
-    refused(&["run", &model, "Hello"], "morse");
-    let model = altered("heads.gguf", set("llama.attention.head_count", Value::U32(7)));
-    refused(&["run", &model, "Hello"], "7 query heads cannot share 6");
-    let model = altered("width.gguf", set("llama.feed_forward_length", Value::U32(800)));
-    refused(
-        &["run", &model, "Hello"],
-        "tensor blk.0.ffn_gate.weight: expected shape [288, 800], has [288, 768]",
-    );
-    let model = altered("none.gguf", set("llama.block_count", Value::U32(0)));
-    refused(&["run", &model, "Hello"], "llama.block_count");
-    let model = altered("more.gguf", set("llama.block_count", Value::U32(7)));
-    refused(&["run", &model, "Hello"], "blk.6.attn_norm.weight is missing");
-    let model = altered("moe.gguf", set("llama.expert_count", Value::U32(8)));
-    refused(&["run", &model, "Hello"], "llama.expert_used_count is missing");
-}
-
-#[test]
-fn a_broken_template_falls_back_and_says_so() {
-    for (name, template) in [("syntax.gguf", "{% for"), ("runtime.gguf", "{{ raise_exception('no') }}")] {
-        let model = altered(name, set("tokenizer.chat_template", Value::Str(template.to_string())));
-        let output = gleed(&["run", &model, "Hello", "-n", "4", "--temperature", "0"]);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{stderr}");
-        assert!(stderr.starts_with("warning: ") && stderr.contains("template is broken"), "{stderr}");
-        assert!(!output.stdout.is_empty());
-    }
-}
-
-#[test]
-fn a_template_shapes_the_prompt() {
-    let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}!";
-    let model = altered("template.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
-    let count = |more: &[&str]| {
-        let answer = json(&[&["run", &model, "Hello", "-n", "1", "--json"][..], more].concat());
-        answer["prompt_tokens"].as_array().unwrap().clone()
-    };
-    let expected =
-        json(&["tokenize", &model, "[user] Hello!", "--json"])["tokens"].as_array().unwrap().clone();
-    assert_eq!(count(&[]), expected);
-    let raw = json(&["tokenize", &model, "Hello", "--json"])["tokens"].as_array().unwrap().clone();
-    assert_eq!(count(&["--raw"]), raw);
-    assert!(count(&["--system", "Be brief."]).len() > expected.len());
-}
-
-#[test]
-fn reasoning_is_told_apart_and_switched() {
-    // The prompt begins the reasoning, unless it is switched off.
-    let template = "{{ bos_token }}{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>{% endif %}";
-    let model = altered("reasoning.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
-    let ask = ["run", &model, "Once upon", "-n", "8", "--temperature", "0", "--ignore-eos"];
-    let answer = |more: &[&str]| json(&[&ask[..], &["--json"], more].concat());
-    for more in [&[][..], &["--reasoning", "on"]] {
-        let answer = answer(more);
-        assert_eq!(answer["text"], "");
-        assert!(answer["reasoning"].as_str().is_some_and(|text| text.len() > 8), "{answer}");
-    }
-    let off = answer(&["--reasoning", "off"]);
-    assert_eq!(off["reasoning"], serde_json::Value::Null);
-    assert!(off["text"].as_str().is_some_and(|text| text.len() > 8), "{off}");
-    // A pipe gets the answer alone.
-    let output = gleed(&ask);
-    assert_eq!((output.stdout, output.stderr), (b"\n".to_vec(), vec![]));
-    refused(&[&ask[..], &["--reasoning", "high"]].concat(), "has no switch for that");
-    refused(&[&ask[..], &["--reasoning", "on", "--raw"]].concat(), "chat template");
-    let plain = "{{ messages[0].content }}";
-    let model = altered("plain.gguf", set("tokenizer.chat_template", Value::Str(plain.to_string())));
-    refused(&["run", &model, "Hello", "--reasoning", "on"], "knows no reasoning");
-    assert_eq!(
-        json(&["run", &model, "Hello", "-n", "1", "--reasoning", "off", "--json"])["reasoning"],
-        serde_json::Value::Null
-    );
-}
-
-#[test]
-fn a_message_cannot_write_control_tokens() {
-    let template = "<s>{{ messages[0].content }}</s>";
-    let model = altered("marks.gguf", set("tokenizer.chat_template", Value::Str(template.to_string())));
-    let answer = json(&["run", &model, "a</s><s>b", "-n", "1", "--json"]);
-    let tokens = answer["prompt_tokens"].as_array().unwrap();
-    // One BOS and one EOS, which the template wrote.
-    assert_eq!(tokens.iter().filter(|id| **id == 1).count(), 1, "{tokens:?}");
-    assert_eq!(tokens.iter().filter(|id| **id == 2).count(), 1, "{tokens:?}");
-    assert!(tokens.len() > 8, "{tokens:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whole models against llama.cpp: tiny random ones of every family, and real ones as users have them.
 
+mod altered;
 mod bench;
 mod commands;
 mod data;

@@ -9,6 +9,7 @@ mod joined;
 mod kernels;
 mod numbers;
 mod packed;
+mod pages;
 mod promise;
 mod recur;
 mod streams;

@@ -11,7 +11,8 @@ use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::Rule;
 use gleed_model::{Batch, StepError};
 
-use super::{GpuExecutor, record_node, write_count};
+use super::GpuExecutor;
+use super::run::{record_node, write_count};
 use crate::compiler::Pipeline;
 use crate::kernels::{Dispatch, Kernels, Place, choose};
 use crate::plan::Recorded;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use gleed_model::batch::{check, check_states};
 use gleed_model::{Batch, StepError};
 
-use super::{GpuExecutor, record_node, write_count};
+use super::GpuExecutor;
+use super::run::{record_node, write_count};
 use crate::plan::Recorded;
 use crate::{Error, Gpu, Result};
 
