@@ -12,7 +12,7 @@ use crate::{Gpu, Options, Result, cache};
 /// The room that weights and buffers leave for keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvRoom {
-    /// Bytes that are left, where the device says how many it has.
+    /// Bytes that are left, where the device says how many are free.
     pub bytes: Option<u64>,
     /// The most pages, as those of a layer are in one buffer.
     pub most_pages: usize,
@@ -26,7 +26,7 @@ impl GpuExecutor {
         let limit = gpu.info.largest_binding.min(gpu.info.largest_buffer);
         let all = program.context.div_ceil(PAGE);
         Ok(KvRoom {
-            bytes: gpu.info.memory.map(|all| all.saturating_sub(memory.total())),
+            bytes: gpu.free_memory().map(|free| free.saturating_sub(memory.total())),
             most_pages: most_that(all, |pages| largest(pages) <= limit),
         })
     }
