@@ -8,6 +8,7 @@ use gleed_engine::Pace;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::Rule;
+use gleed_model::numbers::{find_nan, row_without_numbers};
 use gleed_model::{Batch, Executor, Row, StepError};
 
 use crate::measurable::Measurable;
@@ -93,7 +94,16 @@ impl<E: Executor> Runner<E> {
         }
         self.fill(test)?;
         let first = if test.is_prompt() { test.tokens } else { 1 };
-        self.compute(test, test.depth + first)
+        self.compute(test, test.depth + first)?;
+        self.check_numbers()
+    }
+
+    /// Refuses a model whose last step gave NaN: its speed is that of a damaged file.
+    fn check_numbers(&mut self) -> Result<()> {
+        let Some(row) = row_without_numbers(&self.executor, &self.batch) else { return Ok(()) };
+        let position = self.batch.rows()[row].position;
+        let unknown = || StepError::NotANumber { op: "the program".to_string(), position };
+        Err(find_nan(&mut self.executor, &self.batch)?.unwrap_or_else(unknown).into())
     }
 
     /// Sees to it that all sequences of a test hold its depth.

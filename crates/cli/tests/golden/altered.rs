@@ -6,6 +6,15 @@ use crate::commands::{gleed, json, refused, scratch, stories};
 
 /// The model of the repository with some of its metadata changed.
 fn altered(name: &str, change: impl FnOnce(&mut Metadata)) -> String {
+    rewritten(name, change, |_, _| {})
+}
+
+/// The same with its tensors changed, each by its name.
+fn rewritten(
+    name: &str,
+    change: impl FnOnce(&mut Metadata),
+    change_tensor: impl Fn(&str, &mut [u8]),
+) -> String {
     let file = Gguf::open(stories().as_ref()).unwrap();
     let mut metadata = file.metadata().clone();
     change(&mut metadata);
@@ -13,7 +22,9 @@ fn altered(name: &str, change: impl FnOnce(&mut Metadata)) -> String {
     let path = scratch(name);
     let mut writer = Writer::create(&path, &metadata, &specs).unwrap();
     for tensor in file.tensors() {
-        writer.write(&tensor.name, file.data(tensor)).unwrap();
+        let mut data = file.data(tensor).to_vec();
+        change_tensor(&tensor.name, &mut data);
+        writer.write(&tensor.name, &data).unwrap();
     }
     writer.finish().unwrap();
     path.to_str().unwrap().to_string()
@@ -45,6 +56,45 @@ fn unknown_architectures_are_named() {
     refused(&["run", &model, "Hello"], "blk.6.attn_norm.weight is missing");
     let model = altered("moe.gguf", set("llama.expert_count", Value::U32(8)));
     refused(&["run", &model, "Hello"], "llama.expert_used_count is missing");
+}
+
+#[test]
+fn pages_of_a_long_context_take_memory_when_they_are_needed() {
+    let model = altered("long.gguf", set("llama.context_length", Value::U32(1 << 16)));
+    let shown = String::from_utf8(gleed(&["inspect", &model]).stdout).unwrap();
+    assert!(shown.contains("as long as the context: 453 MB in f16\n"), "{shown}");
+    let answer = json(&["run", &model, "Once upon a time", "-n", "1", "--device", "cpu", "--json"]);
+    assert_eq!(answer["context"], 1 << 16);
+    let start = &json(&["bench", &model, "--start", "-r", "1", "--device", "cpu", "--json"])["start"];
+    let peak = start["peak_memory_bytes"].as_f64().unwrap();
+    assert!(peak < 200e6, "{peak} bytes for one page of each layer and 17 MB of weights");
+}
+
+#[test]
+fn a_damaged_weight_is_named_by_all_who_compute_with_it() {
+    // The scale of the first block, a half, is no number.
+    let nan = 0x7e00u16.to_le_bytes();
+    let damage = |name: &str, data: &mut [u8]| {
+        if name == "blk.3.ffn_down.weight" {
+            data[..2].copy_from_slice(&nan);
+        }
+    };
+    let model = rewritten("damaged.gguf", |_| {}, damage);
+    let text = scratch("words.txt");
+    std::fs::write(&text, "Once upon a time there was a little girl. ".repeat(20)).unwrap();
+    let text = text.to_str().unwrap();
+    for arguments in [
+        &["run", &model, "Once upon", "-n", "2"][..],
+        &["perplexity", &model, text, "--context", "64"],
+        &["bench", &model, "-p", "4", "-n", "0", "-r", "1"],
+        &["bench", &model, "-p", "0", "-n", "2", "-r", "1"],
+    ] {
+        let output = gleed(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        let error = stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+        assert!(error.contains("blk.3.ffn_down gave NaN at position"), "{arguments:?}: {stderr}");
+    }
 }
 
 #[test]
