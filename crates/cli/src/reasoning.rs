@@ -7,6 +7,7 @@ use std::io;
 
 use anyhow::Result;
 use clap::Args;
+use gleed_engine::FinishReason;
 use gleed_tokenizer::ReasoningWish;
 
 use crate::output::{self, Style};
@@ -42,6 +43,8 @@ pub struct Display {
     colour: bool,
     /// Whether the last that was shown is reasoning.
     in_reasoning: bool,
+    /// Whether the last that came is reasoning, shown or not.
+    thinks: bool,
 }
 
 impl Display {
@@ -52,11 +55,13 @@ impl Display {
             shows_reasoning: !hides_reasoning && io::IsTerminal::is_terminal(&stderr),
             colour: output::colour(&stderr),
             in_reasoning: false,
+            thinks: false,
         }
     }
 
     /// Shows more of the reasoning.
     pub fn reasoning(&mut self, text: &str) {
+        self.thinks = true;
         if !self.shows_reasoning {
             return;
         }
@@ -69,20 +74,25 @@ impl Display {
     /// Shows more of the answer.
     pub fn text(&mut self, text: &str) -> Result<()> {
         if !text.is_empty() {
-            self.end_reasoning();
+            self.thinks = false;
+            if std::mem::take(&mut self.in_reasoning) {
+                output::print_aside(if self.colour { "\n\n" } else { "\n(answer)\n" });
+            }
         }
         output::print(text)
     }
 
-    /// The answer is over.
-    pub fn finish(&mut self) -> Result<()> {
-        self.end_reasoning();
-        output::print_line("")
-    }
-
-    fn end_reasoning(&mut self) {
+    /// The answer is over. One whose tokens all went into reasoning is none, and that is said.
+    pub fn finish(&mut self, reason: &FinishReason) -> Result<()> {
         if std::mem::take(&mut self.in_reasoning) {
-            output::print_aside(if self.colour { "\n\n" } else { "\n(answer)\n" });
+            output::print_aside("\n");
         }
+        output::print_line("")?;
+        if self.thinks && *reason == FinishReason::Length {
+            output::warning(
+                "the model was still thinking at the last token: allow more, or turn reasoning off",
+            );
+        }
+        Ok(())
     }
 }

@@ -151,7 +151,7 @@ impl Chat {
         closed?;
         match finish {
             Ok(finish) => {
-                display.finish()?;
+                display.finish(&finish.reason)?;
                 self.conversation.answer(&answer, &thoughts);
                 match finish.reason.name() {
                     "length" if most == Some(finish.generated_tokens) => {

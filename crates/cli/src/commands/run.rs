@@ -125,7 +125,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         }
     })?;
     closed?;
-    display.finish()?;
+    display.finish(&finish.reason)?;
     if std::io::stderr().is_terminal() {
         output::note(format!("{}, {}", summary(&finish), talk.room()));
     }

@@ -140,9 +140,15 @@ fn reasoning_is_told_apart_and_switched() {
     let off = answer(&["--reasoning", "off"]);
     assert_eq!(off["reasoning"], serde_json::Value::Null);
     assert!(off["text"].as_str().is_some_and(|text| text.len() > 8), "{off}");
-    // A pipe gets the answer alone.
+    // A pipe gets the answer alone; that there is none is said.
     let output = gleed(&ask);
-    assert_eq!((output.stdout, output.stderr), (b"\n".to_vec(), vec![]));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.stdout, b"\n");
+    assert!(
+        stderr.starts_with("warning: the model was still thinking") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert_eq!(gleed(&[&ask[..], &["--reasoning", "off"]].concat()).stderr, b"");
     refused(&[&ask[..], &["--reasoning", "high"]].concat(), "has no switch for that");
     refused(&[&ask[..], &["--reasoning", "on", "--raw"]].concat(), "chat template");
     let plain = "{{ messages[0].content }}";
