@@ -1,7 +1,7 @@
 //! The network: an HTTP server in front of engines, with the OpenAI API and others, metrics and a page.
 //!
-//! Every API is a thin translation: a request becomes a [`Conversation`](answer::Conversation) or a text, the core in
-//! [`answer`] asks the engine and gives a stream of parts, and the API writes them in its own words. Handlers talk to
+//! Every API is a thin translation: a request becomes a conversation or a text, the core in
+//! `answer` asks the engine and gives a stream of parts, and the API writes them in its own words. Handlers talk to
 //! engines through channels, engines run on threads of their own, and whatever is heavy (templates, grammars, loading)
 //! runs on threads for such work.
 //!

@@ -53,7 +53,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 
-    /// Let web pages of this origin ask, such as https://example.org, or * for any; may be repeated
+    /// Let web pages of this origin ask, such as `https://example.org`, or * for any; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
 

@@ -419,7 +419,8 @@ impl<'a> Source<'a> {
 #[derive(Debug)]
 pub struct BlockQueue<'a, T> {
     values: *mut T,
-    len: usize,
+    /// Values of the slice.
+    total: usize,
     count: usize,
     block: usize,
     next: AtomicUsize,
@@ -432,8 +433,8 @@ unsafe impl<T: Send> Sync for BlockQueue<'_, T> {}
 impl<'a, T> BlockQueue<'a, T> {
     /// Of a slice of `[repeats][count][block]` values.
     pub fn new(values: &'a mut [T], count: usize, block: usize) -> BlockQueue<'a, T> {
-        let (len, values) = (values.len(), values.as_mut_ptr());
-        BlockQueue { values, len, count, block, next: AtomicUsize::new(0), borrow: PhantomData }
+        let (total, values) = (values.len(), values.as_mut_ptr());
+        BlockQueue { values, total, count, block, next: AtomicUsize::new(0), borrow: PhantomData }
     }
 
     /// How many there are in all.
@@ -463,7 +464,7 @@ impl<T> Block<'_, '_, T> {
 
     /// The block in one repeat.
     pub fn of(&mut self, repeat: usize) -> &mut [T] {
-        let BlockQueue { values, len, count, block, .. } = *self.queue;
+        let BlockQueue { values, total: len, count, block, .. } = *self.queue;
         let start = (repeat * count + self.index) * block;
         assert!(start + block <= len);
         // SAFETY: inside the slice; nobody else has this index, blocks of different indices do not
