@@ -517,3 +517,22 @@ impl Scratch {
         Some(scratch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    #[test]
+    fn only_much_work_in_several_tasks_is_shared() {
+        let mut pool = Pool::new(3).unwrap();
+        for (tasks, work, threads) in [(0, SMALL, 1), (1, 100 * SMALL, 1), (2, SMALL - 1, 1), (2, SMALL, 3)] {
+            let calls = AtomicUsize::new(0);
+            fork(&mut pool, tasks, work, |_| {
+                calls.fetch_add(1, SeqCst);
+            });
+            assert_eq!(calls.into_inner(), threads, "{tasks} tasks");
+        }
+    }
+}
