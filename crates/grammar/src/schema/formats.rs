@@ -39,15 +39,14 @@ static FORMATS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
         format!("(?:{number}Y(?:{number}M(?:{number}D)?)?|{number}M(?:{number}D)?|{number}D)(?:{clock})?");
     let duration = format!("P(?:{days}|{clock}|{number}W)");
     let plain = r"(?:[a-zA-Z0-9\-._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})";
-    let path = format!("(?:/{plain}{{0,40}})*");
+    let path = format!("(?:/{plain}*)*");
     let tail = format!(r"(?:\?(?:{plain}|[/?])*)?(?:#(?:{plain}|[/?])*)?");
     let authority = format!(r"//(?:{host}|\[{six}\])(?::[0-9]{{1,5}})?{path}");
     let scheme = r"[a-zA-Z][a-zA-Z0-9+.\-]{0,20}";
-    let rootless = format!("{plain}{{1,40}}{path}");
+    let rootless = format!("{plain}+{path}");
     let uri = format!("{scheme}:(?:{authority}|{rootless}){tail}");
     let segment = r"(?:[a-zA-Z0-9\-._~!$&'()*+,;=@]|%[0-9a-fA-F]{2})";
-    let reference =
-        format!("(?:{uri}|(?:{authority}|(?:/{plain}{{1,40}}{path})?|{segment}{{1,40}}{path}){tail})");
+    let reference = format!("(?:{uri}|(?:{authority}|(?:/{plain}+{path})?|{segment}+{path}){tail})");
     let token = "(?:[^~/]|~[01])";
     let word = r"[a-zA-Z0-9!#$%&'*+\-/=?^_`{|}~]{1,20}";
     let all = [

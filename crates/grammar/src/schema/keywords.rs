@@ -200,7 +200,7 @@ fn nullable(node: &mut Node) -> Result<()> {
 
 /// Whether schemas beside this one's own keywords decide about the same values.
 pub(super) fn combines(node: &Node) -> bool {
-    ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|keyword| node.has(keyword))
+    ["$ref", "allOf", "anyOf", "oneOf", "if"].iter().any(|keyword| node.has(keyword))
 }
 
 /// Whether a schema holds for everything.

@@ -111,9 +111,13 @@ fn instances_of_the_suite() {
         }
     }
     println!("{accepted} valid instances pass, {orders} in another order, {rejected} invalid ones do not");
-    println!("{} valid instances do not pass:\n{}", narrow.len(), narrow.join("\n"));
+    println!("{} valid instances do not pass", narrow.len());
     assert!(wrong.is_empty(), "invalid instances pass:\n{}", wrong.join("\n"));
-    assert!(accepted > 1_000 && rejected > 500);
+    // What is known to be narrower: formats, whole numbers written as fractions, numbers and characters at the edges.
+    narrow.retain(|line| !line.contains("/optional/") && !line.contains("format.json"));
+    narrow.retain(|line| !line.trim_end_matches(']').ends_with(".0"));
+    assert!(narrow.is_empty(), "valid instances do not pass:\n{}", narrow.join("\n"));
+    assert!(accepted > 2_000 && rejected > 1_500, "{accepted} pass, {rejected} do not");
 }
 
 /// A value with the properties of its objects in all orders, a few at most.
