@@ -4,7 +4,7 @@
     validate.py FILE...
 
 Each line of a file has a schema and answers to it. Numbers are compared as decimals: as binary fractions 0.3 would be
-no multiple of 0.1.
+no multiple of 0.1. Patterns are JavaScript's, and matched by an engine for those.
 """
 
 import json
@@ -12,10 +12,24 @@ import sys
 from decimal import Decimal, InvalidOperation
 
 import jsonschema
+import regress
+from jsonschema import _keywords, _legacy_keywords, _utils
 from jsonschema.validators import validator_for
 
 # Defined by OpenAPI and not by JSON schema, which passes over it.
 NOT_JUDGED = '"nullable": true'
+
+
+class JavaScript:
+    """What the validator asks of Python's `re`."""
+
+    @staticmethod
+    def search(pattern: str, text: str):
+        return regress.Regex(pattern, "u").find(text)
+
+
+for module in (_keywords, _legacy_keywords, _utils):
+    module.re = JavaScript
 
 
 def number(text: str):
