@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::dialects::{chat_tokens, chat_with_call, parameters, server};
+use super::dialects::{chat_tokens, chat_with_call, parameters, server, server_without_reasoning};
 use super::harness::{Plan, Server, merge};
 use super::http::Response;
 
@@ -121,7 +121,7 @@ fn thinking_and_calls_stand_by_themselves() {
 
 #[test]
 fn calls_come_whole_and_their_arguments_follow_their_schema() {
-    let server = server();
+    let server = server_without_reasoning();
     let wishes = json!({ "tools": look(), "tool_choice": "required", "options": likeliest(200) });
     let found = lines(&chat(&server, wishes));
     let calls: Vec<&Value> =
