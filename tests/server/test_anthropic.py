@@ -89,7 +89,8 @@ class Anthropic(unittest.TestCase):
             self.assertEqual(final.content[0].input, block.input)
         # The result is given back as the package gives it.
         result = {"type": "tool_result", "tool_use_id": block.id, "content": "17 degrees and rain"}
-        messages = QUESTION + [message.to_param(), {"role": "user", "content": [result]}]
+        more = {"type": "text", "text": "How many degrees is it? Answer in words."}
+        messages = QUESTION + [message.to_param(), {"role": "user", "content": [result, more]}]
         answer = self.create(model=CODER, messages=messages, tools=TOOLS, max_tokens=60)
         self.assertIn("17", answer.content[0].text)
 

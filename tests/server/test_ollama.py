@@ -78,7 +78,8 @@ class Ollama(unittest.TestCase):
         self.assertEqual(call.function.arguments, {"city": "Paris", "unit": "celsius"})
         answer.message.tool_calls = [call]
         result = {"role": "tool", "tool_name": "get_weather", "content": "17 degrees and rain"}
-        answer = self.chat(model=CODER, messages=QUESTION + [answer.message, result], tools=[WEATHER])
+        more = {"role": "user", "content": "How many degrees is it? Answer in words."}
+        answer = self.chat(model=CODER, messages=QUESTION + [answer.message, result, more], tools=[WEATHER, TIME])
         self.assertIn("17", answer.message.content)
 
     def test_structured_output(self):

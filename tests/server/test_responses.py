@@ -74,7 +74,8 @@ class Responses(unittest.TestCase):
             self.assertEqual("".join(deltas), call.arguments)
             self.assertEqual(final.output[0].arguments, call.arguments)
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "17 degrees and rain"}
-        answer = self.create(model=CODER, input=[*QUESTION, call, result], tools=TOOLS, max_output_tokens=60)
+        more = {"role": "user", "content": "How many degrees is it? Answer in words."}
+        answer = self.create(model=CODER, input=[*QUESTION, call, result, more], tools=TOOLS, max_output_tokens=60)
         self.assertIn("17", answer.output_text)
 
     def test_structured_output(self):
