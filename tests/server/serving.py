@@ -8,6 +8,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -34,6 +35,10 @@ class Server:
                 break
         else:
             raise RuntimeError(f"{command} ended with {self.process.wait()}")
+        # Read as it comes: a pipe that nobody empties would hold the server up.
+        self.lines = []
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
+        self.reader.start()
 
     def get(self, path):
         """The body of a path."""
@@ -44,7 +49,9 @@ class Server:
         """Tells it to stop and waits for its end, which must be a good one."""
         self.process.send_signal(signal.SIGTERM)
         start = time.monotonic()
-        _, rest = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, (self.process.returncode, rest)
+        code = self.process.wait(timeout=60)
+        self.reader.join(timeout=60)
+        rest = "".join(self.lines)
+        assert code == 0, (code, rest)
         assert time.monotonic() - start < 30
         return rest
