@@ -104,3 +104,67 @@ impl HttpBody for Watched {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use axum::Router;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::registry::{Loader, Registry};
+
+    struct Nothing;
+
+    impl Loader for Nothing {
+        fn load(&self, _: &str) -> Result<crate::Parts, Box<dyn std::error::Error + Send + Sync>> {
+            Err("nothing can be loaded".into())
+        }
+    }
+
+    fn app() -> Arc<App> {
+        let log: crate::Log = Arc::new(|_| ());
+        let models = Arc::new(Registry::new(Vec::new(), Arc::new(Nothing), log.clone()));
+        Arc::new(App {
+            metrics: Arc::new(Metrics::new(models.clone())),
+            models,
+            history: Default::default(),
+            limits: Default::default(),
+            keys: Default::default(),
+            origins: Default::default(),
+            log,
+            logs_prompts: false,
+            deadline: None,
+            flights: Arc::new(()),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_of_its_request_alone() {
+        let app = app();
+        let panics = || async { if true { panic!("told to") } else { "" } };
+        let router = Router::new()
+            .route("/panics", get(panics))
+            .route("/works", get(|| async { "fine" }))
+            .layer(from_fn_with_state(app.clone(), around));
+        let service = TowerToHyperService::new(router);
+        let ask = |path: &str| service.call(Request::get(path).body(Body::empty()).unwrap());
+        let response = ask("/panics").await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(app.in_flight(), 1);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem["error"]["type"], "server_error");
+        assert!(!problem["error"]["message"].as_str().unwrap().contains("told to"));
+        assert_eq!(ask("/works").await.unwrap().status(), StatusCode::OK);
+        assert_eq!(app.in_flight(), 0);
+    }
+}
