@@ -94,17 +94,19 @@ fn the_log_tells_what_happened_and_not_what_was_said() {
 
 #[test]
 fn connections_are_encrypted() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/");
+    // Made for this test alone: no key lies about.
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name));
+    std::fs::write(&certificate, cert.pem()).unwrap();
+    std::fs::write(&key, signing_key.serialize_pem()).unwrap();
     let mut plan = Plan::new(&["mock"]);
-    plan.settings.tls = Some(Tls {
-        certificate: format!("{folder}certificate.pem").into(),
-        key: format!("{folder}key.pem").into(),
-    });
+    plan.settings.tls = Some(Tls { certificate, key });
     let server = plan.start();
-    use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
     use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(format!("{folder}certificate.pem")).unwrap()).unwrap();
+    roots.add(cert.der().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
