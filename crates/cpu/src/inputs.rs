@@ -13,8 +13,9 @@ use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::slots::Slots;
 use crate::kernels::tile::Line;
-use crate::machine::{Scratch, fork, lock};
+use crate::machine::fork;
 use crate::memory::Large;
+use crate::scratch::{Scratch, lock};
 use crate::weights::Weights;
 
 /// Rows that become integers.

@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod ops;
 mod plan;
+mod scratch;
 mod state;
 mod weights;
 

@@ -18,10 +18,9 @@ use crate::kernels::fade::Fade;
 use crate::kernels::map::MapValues;
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
 use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
-use crate::machine::{
-    Accumulators, AttentionScratch, LiveRow, Machine, PageScratch, SPLIT_ROWS, fork, lock, partial_vectors,
-};
+use crate::machine::{LiveRow, Machine, SPLIT_ROWS, fork, partial_vectors};
 use crate::plan::Plan;
+use crate::scratch::{Accumulators, AttentionScratch, PageScratch, lock};
 
 /// Fewer tasks than this for each thread are split over spans, so that all threads have work to the end.
 const TASKS: usize = 8;

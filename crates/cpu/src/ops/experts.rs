@@ -20,8 +20,9 @@ use crate::kernels::quantize::{Quantized, row_words};
 use crate::kernels::shared::{Activations, BlockQueue};
 use crate::kernels::slots::Slot;
 use crate::kernels::tile::TILE;
-use crate::machine::{Machine, Scratch, fork, lock};
+use crate::machine::{Machine, fork};
 use crate::plan::{Plan, Strip};
+use crate::scratch::{Scratch, lock};
 
 /// out = the experts of each row and their weights.
 pub(super) fn route(fixed: Fixed, machine: &mut Machine, routing: Routing, scores: View, out: View) {

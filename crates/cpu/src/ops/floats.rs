@@ -17,8 +17,9 @@ use crate::kernels::packed::STREAMS;
 use crate::kernels::products::{GROUP, PackRows, Products, ROWS, packed_vectors, tiles_together};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::tile::TILE;
-use crate::machine::{Machine, TileScratch, fork};
+use crate::machine::{Machine, fork};
 use crate::plan::Strip;
+use crate::scratch::TileScratch;
 use crate::weights::{Way, Weight, as_stored, decode};
 
 /// Rows up to which weights are multiplied a few at a time, as they lie.

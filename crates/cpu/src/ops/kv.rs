@@ -10,7 +10,8 @@ use super::rows::norm_in_place;
 use crate::cache::{LayerCache, Slots};
 use crate::kernels::Kernels;
 use crate::kernels::shared::BlockQueue;
-use crate::machine::{LiveRow, Machine, fork, lock};
+use crate::machine::{LiveRow, Machine, fork};
+use crate::scratch::lock;
 
 /// What happens to queries and keys before a write.
 #[derive(Clone, Copy)]

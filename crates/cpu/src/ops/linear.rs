@@ -24,8 +24,9 @@ use crate::kernels::packed::{MultiplyPacked, PanelRoom, STREAMS, Tiles, UnpackTi
 use crate::kernels::quantize::Quantized;
 use crate::kernels::tile::{Line, TILE};
 use crate::kernels::unpack::Prefetch;
-use crate::machine::{Machine, PanelBuffers, Scratch, TileScratch, fork, lock};
+use crate::machine::{Machine, fork};
 use crate::plan::{Plan, Strip};
+use crate::scratch::{PanelBuffers, Scratch, TileScratch, lock};
 use crate::weights::{UnpackedRows, Way, Weights};
 
 /// How many rows ahead of results the memory is asked for that they go to.

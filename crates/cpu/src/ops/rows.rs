@@ -12,7 +12,8 @@ use crate::kernels::pool::Pool;
 use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
 use crate::kernels::streams::Length;
-use crate::machine::{LiveRow, Machine, fork, lock};
+use crate::machine::{LiveRow, Machine, fork};
+use crate::scratch::lock;
 use crate::weights::{Weights, decode};
 
 /// Calls `each` for every row, on several threads when `width` values per row make it worth it.

@@ -14,8 +14,9 @@ use crate::kernels::Kernels;
 use crate::kernels::recur::{self, Decay, DeltaRow, PerHead, ScanRow, TOGETHER};
 use crate::kernels::shared::{Paired, Source};
 use crate::kernels::unpack::Prefetch;
-use crate::machine::{Machine, fork, lock};
+use crate::machine::{Machine, fork};
 use crate::plan::Plan;
+use crate::scratch::lock;
 use crate::state::StateMemory;
 
 /// How many rows ahead memory is asked for what channels read and write: rows are so far apart that the machine does
