@@ -326,7 +326,12 @@ impl Shape {
     pub fn model(&self) -> Result<Model> {
         let optional = |name: &str| match self.architecture {
             "bert" => name == "token_types.weight" || name.ends_with(".bias"),
-            "gpt-oss" => name.starts_with("blk.") && name.ends_with(".bias") || name == "output.weight",
+            "gpt-oss" => {
+                let is_bias = name.starts_with("blk.") && name.ends_with(".bias");
+                is_bias && !name.contains("exp_probs_b") || name == "output.weight"
+            }
+            // All files of Mamba 2 have these, and other engines want them.
+            _ if name.ends_with("ssm_conv1d.bias") || name.ends_with("ssm_norm.weight") => true,
             _ => name == "output.weight" && !self.tied,
         };
         Model::plan(&self.metadata(), self.vocabulary as usize, optional)
