@@ -149,6 +149,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let tests = tests(&arguments, &loaded)?;
     let positions = gleed_bench::positions_of(&tests);
     loaded.slots = gleed_bench::slots_of(&tests);
+    // A device chooses their tokens itself if it is told that there are so many.
+    loaded.sequences = tests.iter().map(|test| test.sequences).max().filter(|most| *most > 64);
     let mut executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
     executor.prepare()?;
     let mut runner = Runner::new(executor, &tests);
