@@ -3,18 +3,34 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::job::Job;
 use super::{BatchSettings, Batcher, Refusal, Request, Status};
 use crate::{Engine, Error, Result};
 
-/// An engine that answers many requests, on a thread of its own. All clones are the same one; when the last is dropped,
-/// the thread ends and the engine with it.
+/// An engine that answers many requests, on a thread of its own. All clones are the same one; dropping the last waits
+/// until the thread has ended, and the engine with it: a device must be let go before the process is.
 #[derive(Clone)]
 pub struct EngineHandle {
-    commands: Sender<Command>,
+    thread: Arc<Thread>,
     shared: Arc<Shared>,
+}
+
+/// The thread, and the way to it.
+struct Thread {
+    commands: Option<Sender<Command>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // Without it the thread ends when it has nothing to do.
+        self.commands = None;
+        // What it has done to those who waited, it has told them.
+        let _ = self.handle.take().map(JoinHandle::join);
+    }
 }
 
 /// Who is told the vectors of some texts.
@@ -67,13 +83,14 @@ impl EngineHandle {
             state: Mutex::new(State { status: batcher.status(), ..State::default() }),
         });
         let own = shared.clone();
-        std::thread::spawn(move || {
+        let handle = std::thread::spawn(move || {
             // Whoever waits hears of a panic by losing its listener.
             let ended = catch_unwind(AssertUnwindSafe(|| work(batcher, &received, &own)));
             own.state().has_stopped = true;
             drop(ended);
         });
-        EngineHandle { commands, shared }
+        let thread = Thread { commands: Some(commands), handle: Some(handle) };
+        EngineHandle { thread: Arc::new(thread), shared }
     }
 
     /// Has a request answered. What can never be answered is refused at once, and so is what there are too many before.
@@ -156,7 +173,8 @@ impl EngineHandle {
     }
 
     fn send(&self, state: &mut State, command: Command) -> Result<(), Refusal> {
-        self.commands.send(command).map_err(|_| Refusal::Stopped)?;
+        let commands = self.thread.commands.as_ref().ok_or(Refusal::Stopped)?;
+        commands.send(command).map_err(|_| Refusal::Stopped)?;
         state.queued += 1;
         Ok(())
     }
