@@ -13,6 +13,9 @@ use super::room::shrink;
 use super::{Batcher, Ended, go_on, in_turn};
 use crate::{Need, Plan, RequestId, Result};
 
+/// Steps of the first link, at most.
+const FIRST: usize = 2;
+
 impl Batcher {
     /// How each request of a plan chooses its tokens, if all are answers and the device can choose for them.
     pub(super) fn rules(&mut self, plan: &Plan) -> Option<Vec<Rule>> {
@@ -34,14 +37,18 @@ impl Batcher {
     ) -> Result<()> {
         // The steps of each link under way.
         let mut links: VecDeque<usize> = VecDeque::with_capacity(IN_FLIGHT);
+        let mut has_begun = false;
         let (mut ended, mut tokens, mut clock): (Vec<Ended>, _, _) = (vec![], vec![], Instant::now());
         loop {
             while links.len() < IN_FLIGHT && ended.is_empty() {
                 let ahead: usize = links.iter().sum();
-                if ahead > 0 && (interrupted() || self.jobs.values().any(|job| job.listener.is_gone())) {
+                if has_begun && (interrupted() || self.jobs.values().any(|job| job.listener.is_gone())) {
                     break;
                 }
-                match self.submit_link(plan, rules, ahead)? {
+                // The device has nothing to do until it has the first one, which is short for that reason.
+                let most = if has_begun { self.links.steps() } else { self.links.steps().min(FIRST) };
+                has_begun = true;
+                match self.submit_link(plan, rules, ahead, most)? {
                     0 => break,
                     steps => links.push_back(steps),
                 }
@@ -61,15 +68,13 @@ impl Batcher {
     /// Goes on with the tokens that a step chose, one for each request.
     fn take_tokens(&mut self, plan: &Plan, tokens: &[u32], ended: &mut Vec<Ended>) {
         let context = self.engine.context();
-        for (index, (&(id, _), &token)) in plan.turns.iter().zip(tokens).enumerate() {
-            let has_ended = |ended: &Vec<Ended>| ended.iter().any(|end| end.0 == id);
-            let Some((job, _)) = in_turn(&mut self.jobs, plan).nth(index) else { continue };
-            if has_ended(ended) {
+        for ((&(id, _), &token), (job, _)) in plan.turns.iter().zip(tokens).zip(in_turn(&mut self.jobs, plan))
+        {
+            if ended.iter().any(|end| end.0 == id) {
                 continue;
             }
             if token == NO_TOKEN {
-                let sequence = &job.sequence;
-                ended.push((id, Some(self.engine.why_no_token(sequence))));
+                ended.push((id, Some(self.engine.why_no_token(&job.sequence))));
                 continue;
             }
             job.sequence.advance(1);
@@ -81,14 +86,14 @@ impl Batcher {
         }
     }
 
-    /// Hands over a link, `ahead` positions after the pending tokens. Returns how many steps it has: none where there is
-    /// nothing to gain or no room.
-    fn submit_link(&mut self, plan: &Plan, rules: &[Rule], ahead: usize) -> Result<usize> {
+    /// Hands over a link of at most so many steps, `ahead` positions after the pending tokens. Returns how many it has:
+    /// none where there is nothing to gain or no room.
+    fn submit_link(&mut self, plan: &Plan, rules: &[Rule], ahead: usize, most: usize) -> Result<usize> {
         let context = self.engine.context();
         let left =
             |job: &Job| (context - job.sequence.computed().min(context)).min(job.generation.remaining());
-        let most = in_turn(&mut self.jobs, plan).map(|(job, _)| left(job)).min().unwrap_or(0);
-        let mut steps = self.links.steps().min(most.saturating_sub(ahead));
+        let left = in_turn(&mut self.jobs, plan).map(|(job, _)| left(job)).min().unwrap_or(0);
+        let mut steps = most.min(left.saturating_sub(ahead));
         if ahead == 0 {
             // The plan has room for this one.
             steps = steps.max(1);
