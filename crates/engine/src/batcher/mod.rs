@@ -26,10 +26,13 @@ use crate::prefix::PrefixCache;
 use crate::{
     Draft, Engine, Error, FinishReason, Next, Pace, Plan, RequestId, Result, Scheduler, Speculation,
 };
-use guesses::Guessing;
+use guesses::{Computed, Guessing};
 use job::Job;
 use pace::RowPace;
 use room::JobRoom;
+
+/// The most threads that choose tokens.
+const MOST_THREADS: usize = 8;
 
 /// All requests, in the order of arrival.
 type Jobs = BTreeMap<RequestId, Job>;
@@ -73,6 +76,8 @@ pub struct Batcher {
     next_id: RequestId,
     /// The most requests that run and wait.
     most: usize,
+    /// Threads that choose tokens.
+    threads: usize,
     /// What has been done so far.
     totals: Status,
 }
@@ -93,6 +98,7 @@ impl Batcher {
             guessing: Guessing::new(settings.speculation, None),
             next_id: 0,
             most: settings.most_running.saturating_add(settings.most_waiting),
+            threads: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS)),
             totals: Status::default(),
         }
     }
@@ -181,16 +187,21 @@ impl Batcher {
     pub fn status(&self) -> Status {
         let scarcest = self.engine.page_pools().iter().min_by_key(|pool| pool.free());
         let (free, total) = scarcest.map_or((0, 0), |pool| (pool.free(), pool.total()));
-        let mut held: Vec<u32> = self.jobs.values().flat_map(|job| job.sequence.pages()).copied().collect();
-        held.sort_unstable();
-        held.dedup();
         let pages = self.engine.pages();
+        let mut is_held = vec![false; pages.total()];
+        for page in self.jobs.values().flat_map(|job| job.sequence.pages()) {
+            // One that a window has left is none.
+            if let Some(is_held) = is_held.get_mut(*page as usize) {
+                *is_held = true;
+            }
+        }
+        let held = is_held.into_iter().filter(|held| *held).count();
         Status {
             waiting: self.scheduler.waiting(),
             running: self.scheduler.running().count(),
             pages_used: total - free,
             pages_total: total,
-            pages_cached: (pages.total() - pages.free()).saturating_sub(held.len()),
+            pages_cached: (pages.total() - pages.free()).saturating_sub(held),
             cached_sequences: self.cache.as_ref().map_or(0, PrefixCache::len),
             ..self.totals
         }
@@ -261,7 +272,7 @@ impl Batcher {
             in_turn(&mut self.jobs, plan).for_each(|(job, _)| job.discard_guesses());
             return Err(error);
         }
-        let (mut ended, mut index) = (vec![], 0);
+        let (mut computed, mut index) = (vec![], 0);
         for ((id, _), (job, _)) in plan.turns.iter().zip(in_turn(&mut self.jobs, plan)) {
             if job.stops.remove(&job.sequence.computed())
                 && !job.sequence.can_be_cut_anywhere()
@@ -269,13 +280,15 @@ impl Batcher {
             {
                 cache.insert(job.sequence.fork());
             }
-            if !job.sequence.pending().is_empty() {
-                continue;
+            if job.sequence.pending().is_empty() {
+                let rows = index..index + 1 + job.guesses.len();
+                index = rows.end;
+                let logits = rows.map(|row| self.engine.logits(row)).collect();
+                computed.push(Computed { id: *id, job, logits });
             }
-            let rows = 1 + job.guesses.len();
-            ended.extend(guesses::take_guesses(*id, job, &self.engine, index, &mut self.totals));
-            index += rows;
         }
+        let context = self.engine.context();
+        let ended = guesses::choose_all(computed, context, self.threads, &mut self.totals);
         ended.into_iter().for_each(|end| self.close(end));
         Ok(())
     }

@@ -122,6 +122,33 @@ fn random_logits(random: &mut Random) -> Vec<f32> {
 }
 
 #[test]
+fn draws_are_those_of_the_plain_definition() {
+    let mut random = Random::new(3);
+    for case in 0..400 {
+        let count = 1 + random.below(5000);
+        let mut logits: Vec<f32> = (0..count).map(|_| unit(&mut random) * 12.0).collect();
+        logits[random.below(count) as usize] = [f32::NAN, MASKED, 3.0][case % 3];
+        let settings = SamplerSettings {
+            temperature: 0.2 + unit(&mut random),
+            top_k: if case % 5 == 0 { 1 + random.below(60) as usize } else { 0 },
+            top_p: if case % 2 == 0 { unit(&mut random) } else { 1.0 },
+            min_p: if case % 7 == 0 { unit(&mut random).powi(4) } else { 0.0 },
+            seed: Some(random.next_u64()),
+            ..plain()
+        };
+        let mut sampler = Sampler::new(settings, logits.len()).unwrap();
+        let (rule, mut bits) = (sampler.rule().unwrap(), sampler.clone());
+        for _ in 0..5 {
+            let token = choice::choose(&logits, &rule, bits.random_bits());
+            match sampler.choose(&logits, None) {
+                Ok(chosen) => assert_eq!(chosen, token, "{rule:?}"),
+                Err(_) => assert_eq!(token, choice::NO_TOKEN),
+            }
+        }
+    }
+}
+
+#[test]
 fn keeps_the_same_tokens_as_a_full_sort() {
     let mut random = Random::new(11);
     let (mut compared, mut undecided, mut thinned) = (0, 0, 0);
