@@ -121,6 +121,7 @@ fn answer(batcher: &mut Batcher, prompt: &[u32], tokens: usize) -> Result<(Vec<u
         settings,
         text: Box::new(NoText),
         constraint: None,
+        uses_cache: true,
         deadline: None,
         listener: Box::new(Told(sender)),
     })?;

@@ -240,6 +240,7 @@ fn answers(chains: bool) -> Vec<Heard> {
             settings: GenerationSettings { max_tokens: Some(10 + 5 * seed), sampler, ..Default::default() },
             text: Box::new(TokenizerText::shared(tokenizer.clone())),
             constraint: None,
+            uses_cache: true,
             deadline: None,
             listener: Box::new(ear.clone()),
         };

@@ -18,6 +18,7 @@ pub(super) struct Job {
     pub tokens: Vec<u32>,
     pub generation: Generation<Box<dyn Text + Send>>,
     pub listener: Box<dyn Listener>,
+    pub uses_cache: bool,
     pub deadline: Option<Instant>,
     /// What may come next, computed with the next step.
     pub guesses: Vec<u32>,
@@ -40,7 +41,7 @@ pub(super) struct Job {
 impl Job {
     /// A job that waits. What can never be answered is refused.
     pub fn new(request: Request, vocabulary: usize, context: usize) -> Result<Job> {
-        let Request { prompt, settings, text, constraint, deadline, listener } = request;
+        let Request { prompt, settings, text, constraint, uses_cache, deadline, listener } = request;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -59,6 +60,7 @@ impl Job {
             sequence: Sequence::default(),
             generation,
             listener,
+            uses_cache,
             deadline,
             guesses: vec![],
             is_drafted: false,

@@ -14,6 +14,8 @@ pub struct Request {
     pub text: Box<dyn Text + Send>,
     /// What the answer may say.
     pub constraint: Option<Box<dyn Constraint>>,
+    /// Whether what others computed of the same beginning may be used. It changes no answer, only the time it takes.
+    pub uses_cache: bool,
     /// When the answer ends wherever it is; one that has not begun by then fails.
     pub deadline: Option<Instant>,
     /// Who hears of it.

@@ -103,6 +103,8 @@ pub struct Wishes {
     pub settings: GenerationSettings,
     /// Answers to each prompt.
     pub choices: usize,
+    /// Whether what earlier requests left may be used.
+    pub uses_cache: bool,
     /// When an answer ends wherever it is.
     pub deadline: Option<Instant>,
 }

@@ -101,6 +101,7 @@ impl Answer {
                 settings,
                 text,
                 constraint,
+                uses_cache: wishes.uses_cache,
                 deadline: wishes.deadline,
                 listener: Box::new(listener),
             })?;

@@ -59,6 +59,7 @@ pub fn wishes(fields: &mut Fields, app: &App, vocabulary: usize) -> Result<Wishe
     harmless(fields)?;
     Ok(Wishes {
         settings,
+        uses_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
         choices: fields.count("n", 1..=limits.choices)?.unwrap_or(1),
         deadline: app.deadline(timeout.map(Duration::from_secs_f32)),
     })

@@ -1,6 +1,7 @@
 //! Many requests at once on an executor without a model: every answer is the one that its request gets alone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,7 @@ impl Question {
             settings: self.settings.clone(),
             text: Box::new(MockText::default()),
             constraint: self.constrained.then(|| Box::new(Rhythm(0)) as Box<dyn Constraint>),
+            uses_cache: true,
             deadline: None,
             listener: Box::new(ear.clone()),
         }
@@ -320,6 +322,49 @@ fn a_prompt_may_take_all_pages() {
 }
 
 #[test]
+fn a_chain_ends_when_something_interrupts() {
+    let settings = BatchSettings { speculation: Speculation::Off, ..BatchSettings::default() };
+    for interrupted in [true, false] {
+        let mock = Mock::new(VOCABULARY, 400, 32, 20).with_chains();
+        let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &settings);
+        let (ear, asked) = (Ear::default(), question(vec![1, 2, 3], 300));
+        batcher.submit(asked.request(&ear)).unwrap();
+        let mut most = 0;
+        while !batcher.is_idle() {
+            let before = batcher.status().generated_tokens;
+            batcher.step(&|| interrupted).unwrap();
+            most = most.max(batcher.status().generated_tokens - before);
+        }
+        // The prompt's step chooses the first token; a chain without interruption all others.
+        assert!(if interrupted { most <= 2 } else { most == 299 }, "{most} tokens in a step");
+        assert_eq!(ear.heard().events, asked.alone(400).0);
+    }
+}
+
+#[test]
+fn who_wants_no_cache_gets_none() {
+    for states in [false, true] {
+        let mock = Mock::new(VOCABULARY, 448, 100, 40);
+        let mock = if states { mock.with_states(8) } else { mock };
+        let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &BatchSettings::default());
+        let asked = question(vec![5; 200], 4);
+        // The first two run at once, and could share.
+        let ears: Vec<Ear> = (0..4).map(|_| Ear::default()).collect();
+        for (number, ear) in ears.iter().enumerate() {
+            batcher.submit(Request { uses_cache: number == 3, ..asked.request(ear) }).unwrap();
+            while number > 0 && !batcher.is_idle() {
+                batcher.step(&|| false).unwrap();
+            }
+        }
+        let heard: Vec<_> = ears.iter().map(Ear::heard).collect();
+        let started: Vec<_> = heard.iter().map(|heard| heard.started.unwrap()).collect();
+        assert_eq!(started[..3], [0; 3]);
+        assert!(started[3] >= 128, "{started:?}");
+        heard.iter().for_each(|heard| assert_eq!(heard.events, asked.alone(448).0));
+    }
+}
+
+#[test]
 fn a_request_that_fails_alone_harms_nobody() {
     struct Broken;
     impl Constraint for Broken {
@@ -406,4 +451,18 @@ fn a_thread_answers_refuses_and_ends() {
     assert!(matches!(ear.heard().failure, Some(Error::Step(_))));
     assert_eq!(handle.submit(asked.request(&Ear::default())), Err(Refusal::Stopped));
     assert!(log.steps.load(Ordering::Relaxed) > 0 && handle.is_idle());
+}
+
+#[test]
+fn an_engine_is_gone_when_its_last_handle_is() {
+    let mock = Mock::new(VOCABULARY, 400, 32, 20);
+    let log = mock.log();
+    let handle = EngineHandle::start(Engine::new(Box::new(mock)), BatchSettings::default());
+    let (ear, asked) = (Ear::default(), question(vec![1, 2, 3], 300));
+    handle.submit(asked.request(&ear)).unwrap();
+    drop(handle.clone());
+    assert_eq!(Arc::strong_count(&log), 2);
+    drop(handle);
+    assert_eq!(Arc::strong_count(&log), 1);
+    assert_eq!(ear.heard().events, asked.alone(400).0);
 }

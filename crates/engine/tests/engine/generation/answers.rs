@@ -12,7 +12,7 @@ use gleed_model::groups::PageGroup;
 use gleed_model::{Batch, Executor, Program, StepError};
 use gleed_testing::{Mock, MockText};
 
-use crate::{VOCABULARY, answer, engine, greedy_truth, ids, random_tokens, rows, settings};
+use super::{VOCABULARY, answer, engine, greedy_truth, ids, random_tokens, rows, settings};
 
 #[test]
 fn stop_strings_end_the_answer_wherever_they_lie() {

@@ -1,10 +1,8 @@
 //! A model whose file holds a NaN gives an error that names the op, not an answer.
 
-#[path = "../../model/tests/support/mod.rs"]
-mod support;
-
 use std::sync::atomic::AtomicBool;
 
+use crate::support::{damaged, tiny};
 use gleed_engine::{
     Engine, Error, GenerationSettings, PerplexitySettings, SamplerSettings, Sequence, perplexity,
 };
@@ -16,7 +14,6 @@ use gleed_model::groups::PageGroup;
 use gleed_model::reference::{Options, Reference};
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Program, StepError};
 use gleed_testing::MockText;
-use support::{damaged, tiny};
 
 const OPTIONS: Options =
     Options { arithmetic: Arithmetic::Q8, rounds_to_groups: None, kv: KvType::F16, max_rows: 8, pages: 2 };

@@ -1,11 +1,9 @@
 //! The promise with layers that see a window and give back the pages that it has left: forks, rewinding, chunks and
 //! prefixes that are used again give the bits of a sequence that was computed in one go.
 
-#[path = "../../model/tests/support/mod.rs"]
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{Random, VOCABULARY, bits, tiny};
 use gleed_cpu::{Cpu, Options};
 use gleed_engine::{Engine, Error, GenerationSettings, SamplerSettings, Sequence, Turn};
 use gleed_gguf::Format;
@@ -13,7 +11,6 @@ use gleed_model::fuse::{Rules, fuse};
 use gleed_model::groups::NO_PAGE;
 use gleed_model::{Executor, Halves, Joined, split};
 use gleed_testing::{Mock, MockText};
-use support::{Random, VOCABULARY, bits, tiny};
 
 const ROWS: usize = 64;
 

@@ -1,14 +1,11 @@
 //! The promise with recurrent layers, on a CPU: forks, rewinding and prefixes that are used again give the bits of a
 //! sequence that was computed in one go.
 
-#[path = "../../model/tests/support/mod.rs"]
-mod support;
-
+use crate::support::{RECURRENT, Random, VOCABULARY, bits, tiny};
 use gleed_cpu::{Cpu, Options};
 use gleed_engine::{Engine, Sequence, Turn};
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};
-use support::{RECURRENT, Random, VOCABULARY, bits, tiny};
 
 const OPTIONS: fn() -> Options = || Options { threads: 2, max_rows: 64, pages: 40, ..Options::default() };
 

@@ -1,9 +1,7 @@
 //! The promise among many requests, on a CPU: an answer and its log-probabilities are the same bits alone and in company,
 //! with prefixes that others left, with guesses and without.
 
-#[path = "../../model/tests/support/mod.rs"]
-mod support;
-
+use crate::support::{Random, VOCABULARY, tiny};
 use gleed_cpu::{Cpu, Options};
 use gleed_engine::{
     BatchSettings, Batcher, Draft, Engine, Event, GenerationSettings, Request, SamplerSettings, Speculation,
@@ -12,7 +10,6 @@ use gleed_engine::{
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_testing::Ear;
-use support::{Random, VOCABULARY, tiny};
 
 /// A vocabulary of numbers.
 struct Numbers;
@@ -63,6 +60,7 @@ fn request(prompt: &[u32], seed: u64, ear: &Ear) -> Request {
         settings,
         text: Box::new(Numbers),
         constraint: None,
+        uses_cache: true,
         deadline: None,
         listener: Box::new(ear.clone()),
     }

@@ -1,0 +1,14 @@
+//! The engine on the mock executor, whose logits betray any wrong page, position or token, and on tiny models.
+
+mod batcher;
+mod chain;
+mod company;
+mod generation;
+mod halves;
+mod numbers;
+mod perplexity;
+mod recurrent;
+mod states;
+#[path = "../../../model/tests/support/mod.rs"]
+mod support;
+mod windows;
