@@ -1,4 +1,6 @@
-//! The reference executor against llama.cpp on tiny random models.
+//! The reference executor against llama.cpp and Hugging Face transformers, on tiny random models.
 
 mod embeddings;
 mod tiny;
+mod transformers;
+mod transformers_encoders;

@@ -4,6 +4,7 @@ mod documented;
 mod experts;
 mod fusion;
 mod hyperparameters;
+mod joined;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;

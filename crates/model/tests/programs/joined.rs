@@ -1,10 +1,9 @@
 //! Two reference executors with a half of a program each compute the bits of one with all of it, and show an
 //! observer the same.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Capture, FAMILIES, Sequences, VOCABULARY, batch, bits, contract, tiny};
 use gleed_gguf::{Format, Gguf};
 use gleed_model::compare::{Recording, against_recording, ops_alone};
 use gleed_model::fuse::{Rules, fuse};
@@ -12,7 +11,6 @@ use gleed_model::program::Program;
 use gleed_model::{
     Arithmetic, Executor, Halves, Joined, KvType, Reference, StepError, cuts, reference, split,
 };
-use support::{Capture, FAMILIES, Sequences, VOCABULARY, batch, bits, contract, tiny};
 
 const FORMATS: [Format; 3] = [Format::Q4_K, Format::F16, Format::Q8_0];
 
