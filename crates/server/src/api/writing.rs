@@ -9,13 +9,13 @@ use crate::arrival::Arrival;
 use crate::errors::Problem;
 use crate::sse::Source;
 
-/// Takes in an answer of one choice and writes what is to be sent as it comes.
+/// Takes in an answer and writes what is to be sent as it comes.
 pub trait Writer: Send + 'static {
     /// What is sent before anything is known.
     fn begin(&mut self, _text: &mut String) {}
 
-    /// Takes in the next part.
-    fn part(&mut self, part: Part, answer: &Answer, text: &mut String);
+    /// Takes in the next part, of one of the choices.
+    fn part(&mut self, choice: usize, part: Part, answer: &Answer, text: &mut String);
 
     /// Takes in that all parts have come.
     fn end(&mut self, answer: &Answer, text: &mut String);
@@ -29,9 +29,9 @@ pub async fn whole(writer: &mut impl Writer, answer: &mut Answer, arrival: &Arri
     let mut unsent = String::new();
     let model = answer.model().clone();
     while let Some(part) = answer.next().await {
-        let (_, part) = arrival.check(&model, part)?;
+        let (choice, part) = arrival.check(&model, part)?;
         note(&part, arrival);
-        writer.part(part, answer, &mut unsent);
+        writer.part(choice, part, answer, &mut unsent);
         unsent.clear();
     }
     arrival.record.usage(answer.usage());
@@ -71,9 +71,9 @@ impl<W: Writer> Source for Written<W> {
             let part = self.answer.next().await;
             self.has_ended = !matches!(part, Some(Ok(_)));
             match part {
-                Some(Ok((_, part))) => {
+                Some(Ok((choice, part))) => {
                     note(&part, &self.arrival);
-                    self.writer.part(part, &self.answer, &mut text);
+                    self.writer.part(choice, part, &self.answer, &mut text);
                 }
                 Some(Err(problem)) => {
                     let model = self.answer.model().clone();

@@ -146,7 +146,7 @@ impl Content {
 }
 
 impl Writer for Content {
-    fn part(&mut self, part: Part, answer: &Answer, text: &mut String) {
+    fn part(&mut self, _choice: usize, part: Part, answer: &Answer, text: &mut String) {
         // Only now is it known how much of the prompt was there already.
         if !std::mem::replace(&mut self.has_begun, true) {
             self.usage = answer.usage();

@@ -117,7 +117,7 @@ impl Lines {
 }
 
 impl Writer for Lines {
-    fn part(&mut self, part: Part, answer: &Answer, text: &mut String) {
+    fn part(&mut self, _choice: usize, part: Part, answer: &Answer, text: &mut String) {
         match part {
             Part::Token(token) => {
                 if token.logprob.is_some() {

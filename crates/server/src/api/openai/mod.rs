@@ -1,6 +1,7 @@
 //! The API of OpenAI: what most clients speak.
 
 pub mod chat;
+mod chunks;
 pub mod completions;
 pub mod conversation;
 pub mod embeddings;

@@ -3,84 +3,60 @@
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::FINGERPRINT;
+use super::chunks::Chunks;
 use super::logprobs;
 use super::sampling::StreamOptions;
-use super::usage::{finish_reason, usage};
+use super::usage::finish_reason;
 use crate::answer::{Answer, Part};
+use crate::api::writing::{Writer, streamed};
 use crate::arrival::Arrival;
-use crate::ids;
-use crate::sse::{self, Source};
+use crate::errors::Problem;
+use crate::sse;
 
 /// Writes the parts of an answer as they come.
 pub struct ChatStream {
-    id: String,
-    created: u64,
-    answer: Answer,
-    options: StreamOptions,
-    arrival: Arrival,
+    chunks: Chunks,
     /// Which choices have begun.
     begun: Vec<bool>,
     /// Log-probabilities of tokens whose words have not come yet, by choice.
     logprobs: Vec<Vec<Value>>,
-    ended: bool,
 }
 
 impl ChatStream {
     /// The response that streams an answer.
     pub fn response(id: String, answer: Answer, options: StreamOptions, arrival: Arrival) -> Response {
         let choices = answer.choices();
-        sse::response(ChatStream {
-            id,
-            created: ids::now(),
-            answer,
-            options,
-            arrival,
-            begun: vec![false; choices],
-            logprobs: vec![Vec::new(); choices],
-            ended: false,
-        })
-    }
-
-    fn chunk(&self, choices: Value, usage: Value) -> Value {
-        let mut chunk = json!({
-            "id": self.id,
-            "object": "chat.completion.chunk",
-            "created": self.created,
-            "model": self.answer.model().id,
-            "system_fingerprint": FINGERPRINT,
-            "choices": choices,
-        });
-        if self.options.with_usage {
-            chunk["usage"] = usage;
-        }
-        chunk
+        let chunks = Chunks::new(id, "chat.completion.chunk", options);
+        let stream = ChatStream { chunks, begun: vec![false; choices], logprobs: vec![Vec::new(); choices] };
+        streamed(stream, answer, arrival, sse::response)
     }
 
     /// An event that changes one choice, with the log-probabilities of the tokens before it.
-    fn delta(&mut self, choice: usize, delta: Value, reason: Option<&'static str>, text: &mut String) {
-        if !std::mem::replace(&mut self.begun[choice], true) {
-            let first = json!({ "role": "assistant", "content": "" });
-            self.write(choice, first, Value::Null, None, text);
-        }
+    fn delta(
+        &mut self,
+        choice: usize,
+        delta: Value,
+        reason: Option<&'static str>,
+        answer: &Answer,
+        text: &mut String,
+    ) {
         let tokens = std::mem::take(&mut self.logprobs[choice]);
         let logprobs =
             if tokens.is_empty() { Value::Null } else { json!({ "content": tokens, "refusal": null }) };
-        self.write(choice, delta, logprobs, reason, text);
+        let mut write = |delta: Value, logprobs: Value, reason: Option<&str>| {
+            let choice =
+                json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
+            self.chunks.choice(choice, answer, text);
+        };
+        if !std::mem::replace(&mut self.begun[choice], true) {
+            write(json!({ "role": "assistant", "content": "" }), Value::Null, None);
+        }
+        write(delta, logprobs, reason);
     }
+}
 
-    fn write(&self, choice: usize, delta: Value, logprobs: Value, reason: Option<&str>, text: &mut String) {
-        let choice = json!({
-            "index": choice,
-            "delta": delta,
-            "logprobs": logprobs,
-            "finish_reason": reason,
-        });
-        sse::data(text, &self.chunk(json!([choice]), Value::Null));
-    }
-
-    /// Writes one part.
-    fn part(&mut self, choice: usize, part: Part, text: &mut String) {
+impl Writer for ChatStream {
+    fn part(&mut self, choice: usize, part: Part, answer: &Answer, text: &mut String) {
         let call = |call: usize, more: Value| {
             let mut entry = json!({ "index": call });
             if let (Value::Object(entry), Value::Object(more)) = (&mut entry, more) {
@@ -91,58 +67,35 @@ impl ChatStream {
         match part {
             Part::Token(token) => {
                 if token.logprob.is_some() {
-                    let entry = logprobs::of_chat(&token, &self.answer.model().tokenizer);
+                    let entry = logprobs::of_chat(&token, &answer.model().tokenizer);
                     self.logprobs[choice].push(entry);
                 }
             }
-            Part::Text(words) => self.delta(choice, json!({ "content": words }), None, text),
-            Part::Reasoning(words) => self.delta(choice, json!({ "reasoning_content": words }), None, text),
+            Part::Text(words) => self.delta(choice, json!({ "content": words }), None, answer, text),
+            Part::Reasoning(words) => {
+                self.delta(choice, json!({ "reasoning_content": words }), None, answer, text)
+            }
             Part::CallBegun { call: number, id, name } => {
                 let begun =
                     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
-                self.delta(choice, call(number, begun), None, text);
+                self.delta(choice, call(number, begun), None, answer, text);
             }
             Part::CallArguments { call: number, json: more } => {
                 let more = call(number, json!({ "function": { "arguments": more } }));
-                self.delta(choice, more, None, text);
+                self.delta(choice, more, None, answer, text);
             }
             Part::Finished(ending) => {
                 let reason = finish_reason(&ending);
-                self.arrival.record.ended(reason);
-                self.delta(choice, json!({}), Some(reason), text);
+                self.delta(choice, json!({}), Some(reason), answer, text);
             }
         }
     }
 
-    /// Writes the end: what it took, if that was asked for, and the mark that nothing follows.
-    fn end(&mut self, text: &mut String) {
-        self.ended = true;
-        let taken = self.answer.usage();
-        self.arrival.record.usage(taken);
-        if self.options.with_usage {
-            sse::data(text, &self.chunk(json!([]), usage(taken)));
-        }
-        sse::done(text);
+    fn end(&mut self, answer: &Answer, text: &mut String) {
+        self.chunks.end(answer, text);
     }
-}
 
-impl Source for ChatStream {
-    async fn next(&mut self) -> Option<String> {
-        let mut text = String::new();
-        while text.is_empty() {
-            if self.ended {
-                return None;
-            }
-            match self.answer.next().await {
-                None => self.end(&mut text),
-                Some(Ok((choice, part))) => self.part(choice, part, &mut text),
-                Some(Err(problem)) => {
-                    self.ended = true;
-                    let problem = self.arrival.failed(self.answer.model(), problem);
-                    sse::data(&mut text, &problem.openai());
-                }
-            }
-        }
-        Some(text)
+    fn problem(&mut self, problem: &Problem, text: &mut String) {
+        self.chunks.problem(problem, text);
     }
 }
