@@ -42,7 +42,7 @@ pub fn constraints(
         let constraint = vocabulary.constraint(&grammar).map_err(refused)?;
         // Calls have reasoning in their own grammar.
         Ok(Some(match &question.reading {
-            Some(reading) if conversation.form != Form::Text => AfterReasoning::of(
+            Some(reading) if conversation.form != Form::Text && !reading.has_words => AfterReasoning::of(
                 constraint,
                 &reading.format,
                 reading.is_reasoning_begun(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gleed_tokenizer::marks::MarkPart;
 use gleed_tokenizer::{
     AnswerFormat, AnswerParser, ReasoningWish, Special, TemplateInput, TemplateValue, Tools, template_value,
 };
@@ -24,22 +25,31 @@ pub struct Question {
 #[derive(Clone)]
 pub struct Reading {
     /// The prompt as the template wrote it.
-    pub prompt: String,
+    prompt: String,
     /// How the model marks reasoning and calls.
     pub format: Arc<AnswerFormat>,
     /// What it was offered.
     pub tools: Tools,
+    /// What is there of the answer already, as the parser reads it.
+    beginning: String,
+    /// Whether the answer's words have begun there, behind all reasoning.
+    pub has_words: bool,
 }
 
 impl Reading {
     /// A parser for one answer.
     pub fn parser(&self) -> AnswerParser {
-        AnswerParser::new(&self.format, &self.prompt, &self.tools)
+        AnswerParser::new(&self.format, &self.prompt, &self.tools).after(&self.beginning)
     }
 
-    /// Whether the prompt ends inside of reasoning.
+    /// Whether the answer goes on inside of reasoning.
     pub fn is_reasoning_begun(&self) -> bool {
-        self.format.is_reasoning_begun(&self.prompt)
+        self.parser().is_reasoning()
+    }
+
+    /// The prompt and what is there of the answer, control tokens written out.
+    pub fn written(&self) -> String {
+        self.prompt.clone() + &self.format.written(&self.beginning)
     }
 }
 
@@ -67,10 +77,15 @@ impl Question {
             let message = "the model's chat template knows no tools; leave them out, or use another model";
             return Err(Problem::unsupported("tools", message));
         }
-        let (messages, beginning) = match conversation.messages.split_last() {
-            Some((last, before)) if conversation.continues => (before, last.content.as_str()),
-            _ => (&conversation.messages[..], ""),
+        let (messages, begun) = match conversation.messages.split_last() {
+            Some((last, before)) if conversation.continues => (before, Some(last)),
+            _ => (&conversation.messages[..], None),
         };
+        let thought = begun.and_then(|message| message.reasoning.as_deref()).unwrap_or_default();
+        if !thought.is_empty() && !chat.format.marks_reasoning() {
+            let message = "the model marks no reasoning, so that none can be continued; leave it out";
+            return Err(Problem::unsupported("messages", message));
+        }
         let tools: Vec<Value> = match offers {
             true => conversation.tools.iter().map(|tool| tool.for_template()).collect(),
             false => Vec::new(),
@@ -87,9 +102,22 @@ impl Question {
             Problem::invalid("messages", format!("the model's chat template refuses the messages: {error}"))
         })?;
         let mut tokens = model.tokenizer.encode_chat(&prompt);
-        tokens.extend(model.tokenizer.encode(beginning, Special::Literal));
-        let prompt = prompt.text().to_string() + beginning;
-        let reading = Reading { prompt, format: chat.format.clone(), tools: Tools::new(&tools) };
+        let prompt = prompt.text().to_string();
+        let words = begun.map_or("", |message| &message.content);
+        let beginning = chat.format.beginning(&prompt, thought, words);
+        for part in chat.format.parts(&beginning) {
+            match part {
+                MarkPart::Token(token) => tokens.push(token),
+                MarkPart::Text(text) => tokens.extend(model.tokenizer.encode(&text, Special::Literal)),
+            }
+        }
+        let reading = Reading {
+            prompt,
+            format: chat.format.clone(),
+            tools: Tools::new(&tools),
+            beginning,
+            has_words: !words.is_empty(),
+        };
         Ok(Question { tokens, reading: Some(reading) })
     }
 }
@@ -132,8 +160,8 @@ fn reasoning(chat: &Chat, wish: &ReasoningWish) -> Result<Vec<(String, TemplateV
     let found = template.reasoning_variables(wish).or_else(|| template.reasoning_variables(&switch));
     match found {
         Some(variables) => Ok(variables),
-        // There is nothing to turn off.
-        None if switch == ReasoningWish::Off && !chat.format.marks_reasoning() => Ok(Vec::new()),
+        // There is nothing to turn off, or it is always on.
+        None if (switch == ReasoningWish::On) == chat.format.marks_reasoning() => Ok(Vec::new()),
         None => {
             let message = "the model's chat template has no switch for reasoning; leave it out";
             Err(Problem::unsupported("reasoning_effort", message))

@@ -53,7 +53,7 @@ pub async fn apply_template(mut arrival: Arrival) -> Result<Response, Problem> {
     arrival.all_read()?;
     let response = apart(move || {
         let question = Question::of_conversation(&model, &conversation)?;
-        let prompt = question.reading.map(|reading| reading.prompt).unwrap_or_default();
+        let prompt = question.reading.map(|reading| reading.written()).unwrap_or_default();
         Ok(json!({ "prompt": prompt, "tokens": question.tokens }))
     });
     Ok(Json(response.await?).into_response())

@@ -180,6 +180,29 @@ fn a_begun_answer_is_continued() {
 }
 
 #[test]
+fn begun_reasoning_is_continued() {
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}<think></think>";
+    let server = Plan { template: Some(template), ..Plan::new(&["story"]) }.start();
+    let question = json!({ "role": "user", "content": "Tell me a story." });
+    let ask = |begun: Value| {
+        let mut fields = json!({ "messages": [question, begun], "continue_final_message": true });
+        let prompt = server.post("/apply-template", &fields).json()["prompt"].as_str().unwrap().to_string();
+        // A model that always reasons does so when it is told to.
+        fields["reasoning_effort"] = json!("high");
+        (prompt, server.chat(fields).json()["choices"][0]["message"].clone())
+    };
+    let thought = json!({ "role": "assistant", "content": "", "reasoning_content": "They want" });
+    let (prompt, message) = ask(thought);
+    assert!(prompt.ends_with("<think>\nThey want"), "{prompt}");
+    assert!(message["reasoning_content"].as_str().is_some_and(|more| !more.is_empty()), "{message}");
+    let said = json!({ "role": "assistant", "content": "Once", "reasoning_content": "They want" });
+    let (prompt, message) = ask(said);
+    assert!(prompt.ends_with("<think>\nThey want\n</think>\n\nOnce"), "{prompt}");
+    assert!(message["content"].as_str().is_some_and(|more| !more.is_empty()), "{message}");
+    assert_eq!(message.get("reasoning_content").filter(|it| !it.is_null()), None);
+}
+
+#[test]
 fn words_of_a_message_are_no_control_tokens() {
     let server = Plan::new(&["story"]).start();
     let tokens = |content: &str| -> Vec<u64> {
@@ -206,8 +229,12 @@ fn words_of_a_message_are_no_control_tokens() {
 fn a_prompt_that_came_before_is_remembered() {
     let server = Plan::new(&["story"]).start();
     let prompt = "Once upon a time there was a very small dog who lived in a big house. ".repeat(6);
-    let ask = || server.complete(json!({ "prompt": prompt, "max_tokens": 8 })).json();
-    let (cold, warm) = (ask(), ask());
+    let ask = |cache: bool| {
+        server.complete(json!({ "prompt": prompt, "max_tokens": 8, "cache_prompt": cache })).json()
+    };
+    let (cold, warm, anew) = (ask(true), ask(true), ask(false));
+    assert_eq!(anew["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+    assert_eq!(anew["choices"], warm["choices"]);
     assert_eq!(cold["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
     assert!(warm["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() >= 64, "{warm}");
     assert_eq!(cold["choices"], warm["choices"]);

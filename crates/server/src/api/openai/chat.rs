@@ -102,8 +102,7 @@ pub async fn ask(
         Ok((question, constraints))
     })
     .await?;
-    arrival
-        .note_prompt(|| question.reading.as_ref().map(|reading| reading.prompt.clone()).unwrap_or_default());
+    arrival.note_prompt(|| question.reading.as_ref().map(|reading| reading.written()).unwrap_or_default());
     Answer::ask(model, vec![question], &wishes, constraints, &arrival.app.metrics)
         .map_err(|problem| problem.about("messages"))
 }

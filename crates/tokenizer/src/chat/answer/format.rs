@@ -84,15 +84,51 @@ impl AnswerFormat {
     /// Whether a prompt ends with the beginning of reasoning: some templates write it themselves.
     pub fn is_reasoning_begun(&self, prompt: &str) -> bool {
         let Some(reasoning) = &self.marks.reasoning else { return false };
-        // Control tokens are written out in a prompt.
-        let mut begin = String::new();
-        for character in reasoning.begin.chars() {
+        prompt.trim_end().ends_with(self.written(&reasoning.begin).trim_end())
+    }
+
+    /// The beginning of an answer to a prompt, as the model would have written it: what it thought, then what it said.
+    /// The text is as the parser reads it. Formats without marks for reasoning have only the words.
+    pub fn beginning(&self, prompt: &str, reasoning: &str, words: &str) -> String {
+        let reasoning = AnswerFormat::without_codes(reasoning.to_string());
+        let words = AnswerFormat::without_codes(words.to_string());
+        if let Some(Calls::Harmony(marks)) = &self.marks.calls {
+            let message =
+                |channel: &str, text: &str| format!("{}{channel}{}{text}", marks.channel, marks.message);
+            return match (reasoning.is_empty(), words.is_empty()) {
+                (true, true) => String::new(),
+                (false, true) => message("analysis", &reasoning),
+                (true, false) => message("final", &words),
+                (false, false) => {
+                    let thought = message("analysis", &reasoning);
+                    format!("{thought}{}{}assistant{}", marks.end, marks.start, message("final", &words))
+                }
+            };
+        }
+        let Some(marks) = &self.marks.reasoning else { return words };
+        let is_begun = self.is_reasoning_begun(prompt);
+        let mut text = String::new();
+        if !reasoning.is_empty() && !is_begun {
+            text.push_str(&marks.begin);
+            text.push_str(if marks.begin.ends_with('\n') { "" } else { "\n" });
+        }
+        text.push_str(&reasoning);
+        if !words.is_empty() && (is_begun || !reasoning.is_empty()) {
+            text.extend(["\n", &marks.end, "\n\n"]);
+        }
+        text + &words
+    }
+
+    /// A text that the parser reads, with control tokens written out.
+    pub fn written(&self, text: &str) -> String {
+        let mut written = String::with_capacity(text.len());
+        for character in text.chars() {
             match self.written.iter().find(|(code, _)| *code == character) {
-                Some((_, text)) => begin.push_str(text),
-                None => begin.push(character),
+                Some((_, text)) => written.push_str(text),
+                None => written.push(character),
             }
         }
-        prompt.trim_end().ends_with(begin.trim_end())
+        written
     }
 
     /// The private character of a control token that is a mark.
@@ -107,18 +143,21 @@ impl AnswerFormat {
 
     /// All marks, taken apart into control tokens and text.
     pub fn marks(&self) -> Marks<Vec<MarkPart>> {
-        self.marks.map(|mark| {
-            let mut parts = Vec::new();
-            for character in mark.chars() {
-                match self.controls.iter().find(|(_, code)| *code == character) {
-                    Some(&(id, _)) => parts.push(MarkPart::Token(id)),
-                    None => match parts.last_mut() {
-                        Some(MarkPart::Text(text)) => text.push(character),
-                        _ => parts.push(MarkPart::Text(character.to_string())),
-                    },
-                }
+        self.marks.map(|mark| self.parts(mark))
+    }
+
+    /// A text that the parser reads, taken apart into control tokens and text.
+    pub fn parts(&self, text: &str) -> Vec<MarkPart> {
+        let mut parts = Vec::new();
+        for character in text.chars() {
+            match self.controls.iter().find(|(_, code)| *code == character) {
+                Some(&(id, _)) => parts.push(MarkPart::Token(id)),
+                None => match parts.last_mut() {
+                    Some(MarkPart::Text(text)) => text.push(character),
+                    _ => parts.push(MarkPart::Text(character.to_string())),
+                },
             }
-            parts
-        })
+        }
+        parts
     }
 }

@@ -33,6 +33,10 @@ impl Channels {
         Channels { marks, has_tools, phase: Phase::First }
     }
 
+    pub fn is_reasoning(&self) -> bool {
+        self.phase == Phase::Reasoning
+    }
+
     pub fn step(&mut self, held: &mut Held, out: &mut CallWriter, last: bool) -> bool {
         match self.phase {
             Phase::First | Phase::Header => self.header(held, out, last),

@@ -131,6 +131,24 @@ impl AnswerParser {
         }
     }
 
+    /// The same for an answer of which some is there already, see [`AnswerFormat::beginning`]: what comes is the rest.
+    pub fn after(mut self, beginning: &str) -> AnswerParser {
+        self.push(beginning);
+        // What might have become a mark, or space before words, was said too.
+        self.held.take(self.held.text().len());
+        self.space.clear();
+        self
+    }
+
+    /// Whether what comes next is reasoning, unless it is a mark.
+    pub fn is_reasoning(&self) -> bool {
+        match &self.state {
+            State::Reasoning => true,
+            State::Channels(channels) => channels.is_reasoning(),
+            _ => false,
+        }
+    }
+
     /// Takes in the next piece of the answer.
     pub fn push(&mut self, piece: &str) -> Vec<AnswerEvent> {
         self.held.push(piece);

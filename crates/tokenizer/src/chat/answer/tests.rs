@@ -282,3 +282,57 @@ fn hostile_streams_stay_small_and_end() {
         assert!(shown + 100 >= text.len(), "{shown} of {}: {}", text.len(), &text[..80]);
     }
 }
+
+/// What comes after a beginning, read as the rest of an answer: where it begins and what it says.
+fn rest(
+    template: &str,
+    prompt: &str,
+    (reasoning, words): (&str, &str),
+    text: &str,
+) -> (String, Vec<AnswerEvent>) {
+    let format = AnswerFormat::of_template(template);
+    let beginning = format.beginning(prompt, reasoning, words);
+    let mut parser = AnswerParser::new(&format, prompt, &tools()).after(&beginning);
+    assert_eq!(parser.is_reasoning(), !reasoning.is_empty() && words.is_empty());
+    let mut events = parser.push(text);
+    events.extend(parser.finish());
+    (beginning, events)
+}
+
+#[test]
+fn answers_that_have_begun_go_on() {
+    let text = |text: &str| AnswerEvent::Text(text.to_string());
+    let reasoning = |text: &str| AnswerEvent::Reasoning(text.to_string());
+    let harmony = "<|channel|><|message|>";
+    let cases = [
+        (HERMES, "", ("", "Hello "), "you", "Hello ", vec![text("you")]),
+        (HERMES, "", ("", "2 <"), "/think", "2 <", vec![text("/think")]),
+        (
+            HERMES,
+            "",
+            ("Hm, ", ""),
+            "so.</think>\n\nYes",
+            "<think>\nHm, ",
+            vec![reasoning("so."), text("Yes")],
+        ),
+        (HERMES, "", ("Hm.", "Yes"), ", I do", "<think>\nHm.\n</think>\n\nYes", vec![text(", I do")]),
+        // The prompt has begun the reasoning.
+        (HERMES, "<think>\n", ("Hm", ""), ".</think>A", "Hm", vec![reasoning("."), text("A")]),
+        (HERMES, "<think>\n", ("", "A"), " B", "\n</think>\n\nA", vec![text(" B")]),
+        (harmony, "", ("", "A"), " B", "<|channel|>final<|message|>A", vec![text(" B")]),
+        (harmony, "", ("Hm", ""), ".", "<|channel|>analysis<|message|>Hm", vec![reasoning(".")]),
+        (
+            harmony,
+            "",
+            ("Hm.", "A"),
+            "B",
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>A",
+            vec![text("B")],
+        ),
+        // Nothing that marks reasoning: there are words alone.
+        ("", "", ("", "A"), " B", "A", vec![text(" B")]),
+    ];
+    for (template, prompt, begun, more, beginning, events) in cases {
+        assert_eq!(rest(template, prompt, begun, more), (beginning.to_string(), events), "{begun:?}");
+    }
+}
