@@ -138,6 +138,11 @@ pub trait Simd: Copy {
     fn shift_left<const N: u32>(self, x: Self::I32) -> Self::I32;
     /// The bits of a mask in each byte.
     fn and_bytes(self, x: Self::I32, mask: u8) -> Self::I32;
+    /// The high four bits of each byte.
+    #[inline(always)]
+    fn high_nibbles(self, x: Self::I32) -> Self::I32 {
+        self.and_bytes(self.shift_right::<4>(x), 0x0f)
+    }
     /// For each byte, which must be 0 to 15, what a table has in that place.
     fn look_up(self, table: &[i8; LANES], places: Self::I32) -> Self::I32;
     /// The bits of both.

@@ -46,11 +46,27 @@ pub(super) const fn raised_by(format: Format) -> u8 {
 /// Four lines of nibbles: the low ones are words 0 to 3, the high ones words 4 to 7.
 #[inline(always)]
 fn nibbles<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
-    for (i, line) in lines[..4].iter().enumerate() {
-        let both = s.load_i32(&line.0);
-        f(i, s.and_bytes(both, 0x0f));
-        f(i + 4, s.and_bytes(s.shift_right::<4>(both), 0x0f));
+    each_line::<4>(
+        lines,
+        #[inline(always)]
+        |i, line| {
+            let both = s.load_i32(&line.0);
+            f(i, s.and_bytes(both, 0x0f));
+            f(i + 4, s.high_nibbles(both));
+        },
+    );
+}
+
+/// Calls `f` with each of `N` lines, at most eight, and its number: a constant, whatever a compiler thinks of unrolling a
+/// loop, so that the sums which it chooses stay in registers.
+#[inline(always)]
+fn each_line<const N: usize>(lines: &[Line], mut f: impl FnMut(usize, &Line)) {
+    let lines = &lines[..N];
+    macro_rules! call {
+        ($($i:literal)*) => {$(if $i < N { f($i, &lines[$i]) })*};
     }
+    const { assert!(N <= 8) };
+    call!(0 1 2 3 4 5 6 7);
 }
 
 /// Four lines of nibbles, each a place in a list of levels, which are raised.
@@ -84,13 +100,17 @@ const fn levels(format: Format) -> [i8; 16] {
 /// Two lines of bit pairs: pair t of line j is word 4j + t.
 #[inline(always)]
 fn pairs<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
-    for (j, line) in lines[..2].iter().enumerate() {
-        let four = s.load_i32(&line.0);
-        f(4 * j, s.and_bytes(four, 3));
-        f(4 * j + 1, s.and_bytes(s.shift_right::<2>(four), 3));
-        f(4 * j + 2, s.and_bytes(s.shift_right::<4>(four), 3));
-        f(4 * j + 3, s.and_bytes(s.shift_right::<6>(four), 3));
-    }
+    each_line::<2>(
+        lines,
+        #[inline(always)]
+        |j, line| {
+            let four = s.load_i32(&line.0);
+            f(4 * j, s.and_bytes(four, 3));
+            f(4 * j + 1, s.and_bytes(s.shift_right::<2>(four), 3));
+            f(4 * j + 2, s.and_bytes(s.shift_right::<4>(four), 3));
+            f(4 * j + 3, s.and_bytes(s.shift_right::<6>(four), 3));
+        },
+    );
 }
 
 /// Two lines of bit pairs, and one whose bit k is the third bit of word k.
@@ -212,9 +232,11 @@ unsigned!(Mxfp4, MXFP4, doubled_floats, 4, BLOCK, 32, false);
 /// Eight lines of signed bytes.
 #[inline(always)]
 fn bytes<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
-    for (k, line) in lines[..8].iter().enumerate() {
-        f(k, s.load_i32(&line.0));
-    }
+    each_line::<8>(
+        lines,
+        #[inline(always)]
+        |k, line| f(k, s.load_i32(&line.0)),
+    );
 }
 
 /// Four lines of nibbles, each a place in a list of levels.
