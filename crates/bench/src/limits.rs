@@ -195,7 +195,7 @@ mod tests {
             let limits = Cores::new(isa, 1).unwrap().measure();
             assert!(limits.memory > 1e8 && limits.memory < 1e13, "{limits:?}");
             assert!(limits.f32 > 1e8 && limits.int8 > 1e8, "{limits:?}");
-            assert_eq!(limits.int8_tiles.is_some(), isa == Isa::Amx);
+            assert_eq!(limits.int8_tiles.is_some(), matches!(isa, Isa::Amx | Isa::NeonI8mm));
             let (best, _) = limits.best_int8();
             assert!(best > before / 2.0, "{isa} is far slower than what it extends: {limits:?}");
             before = best;

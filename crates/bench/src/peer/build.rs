@@ -14,16 +14,23 @@ pub struct Units {
     /// Dot products of bytes, 512 or 256 bits wide.
     pub vnni: bool,
     pub amx: bool,
+    /// ARM's dot products of bytes.
+    pub dotprod: bool,
+    /// ARM's products of matrices of bytes.
+    pub i8mm: bool,
 }
 
 impl Units {
     /// What our kernels of an instruction set use.
     pub fn of_isa(isa: Isa) -> Units {
+        let avx512 = matches!(isa, Isa::Avx512 | Isa::Amx);
         Units {
-            avx2: isa >= Isa::Avx2,
-            avx512: isa >= Isa::Avx512,
-            vnni: isa >= Isa::Avx512,
-            amx: isa >= Isa::Amx,
+            avx2: avx512 || isa == Isa::Avx2,
+            avx512,
+            vnni: avx512,
+            amx: isa == Isa::Amx,
+            dotprod: matches!(isa, Isa::Neon | Isa::NeonI8mm),
+            i8mm: isa == Isa::NeonI8mm,
         }
     }
 
@@ -57,6 +64,8 @@ impl Units {
             avx512: has("AVX512"),
             vnni: has("AVX512_VNNI") || has("AVX_VNNI"),
             amx: has("AMX_INT8"),
+            dotprod: has("DOTPROD"),
+            i8mm: has("MATMUL_INT8"),
         })
     }
 
@@ -67,6 +76,8 @@ impl Units {
             ("AVX-512", self.avx512, other.avx512),
             ("VNNI", self.vnni, other.vnni),
             ("AMX", self.amx, other.amx),
+            ("dot products", self.dotprod, other.dotprod),
+            ("matrix products", self.i8mm, other.i8mm),
         ]
         .into_iter()
         .filter(|(_, here, there)| *here && !there)
@@ -133,16 +144,23 @@ impl Build {
             ));
         }
         if !more.is_empty() {
-            let wanted = if ours.avx512 {
-                "icelake"
-            } else if ours.avx2 {
-                "haswell"
+            let fair = if theirs.dotprod {
+                "is built without".to_string()
             } else {
-                "x64"
+                let wanted = if ours.avx512 {
+                    "icelake"
+                } else if ours.avx2 {
+                    "haswell"
+                } else {
+                    "x64"
+                };
+                format!(
+                    "is its CPU variant {wanted} (GGML_CPU={wanted} in the environment, where its start script \
+                     reads that)"
+                )
             };
             warnings.push(format!(
-                "the peer{named} uses {}, which ours does not ({isa}): a fair peer is its CPU variant {wanted} \
-                 (GGML_CPU={wanted} in the environment, where its start script reads that)",
+                "the peer{named} uses {}, which ours does not ({isa}): a fair peer {fair}",
                 more.join(", ")
             ));
         }
@@ -151,8 +169,12 @@ impl Build {
 
     /// For programs.
     pub fn json(&self) -> Value {
-        let units =
-            self.units.map(|u| json!({ "avx2": u.avx2, "avx512": u.avx512, "vnni": u.vnni, "amx": u.amx }));
+        let units = self.units.map(|u| {
+            json!({
+                "avx2": u.avx2, "avx512": u.avx512, "vnni": u.vnni, "amx": u.amx,
+                "dotprod": u.dotprod, "i8mm": u.i8mm,
+            })
+        });
         json!({
             "build": self.number, "commit": self.commit, "cpu_variant": self.variant,
             "instructions": units, "threads": self.threads,
@@ -220,6 +242,10 @@ mod tests {
         let native = build(FLAGS);
         let [line] = &native.warnings(Units::of_isa(Isa::Avx2), "avx2")[..] else { panic!() };
         assert!(line.contains("AVX-512, VNNI, AMX") && line.contains("GGML_CPU=haswell"), "{line}");
+        let arm = build("system_info: n_threads = 2 | CPU : NEON = 1 | DOTPROD = 1 | MATMUL_INT8 = 1 |");
+        assert!(arm.warnings(Units::of_isa(Isa::NeonI8mm), "neon-i8mm").is_empty());
+        let [line] = &arm.warnings(Units::of_isa(Isa::Neon), "neon")[..] else { panic!() };
+        assert!(line.contains("uses matrix products") && line.contains("built without"), "{line}");
         let [line] = &build("").warnings(Units::of_isa(Isa::Avx2), "avx2")[..] else { panic!() };
         assert!(line.contains("does not say"), "{line}");
     }

@@ -1,9 +1,11 @@
 //! Quantised activations in blocks of sixteen rows, in the order in which tile units read them.
 
+use gleed_gguf::Groups;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
+use super::integer::Panel;
 use super::quantize::Quantized;
-use super::tile::Line;
+use super::tile::{Line, TILE};
 
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;
@@ -49,6 +51,39 @@ pub const fn chunks(columns: usize, block: usize) -> usize {
 /// Lines of a block of rows of a chunk.
 pub const fn block_lines(columns: usize, block: usize) -> usize {
     if block == BLOCK { columns / BLOCK * (CELL_LINES + 2) } else { SUPER_LINES + 1 + PAIRS[0] + PAIRS[1] }
+}
+
+/// Panels to be multiplied with blocks of activations on a tile unit.
+#[derive(Debug)]
+pub struct MultiplyBlocks<'a> {
+    /// Panels of the same kind, each all columns of sixteen rows of weights.
+    pub panels: &'a [Panel<'a>],
+    /// The activations.
+    pub x: Blocked<'a>,
+    /// What will be unpacked next: it is fetched meanwhile.
+    pub next: &'a [Line],
+    /// One result per row of activations and row of weights; whole blocks of rows.
+    pub out: &'a mut [[f32; TILE]],
+    /// From panel to panel in `out`, whole blocks of rows.
+    pub stride: usize,
+    /// Room for what the unit needs.
+    pub scratch: &'a mut [Line],
+}
+
+impl MultiplyBlocks<'_> {
+    /// Checks that all parts fit together, and tells of what kind the panels are; `None` where there is nothing to do.
+    pub(super) fn check(&self) -> Option<Groups> {
+        let MultiplyBlocks { panels, x, out, stride, .. } = self;
+        let groups = panels.first().filter(|_| x.row_blocks > 0)?.groups;
+        for panel in *panels {
+            panel.check();
+            assert!(x.columns == panel.columns() && panel.groups == groups && x.block == groups.block);
+        }
+        assert!(stride.is_multiple_of(BLOCK_ROWS) && out.len().is_multiple_of(BLOCK_ROWS));
+        let rows = x.row_blocks * BLOCK_ROWS;
+        assert!(rows <= *stride && (panels.len() - 1) * stride + rows <= out.len());
+        Some(groups)
+    }
 }
 
 /// What each row has of a block of columns.

@@ -14,11 +14,15 @@ pub enum Isa {
     Avx512,
     /// The same with AMX for many rows.
     Amx,
+    /// 64-bit ARM with NEON and its dot products of bytes.
+    Neon,
+    /// The same with products of matrices of bytes for many rows.
+    NeonI8mm,
 }
 
 impl Isa {
-    /// Every instruction set there are kernels for, slowest first.
-    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
+    /// Every instruction set there are kernels for, of each architecture slowest first.
+    pub const ALL: [Isa; 6] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx, Isa::Neon, Isa::NeonI8mm];
 
     /// The fastest one that this machine has.
     pub fn detect() -> Isa {
@@ -42,6 +46,12 @@ impl Isa {
             Isa::Amx => super::amx::Amx::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::Avx512 | Isa::Amx => false,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => super::neon::Neon::detect().is_some(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm => super::neon::Matrices::detect().is_some(),
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Neon | Isa::NeonI8mm => false,
         }
     }
 
@@ -52,6 +62,8 @@ impl Isa {
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
             Isa::Amx => "amx",
+            Isa::Neon => "neon",
+            Isa::NeonI8mm => "neon-i8mm",
         }
     }
 }
@@ -81,7 +93,7 @@ mod tests {
         for isa in Isa::ALL {
             assert_eq!(isa.to_string().parse::<Isa>(), Ok(isa));
         }
-        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2, avx512, amx"));
+        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2, avx512, amx, neon, neon-i8mm"));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::hint::black_box;
 use gleed_model::arithmetic::LANES;
 
 use super::Kernels;
+#[cfg(target_arch = "aarch64")]
+use super::neon::MATRIX_ROUND;
 use super::simd::{Kernel, Simd};
 use super::tile::Line;
 
@@ -28,7 +30,7 @@ pub enum Arithmetic {
     F32,
     /// Dot products of bytes on the vector unit.
     Int8,
-    /// Dot products of bytes on the tile unit.
+    /// Dot products of bytes on the tile unit, or in products of matrices.
     Int8Tiles,
 }
 
@@ -47,6 +49,12 @@ impl Kernels {
             Arithmetic::Int8Tiles => match self.unit {
                 #[cfg(target_arch = "x86_64")]
                 super::Unit::Amx(_, amx) => Some(tile_products(amx, operations)),
+                #[cfg(target_arch = "aarch64")]
+                super::Unit::NeonI8mm(_, matrices) => {
+                    let rounds = rounds(operations, 2 * MATRIX_ROUND);
+                    black_box(matrices.multiply_only(rounds));
+                    Some(rounds * 2 * MATRIX_ROUND as u64)
+                }
                 _ => None,
             },
         }
@@ -239,7 +247,8 @@ mod tests {
             let kernels = Kernels::new(isa).unwrap();
             for arithmetic in [Arithmetic::F32, Arithmetic::Int8, Arithmetic::Int8Tiles] {
                 let done = kernels.compute(arithmetic, 1_000_000);
-                assert_eq!(done.is_some(), arithmetic != Arithmetic::Int8Tiles || isa == Isa::Amx);
+                let tiles = matches!(isa, Isa::Amx | Isa::NeonI8mm);
+                assert_eq!(done.is_some(), arithmetic != Arithmetic::Int8Tiles || tiles);
                 assert!(done.is_none_or(|done| (1_000_000..2_000_000).contains(&done)), "{isa}: {done:?}");
             }
         }

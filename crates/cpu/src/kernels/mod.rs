@@ -23,6 +23,8 @@ mod isa;
 pub mod limits;
 pub mod map;
 mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod norm;
 pub mod packed;
 pub(crate) mod pool;
@@ -39,7 +41,7 @@ pub mod streams;
 pub mod tile;
 pub mod unpack;
 
-use blocked::Blocked;
+use blocked::{Blocked, MultiplyBlocks};
 use integer::Panel;
 pub use isa::Isa;
 use simd::{Kernel, Simd};
@@ -60,6 +62,10 @@ enum Unit {
     Avx512(avx512::Avx512),
     #[cfg(target_arch = "x86_64")]
     Amx(avx512::Avx512, amx::Amx),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm(neon::Neon, neon::Matrices),
 }
 
 impl Kernels {
@@ -77,6 +83,14 @@ impl Kernels {
             }
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::Avx512 | Isa::Amx => None,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::Neon::detect().map(Unit::Neon),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm => neon::Neon::detect()
+                .zip(neon::Matrices::detect())
+                .map(|(unit, matrices)| Unit::NeonI8mm(unit, matrices)),
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Neon | Isa::NeonI8mm => None,
         };
         unit.map(|unit| Kernels { unit })
     }
@@ -91,12 +105,16 @@ impl Kernels {
             Unit::Avx512(_) => Isa::Avx512,
             #[cfg(target_arch = "x86_64")]
             Unit::Amx(..) => Isa::Amx,
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon(_) => Isa::Neon,
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonI8mm(..) => Isa::NeonI8mm,
         }
     }
 
-    /// Multiplies one or two panels with blocks of activations on the machine's tile unit, which must be
-    /// there; what will be unpacked next is fetched meanwhile. The results of the second panel follow after
-    /// `stride` rows. `scratch` is room for [`Kernels::tile_scratch`] lines.
+    /// Multiplies panels with blocks of activations on the machine's tile unit, or what stands in for one,
+    /// which must be there; what will be unpacked next is fetched meanwhile. The results of the second panel
+    /// follow after `stride` rows. `scratch` is room for [`Kernels::tile_scratch`] lines.
     pub fn multiply_blocks(
         self,
         panels: &[Panel],
@@ -106,10 +124,15 @@ impl Kernels {
         stride: usize,
         scratch: &mut [Line],
     ) {
+        let job = MultiplyBlocks { panels, x, next, out, stride, scratch };
         match self.unit {
             #[cfg(target_arch = "x86_64")]
-            Unit::Amx(unit, amx) => amx::MultiplyAmx { panels, x, next, out, stride, scratch }.run(amx, unit),
-            _ => panic!("there is no tile unit"),
+            Unit::Amx(unit, amx) => amx::multiply(amx, unit, job),
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon(unit) => neon::multiply(unit, None, job),
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonI8mm(unit, matrices) => neon::multiply(unit, Some(matrices), job),
+            _ => panic!("there is no tile unit for {} panels", job.panels.len()),
         }
     }
 
@@ -118,31 +141,38 @@ impl Kernels {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
             Unit::Amx(..) => amx::SCRATCH_LINES,
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon(_) | Unit::NeonI8mm(..) => neon::SCRATCH_LINES,
             _ => 0,
+        }
+    }
+
+    /// Rows below which a block is better left to the vector unit: a single block, and one after others, for which
+    /// the weights are unpacked already. `None` without a tile unit.
+    fn fewest_tile_rows(self) -> Option<[usize; 2]> {
+        match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx(..) => Some(amx::FEWEST_ROWS),
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon(_) => Some(neon::FEWEST_ROWS_OF_DOTS),
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonI8mm(..) => Some(neon::FEWEST_ROWS_OF_MATRICES),
+            _ => None,
         }
     }
 
     /// In how many blocks the machine's tile unit takes rows, the last of which may be partly empty; what
     /// is left is better done by the vector unit.
     pub fn tile_blocks(self, rows: usize) -> usize {
-        match self.unit {
-            #[cfg(target_arch = "x86_64")]
-            Unit::Amx(..) => {
-                let (full, rest) = (rows / blocked::BLOCK_ROWS, rows % blocked::BLOCK_ROWS);
-                let fewest = if full == 0 { amx::FEWEST_ROWS } else { amx::FEWEST_MORE_ROWS };
-                full + usize::from(rest >= fewest)
-            }
-            _ => 0,
-        }
+        let Some([fewest, fewest_more]) = self.fewest_tile_rows() else { return 0 };
+        let (full, rest) = (rows / blocked::BLOCK_ROWS, rows % blocked::BLOCK_ROWS);
+        full + usize::from(rest >= if full == 0 { fewest } else { fewest_more })
     }
 
     /// The most blocks that [`Kernels::tile_blocks`] can be of so many rows in so many parts, each by itself.
     pub fn most_tile_blocks(self, rows: usize, parts: usize) -> usize {
-        match self.unit {
-            #[cfg(target_arch = "x86_64")]
-            Unit::Amx(..) => rows / blocked::BLOCK_ROWS + parts.min(rows / amx::FEWEST_MORE_ROWS),
-            _ => 0,
-        }
+        let Some([fewest, fewest_more]) = self.fewest_tile_rows() else { return 0 };
+        rows / blocked::BLOCK_ROWS + parts.min(rows / fewest.min(fewest_more))
     }
 
     /// Runs a kernel, compiled for the chosen instruction set.
@@ -159,6 +189,8 @@ impl Kernels {
             Unit::Avx2(unit) => unit.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512(unit) | Unit::Amx(unit, _) => unit.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon(unit) | Unit::NeonI8mm(unit, _) => unit.vectorize(kernel),
         }
     }
 }

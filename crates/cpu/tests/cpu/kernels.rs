@@ -23,6 +23,16 @@ use half::{bf16, f16};
 /// Lengths around every border: nothing, less than the lanes, the lanes, some more, many.
 const LENGTHS: [usize; 17] = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 100, 576, 1031];
 
+/// Those that `GLEED_TEST_ISA` names, as `neon,neon-i8mm`: what is missing must not pass for tested.
+#[test]
+fn promised_instruction_sets_are_there() {
+    let promised = std::env::var("GLEED_TEST_ISA").unwrap_or_default();
+    for name in promised.split(',').filter(|name| !name.is_empty()) {
+        let isa: Isa = name.parse().unwrap();
+        assert!(isa.is_available(), "{isa} was promised and is not there");
+    }
+}
+
 #[test]
 fn add_is_plain_addition() {
     each_isa(|kernels, random| {

@@ -20,15 +20,12 @@ use self::blocks::blocks;
 pub use self::detect::Amx;
 use self::super_blocks::super_blocks;
 use super::avx512::Avx512;
-use super::blocked::{BLOCK_ROWS, Blocked};
-use super::integer::Panel;
+use super::blocked::{BLOCK_ROWS, MultiplyBlocks};
 use super::tile::{Line, TILE};
 
-/// Rows below which a single block is better left to the vector unit.
-pub const FEWEST_ROWS: usize = 12;
-
-/// The same for a block after others: the weights are unpacked already.
-pub const FEWEST_MORE_ROWS: usize = 6;
+/// Rows below which a single block is better left to the vector unit, and the same for a block after others: the
+/// weights are unpacked already.
+pub const FEWEST_ROWS: [usize; 2] = [12, 6];
 
 /// Columns of a super-block that are multiplied at once: what a row of a tile holds.
 const PASS: usize = 64;
@@ -47,23 +44,6 @@ const PARTS_LINES: usize = 2 * 2 * size_of::<Parts>() / size_of::<Line>();
 
 /// Lines of scratch: these, and the products of two steps, two each in two parts.
 pub const SCRATCH_LINES: usize = PARTS_LINES + 2 * 2 * 2 * size_of::<Products>() / size_of::<Line>();
-
-/// Multiplies panels with blocks of activations.
-#[derive(Debug)]
-pub struct MultiplyAmx<'a> {
-    /// Panels of the same kind, each all columns of sixteen rows of weights.
-    pub panels: &'a [Panel<'a>],
-    /// The activations.
-    pub x: Blocked<'a>,
-    /// What will be unpacked next.
-    pub next: &'a [Line],
-    /// One result per row of activations and row of weights; whole blocks of rows.
-    pub out: &'a mut [[f32; TILE]],
-    /// From panel to panel in `out`, whole blocks of rows.
-    pub stride: usize,
-    /// Room for [`SCRATCH_LINES`].
-    pub scratch: &'a mut [Line],
-}
 
 /// Results of a block of rows.
 type Results = [[f32; TILE]; BLOCK_ROWS];
@@ -86,33 +66,26 @@ impl Outs<'_> {
 /// The integers of a block of rows: a line per row.
 type Products = [Line; BLOCK_ROWS];
 
-impl MultiplyAmx<'_> {
-    /// Runs it, given proofs that the instructions are there.
-    pub fn run(self, _: Amx, unit: Avx512) {
-        let MultiplyAmx { panels, x, next, out, stride, scratch } = self;
-        let Some(Panel { groups, .. }) = panels.first().filter(|_| x.row_blocks > 0) else { return };
-        for panel in panels {
-            panel.check();
-            assert!(x.columns == panel.columns() && panel.groups == *groups && x.block == groups.block);
-        }
-        assert!(stride.is_multiple_of(BLOCK_ROWS) && out.len().is_multiple_of(BLOCK_ROWS));
-        let mut out = Outs { blocks: out.as_chunks_mut().0, stride: stride / BLOCK_ROWS };
-        assert!(x.row_blocks <= out.stride && (panels.len() - 1) * out.stride < out.blocks.len());
-        let (parts, products) = scratch.split_at_mut(PARTS_LINES);
-        let parts = parts.as_chunks_mut().0.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
-        let parts = parts.expect("room for the super-blocks");
-        let products = products.as_chunks_mut().0.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
-        let products: &mut [[[Products; 2]; 2]; 2] = products.expect("room for two steps");
-        // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
-        unsafe {
-            let [[[first, second], _], _] = products;
-            match (groups.block, groups.len, groups.mins) {
-                (BLOCK, _, false) => blocks::<false>(panels, x, next, &mut out, [first, second]),
-                (BLOCK, _, true) => blocks::<true>(panels, x, next, &mut out, [first, second]),
-                (_, _, false) => super_blocks::<0>(unit, panels, x, next, &mut out, parts, products),
-                (_, 32, true) => super_blocks::<1>(unit, panels, x, next, &mut out, parts, products),
-                (_, _, true) => super_blocks::<2>(unit, panels, x, next, &mut out, parts, products),
-            }
+/// Multiplies panels with blocks of activations, given proofs that the instructions are there. The scratch is room for
+/// [`SCRATCH_LINES`].
+pub fn multiply(_: Amx, unit: Avx512, job: MultiplyBlocks) {
+    let Some(groups) = job.check() else { return };
+    let MultiplyBlocks { panels, x, next, out, stride, scratch } = job;
+    let mut out = Outs { blocks: out.as_chunks_mut().0, stride: stride / BLOCK_ROWS };
+    let (parts, products) = scratch.split_at_mut(PARTS_LINES);
+    let parts = parts.as_chunks_mut().0.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
+    let parts = parts.expect("room for the super-blocks");
+    let products = products.as_chunks_mut().0.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut();
+    let products: &mut [[[Products; 2]; 2]; 2] = products.expect("room for two steps");
+    // SAFETY: the proofs say that AVX-512 (as `Avx512` lists it) and AMX for bytes are there.
+    unsafe {
+        let [[[first, second], _], _] = products;
+        match (groups.block, groups.len, groups.mins) {
+            (BLOCK, _, false) => blocks::<false>(panels, x, next, &mut out, [first, second]),
+            (BLOCK, _, true) => blocks::<true>(panels, x, next, &mut out, [first, second]),
+            (_, _, false) => super_blocks::<0>(unit, panels, x, next, &mut out, parts, products),
+            (_, 32, true) => super_blocks::<1>(unit, panels, x, next, &mut out, parts, products),
+            (_, _, true) => super_blocks::<2>(unit, panels, x, next, &mut out, parts, products),
         }
     }
 }

@@ -164,6 +164,7 @@ impl Packing {
     }
 
     /// Whether its integers are 0 to 15, and their factors 0 to 63.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn is_nibbles(self) -> bool {
         matches!(self.format, Format::Q2_K | Format::Q4_K)
     }
