@@ -328,7 +328,7 @@ impl<'a> Planner<'a> {
                 let integers = self.norm_integers(of, *out);
                 norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
             }
-            Op::Center { input, out } => center(kernels, place(input), place(out)).map(one),
+            Op::Center { heads, input, out } => center(kernels, *heads, place(input), place(out)).map(one),
             // The step's upload has brought it.
             Op::Input { .. } => Ok(vec![]),
             Op::Linear { .. }

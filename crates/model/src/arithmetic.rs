@@ -8,11 +8,13 @@ mod encoders;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod xielu;
 
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
 };
 pub use streams::{correct_streams, length, mix_streams, sparsify};
+pub use xielu::{Xielu, exp_m1, xielu};
 
 /// Which order of operations linear layers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

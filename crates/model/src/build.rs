@@ -13,9 +13,10 @@ mod state;
 
 use gleed_gguf::{Format, Gguf};
 
-pub(crate) use self::attention::{AttentionStyle, QueryNorms};
+pub(crate) use self::attention::{AttentionStyle, OutputGate, QueryNorms};
 pub(crate) use self::experts::Experts;
 pub(crate) use self::latent::Latent;
+pub(crate) use self::state::StepNorms;
 
 use crate::config::Config;
 use crate::keys::Keys;
@@ -57,10 +58,10 @@ pub(crate) enum Bias {
     Optional,
 }
 
-/// A shape without the ones at its end, which say nothing.
-fn trimmed(shape: &[usize]) -> &[usize] {
-    let end = shape.iter().rposition(|size| *size != 1).map_or(1, |last| last + 1);
-    &shape[..end.min(shape.len())]
+/// Whether two shapes differ in nothing but ones, which say nothing.
+fn is_alike(a: &[usize], b: &[usize]) -> bool {
+    let several = |size: &&usize| **size != 1;
+    a.iter().filter(several).eq(b.iter().filter(several))
 }
 
 /// Emits a program.
@@ -148,7 +149,7 @@ impl<'a> Builder<'a> {
             }
             return Ok(None);
         };
-        if trimmed(&found) != trimmed(shape) {
+        if !is_alike(&found, shape) {
             return Err(Error::Shape { name, expected: format!("{shape:?}"), found: format!("{found:?}") });
         }
         let weights = &mut self.program.weights;
@@ -256,15 +257,17 @@ impl<'a> Builder<'a> {
 
     /// RMS norm of a row into the buffer `h`.
     pub(crate) fn rms_norm(&mut self, name: &str, input: View) -> Result<View> {
-        self.norm(name, input, false)
+        let out = self.buffer("h", input.width);
+        self.rms_norm_into(name, input, out)?;
+        Ok(out)
     }
 
-    /// RMS norm of a row into the buffer `h`, and then a bias.
-    pub(crate) fn biased_rms_norm(&mut self, name: &str, input: View) -> Result<View> {
-        let out = self.rms_norm(name, input)?;
+    /// RMS norm of a row into another buffer, and then a bias.
+    pub(crate) fn biased_rms_norm(&mut self, name: &str, input: View, out: View) -> Result<()> {
+        self.rms_norm_into(name, input, out)?;
         let table = self.required(&format!("{name}.bias"), &[input.width])?;
         self.emit(&format!("{name}_bias"), Op::AddVector { table, x: out });
-        Ok(out)
+        Ok(())
     }
 
     /// RMS norm of a row in its own place.
@@ -274,9 +277,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Layer norm of a row into the buffer `h`.
-    pub(crate) fn layer_norm(&mut self, name: &str, input: View) -> Result<View> {
-        self.norm(name, input, true)
+    /// Layer norm of a row into another buffer, or in its own place.
+    pub(crate) fn layer_norm(&mut self, name: &str, input: View, out: View) -> Result<()> {
+        let norm = self.norm_weights(name, input.width, true)?;
+        self.emit(name, Op::Norm { norm, heads: 1, input, out });
+        Ok(())
     }
 
     /// RMS norm of a row into another buffer.
@@ -284,13 +289,6 @@ impl<'a> Builder<'a> {
         let norm = self.norm_weights(name, input.width, false)?;
         self.emit(name, Op::Norm { norm, heads: 1, input, out });
         Ok(())
-    }
-
-    fn norm(&mut self, name: &str, input: View, layer_norm: bool) -> Result<View> {
-        let norm = self.norm_weights(name, input.width, layer_norm)?;
-        let out = self.buffer("h", input.width);
-        self.emit(name, Op::Norm { norm, heads: 1, input, out });
-        Ok(out)
     }
 
     /// One linear layer.
@@ -347,6 +345,17 @@ impl<'a> Builder<'a> {
         let up = self.buffer("up", self.config.feed_forward).part(0, width);
         self.linear("ffn_up", input, up, bias)?;
         self.down(activation, up, None)
+    }
+
+    /// The same with a map in the place of the activation: down(map(up(input))).
+    pub(crate) fn mapped_feed_forward(&mut self, map: Map, input: View) -> Result<View> {
+        let width = self.feed_forward_width()?;
+        let up = self.buffer("up", self.config.feed_forward).part(0, width);
+        self.linear("ffn_up", input, up, Bias::Optional)?;
+        self.emit("ffn_act", Op::Map { map, x: up });
+        let out = self.buffer("y", self.config.width);
+        self.linear("ffn_down", up, out, Bias::Optional)?;
+        Ok(out)
     }
 
     fn down(&mut self, activation: Activation, gate: View, up: Option<View>) -> Result<View> {

@@ -23,8 +23,10 @@ pub struct Config {
     pub context: usize,
     /// Positions that it will be used for, which are no more.
     pub used_context: usize,
-    /// Query heads; 0 in a model without attention.
+    /// Query heads, of the layer that has most; 0 in a model without attention.
     pub heads: usize,
+    /// Query heads of each layer.
+    pub layer_heads: Vec<usize>,
     /// Key and value heads, of the layer that has most.
     pub kv_heads: usize,
     /// Key and value heads of each layer; 0 in layers without attention.
@@ -64,10 +66,12 @@ impl Config {
             return Err(Error::Invalid(format!("{} layers: not a model", layers)));
         }
         let most = |sizes: &[usize]| sizes.iter().copied().max().unwrap_or(0);
-        let heads = most(&keys.of_layers("attention.head_count", layers)?);
+        let mut layer_heads = keys.of_layers("attention.head_count", layers)?;
+        layer_heads.resize(layers, 0);
+        let heads = most(&layer_heads);
         let mut layer_kv_heads = keys.of_layers("attention.head_count_kv", layers)?;
         if layer_kv_heads.is_empty() {
-            layer_kv_heads = vec![heads; layers];
+            layer_kv_heads.clone_from(&layer_heads);
         }
         let layer_feed_forward = keys.of_layers("feed_forward_length", layers)?;
         let default_dim = width.checked_div(heads).unwrap_or(0);
@@ -82,6 +86,7 @@ impl Config {
             context,
             used_context: context,
             heads,
+            layer_heads,
             kv_heads: most(&layer_kv_heads),
             layer_kv_heads,
             key_dim,
@@ -127,11 +132,10 @@ impl Config {
                 return Err(Error::Invalid(format!("{}.{key} is {size}: not a model", self.architecture)));
             }
         }
-        for &kv_heads in self.layer_kv_heads.iter().filter(|heads| **heads > 0) {
-            if !self.heads.is_multiple_of(kv_heads) {
+        for (heads, &kv_heads) in self.layer_heads.iter().zip(&self.layer_kv_heads) {
+            if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
                 return Err(Error::Invalid(format!(
-                    "{} query heads cannot share {kv_heads} key-value heads evenly",
-                    self.heads
+                    "{heads} query heads cannot share {kv_heads} key-value heads evenly"
                 )));
             }
         }

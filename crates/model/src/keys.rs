@@ -86,18 +86,36 @@ impl<'a> Keys<'a> {
         })
     }
 
+    /// A number that is the same for all layers or listed for each, by its whole name; an error where there is none.
+    pub(crate) fn numbers_of_layers(&self, full: &str, layers: usize) -> Result<Vec<f32>> {
+        let number = |layer| match self.metadata.get(full)? {
+            Value::Array(array) => array.get(layer)?.as_f32(),
+            all => all.as_f32(),
+        };
+        let numbers: Option<Vec<f32>> = (0..layers).map(number).collect();
+        numbers.ok_or_else(|| {
+            Error::Invalid(format!("metadata key {full}: not a number for each of {layers} layers"))
+        })
+    }
+
+    /// A limit for each layer; none where there is none, or where it is zero.
+    pub(crate) fn limits(&self, key: &str, layers: usize) -> Result<Vec<Option<f32>>> {
+        let full = self.full(key);
+        if self.metadata.get(&full).is_none() {
+            return Ok(vec![None; layers]);
+        }
+        let limits = self.numbers_of_layers(&full, layers)?;
+        Ok(limits.into_iter().map(|limit| Some(limit).filter(|limit| *limit > 1e-6)).collect())
+    }
+
     /// How many standard deviations above the mean the gates of each layer open; none where all of them do. Without the
     /// key, it is the best twentieth in the first ten layers.
     pub(crate) fn spreads(&self, key: &str, layers: usize) -> Result<Vec<Option<f32>>> {
         let full = self.full(key);
-        let Some(array) = self.metadata.array(&full)? else {
+        if self.metadata.get(&full).is_none() {
             return Ok((0..layers).map(|layer| (layer < 10).then_some(1.644_853_6)).collect());
-        };
-        let spread = |layer| array.get(layer).and_then(|value| value.as_f32());
-        let spreads: Option<Vec<f32>> = (0..layers).map(spread).collect();
-        let spreads = spreads.ok_or_else(|| {
-            Error::Invalid(format!("metadata key {full}: {} for {layers} layers", array_of(array)))
-        })?;
+        }
+        let spreads = self.numbers_of_layers(&full, layers)?;
         // Writers put minus infinity where no gate is to stay shut.
         Ok(spreads.into_iter().map(|spread| Some(spread).filter(|spread| *spread > 0.0)).collect())
     }

@@ -114,7 +114,7 @@ macro_rules! list {
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }
-            Op::Center { input, out } => {
+            Op::Center { heads: _, input, out } => {
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }

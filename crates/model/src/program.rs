@@ -11,6 +11,7 @@ use std::fmt;
 
 use gleed_gguf::Format;
 
+use crate::arithmetic::Xielu;
 use crate::operands::Role;
 use crate::recurrence::{Convolution, DeltaRule, Scan};
 use crate::rope::Rope;
@@ -91,6 +92,8 @@ pub enum Activation {
     SquaredRelu,
     /// 1 / (1 + e^-x).
     Sigmoid,
+    /// ln(1 + e^x).
+    Softplus,
     /// x, where only the gate's other factor is wanted.
     Identity,
     /// GPT-OSS's SwiGLU, which bounds gate and up and adds one to up: see
@@ -105,6 +108,12 @@ pub enum Map {
     Scale(f32),
     /// cap · tanh(x / cap), which stays between -cap and cap.
     SoftCap(f32),
+    /// x, and no more than this.
+    AtMost(f32),
+    /// x, and no further from zero than this.
+    Within(f32),
+    /// A non-linearity with learned numbers, see [`xielu`](crate::arithmetic::xielu).
+    Xielu(Xielu),
 }
 
 /// How many of so many experts each row uses in an [`Op::ExpertLinear`].
@@ -156,8 +165,9 @@ pub enum Op {
     AddVector { table: WeightId, x: View },
     /// out = norm(input), over each of `heads` equal parts of the row by itself.
     Norm { norm: Norm, heads: usize, input: View, out: View },
-    /// out = input less its mean, in each row: with a norm after it, a layer norm without a bias.
-    Center { input: View, out: View },
+    /// out = input less its mean, in each of `heads` equal parts of the row: with a norm after it, a layer norm without
+    /// a bias.
+    Center { heads: usize, input: View, out: View },
     /// out = the outputs of all parts, one after the other.
     Linear { parts: Vec<Projection>, input: View, out: View },
     /// Rotates each of `heads` parts of the row by the row's position, in place.

@@ -103,7 +103,8 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 _ => norm_of_heads(program, norm, *heads, width),
             }
         }
-        Op::Center { input, out } => {
+        Op::Center { heads, input, out } => {
+            head_width(*out, *heads)?;
             let fits = input.width == out.width && is_apart(*input, *out);
             ensure(fits, || "input and output overlap or differ in width".to_string())
         }

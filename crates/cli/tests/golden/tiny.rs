@@ -51,9 +51,22 @@ macro_rules! families {
 }
 
 families! {
+    afmoe: "tiny-afmoe", ADDITIONS;
+    apertus: "tiny-apertus", ADDITIONS;
+    arcee: "tiny-arcee", ADDITIONS;
+    bailingmoe2: "tiny-bailingmoe2", ADDITIONS;
+    cohere2: "tiny-cohere2", ADDITIONS;
+    command_r: "tiny-command-r", ADDITIONS;
     deepseek2: "tiny-deepseek2", ADDITIONS;
     deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
     deepseek2_old: "tiny-deepseek2-old", ADDITIONS;
+    dots1: "tiny-dots1", ADDITIONS;
+    ernie4_5: "tiny-ernie4_5", ADDITIONS;
+    ernie4_5_moe: "tiny-ernie4_5-moe", ADDITIONS;
+    exaone_moe: "tiny-exaone-moe", ADDITIONS;
+    exaone4: "tiny-exaone4", ADDITIONS;
+    exaone4_hybrid: "tiny-exaone4-hybrid", ADDITIONS;
+    falcon: "tiny-falcon", GELU_TABLE;
     falcon_h1: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2: "tiny-gemma2", GELU_TABLE;
@@ -65,9 +78,16 @@ families! {
     glm4moe: "tiny-glm4moe", ADDITIONS;
     gpt_oss: "tiny-gpt-oss", ADDITIONS;
     gpt2: "tiny-gpt2", GELU_TABLE;
+    gptneox: "tiny-gptneox", GELU_TABLE;
     granite: "tiny-granite", ADDITIONS;
     granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
     granitemoe: "tiny-granitemoe", ADDITIONS;
+    hunyuan_dense: "tiny-hunyuan-dense", ADDITIONS;
+    hunyuan_moe: "tiny-hunyuan-moe", ADDITIONS;
+    hy_v3: "tiny-hy_v3", ADDITIONS;
+    internlm2: "tiny-internlm2", ADDITIONS;
+    jamba: "tiny-jamba", ADDITIONS;
+    laguna: "tiny-laguna", ADDITIONS;
     lfm2: "tiny-lfm2", ADDITIONS;
     lfm2moe: "tiny-lfm2moe", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
@@ -76,8 +96,12 @@ families! {
     llama4_over_two_chunks: "tiny-llama4-long", FAR;
     mamba: "tiny-mamba", ADDITIONS;
     mamba2: "tiny-mamba2", ADDITIONS;
+    mimo2: "tiny-mimo2", ADDITIONS;
+    minicpm: "tiny-minicpm", ADDITIONS;
+    minimax_m2: "tiny-minimax-m2", ADDITIONS;
     mistral3: "tiny-mistral3", ADDITIONS;
     mistral3_beyond_its_first_context: "tiny-mistral3-long", ADDITIONS;
+    mistral4: "tiny-mistral4", ADDITIONS;
     mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h: "tiny-nemotron_h", ADDITIONS;
@@ -86,6 +110,7 @@ families! {
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3: "tiny-olmo3", ADDITIONS;
     olmoe: "tiny-olmoe", ADDITIONS;
+    phi2: "tiny-phi2", GELU_TABLE;
     phi3: "tiny-phi3", ADDITIONS;
     phi4_mini: "tiny-phi4-mini", ADDITIONS;
     phi4_mini_long: "tiny-phi4-mini-long", ADDITIONS;
@@ -100,7 +125,12 @@ families! {
     qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
+    seed_oss: "tiny-seed_oss", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
+    stablelm: "tiny-stablelm", ADDITIONS;
+    stablelm_parallel: "tiny-stablelm-parallel", ADDITIONS;
+    starcoder2: "tiny-starcoder2", GELU_TABLE;
+    step35: "tiny-step35", ADDITIONS;
 }
 
 /// Each family whose ops the others have not; all of them where `GLEED_ALL_ON_GPU` is set, for a GPU that is not

@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Activation;
 
-use super::math::{clamped_swiglu, exact_gelu, gelu, sigmoid, silu, squared_relu};
+use super::math::{clamped_swiglu, exact_gelu, gelu, sigmoid, silu, softplus, squared_relu};
 use super::simd::{Kernel, Simd};
 
 /// `x = activation(x) · up`, or without `up` the activation alone.
@@ -58,6 +58,13 @@ impl Kernel for Activate<'_> {
                 up,
                 #[inline(always)]
                 |x| sigmoid(s, x),
+            ),
+            Activation::Softplus => apply(
+                s,
+                x,
+                up,
+                #[inline(always)]
+                |x| softplus(s, x),
             ),
             Activation::Identity => apply(
                 s,

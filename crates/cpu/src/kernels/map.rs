@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Map;
 
-use super::math::soft_cap;
+use super::math::{soft_cap, xielu};
 use super::simd::{Kernel, Simd};
 
 /// `x = map(x)`.
@@ -31,5 +31,9 @@ fn mapped<S: Simd>(s: S, map: Map, x: S::F32) -> S::F32 {
     match map {
         Map::Scale(factor) => s.mul(x, s.splat(factor)),
         Map::SoftCap(cap) => soft_cap(s, x, cap),
+        // NaN passes through `min` and `max` as their second operand.
+        Map::AtMost(limit) => s.min(s.splat(limit), x),
+        Map::Within(limit) => s.min(s.splat(limit), s.max(s.splat(-limit), x)),
+        Map::Xielu(numbers) => xielu(s, x, numbers),
     }
 }

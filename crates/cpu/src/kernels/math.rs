@@ -2,7 +2,7 @@
 
 use gleed_model::arithmetic::{
     ARTANH_POLYNOMIAL, CLAMPED_SWIGLU_LIMIT, CLAMPED_SWIGLU_SLOPE, ERF_RATE, EXP_HIGH, EXP_LN2_HIGH,
-    EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE, TAIL_END, TAIL_POLYNOMIAL,
+    EXP_LN2_LOW, EXP_LOW, EXP_POLYNOMIAL, GELU_CUBIC, GELU_SCALE, TAIL_END, TAIL_POLYNOMIAL, Xielu,
 };
 
 use super::simd::Simd;
@@ -71,6 +71,30 @@ pub fn soft_cap<S: Simd>(s: S, x: S::F32, cap: f32) -> S::F32 {
     let e = exp(s, s.mul(x, s.splat(-2.0 / cap)));
     let tanh = s.sub(s.div(s.splat(2.0), s.add(s.splat(1.0), e)), s.splat(1.0));
     s.mul(s.splat(cap), tanh)
+}
+
+/// `arithmetic::xielu`. NaN passes through `max` and `min` as their second operand.
+#[inline(always)]
+pub fn xielu<S: Simd>(s: S, x: S::F32, numbers: Xielu) -> S::F32 {
+    let (positive, negative) = (s.max(s.splat(0.0), x), s.min(s.splat(0.0), x));
+    let bent = s.sub(exp_m1(s, negative), negative);
+    let parabola =
+        s.mul_add(s.mul(s.splat(numbers.above), positive), positive, s.mul(s.splat(numbers.slope), x));
+    s.mul_add(s.splat(numbers.below), bent, parabola)
+}
+
+/// `arithmetic::exp_m1`. NaN passes through `max` and `min` as their second operand.
+#[inline(always)]
+fn exp_m1<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let x = s.min(s.splat(EXP_HIGH), s.max(s.splat(EXP_LOW), x));
+    let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    let r = s.mul_add(n, s.splat(-EXP_LN2_LOW), s.mul_add(n, s.splat(-EXP_LN2_HIGH), x));
+    let mut p = s.splat(EXP_POLYNOMIAL[0]);
+    for &c in &EXP_POLYNOMIAL[1..EXP_POLYNOMIAL.len() - 1] {
+        p = s.mul_add(p, r, s.splat(c));
+    }
+    let power = s.power_of_two(n);
+    s.mul_add(power, s.mul(p, r), s.sub(power, s.splat(1.0)))
 }
 
 /// `arithmetic::gelu`.

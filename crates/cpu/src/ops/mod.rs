@@ -42,7 +42,7 @@ pub(crate) fn run(
         Op::AddPositions { table, x } => rows::add_positions(fixed, machine, table, x),
         Op::AddVector { table, x } => rows::add_vector(fixed, machine, table, x),
         Op::Norm { norm, heads, input, out } => rows::norm(fixed, machine, norm, heads, input, out),
-        Op::Center { input, out } => rows::center(machine, input, out),
+        Op::Center { heads, input, out } => rows::center(machine, heads, input, out),
         Op::Linear { ref parts, input, out } => linear::linear(fixed, plan, machine, parts, None, input, out),
         Op::GatedLinear { activation, gate, up, input, out } => {
             linear::linear(fixed, plan, machine, &[gate, up], Some(activation), input, out);

@@ -113,12 +113,12 @@ pub(super) fn norm(fixed: Fixed, machine: &mut Machine, norm: Norm, heads: usize
 }
 
 /// out = input less its mean.
-pub(super) fn center(machine: &mut Machine, input: View, out: View) {
+pub(super) fn center(machine: &mut Machine, heads: usize, input: View, out: View) {
     let Machine { kernels, pool, activations, rows, .. } = machine;
     for_each_row(pool, activations, rows.len(), 2 * out.width, |_, row| {
         let ([input, _], out) = row.read_write([input; 2], out);
         out.copy_from_slice(input);
-        kernels.run(Center { x: out });
+        out.chunks_exact_mut(out.len() / heads).for_each(|x| kernels.run(Center { x }));
     });
 }
 

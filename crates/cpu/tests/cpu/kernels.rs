@@ -116,6 +116,7 @@ fn activations() {
                 (Activation::ExactGelu, arithmetic::exact_gelu as fn(f32) -> f32),
                 (Activation::SquaredRelu, arithmetic::squared_relu as fn(f32) -> f32),
                 (Activation::Sigmoid, arithmetic::sigmoid as fn(f32) -> f32),
+                (Activation::Softplus, arithmetic::softplus as fn(f32) -> f32),
                 (Activation::Identity, |x| x),
                 (Activation::ClampedSwiglu, |x| arithmetic::clamped_swiglu(x, 0.0)),
             ] {
@@ -157,12 +158,23 @@ fn maps() {
             let mut x = random.floats(len);
             let extremes = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 0.0, -0.0, 1e-40];
             x.iter_mut().zip(extremes).for_each(|(x, extreme)| *x = extreme);
-            for map in [Map::Scale(-0.3), Map::SoftCap(30.0), Map::SoftCap(0.01)] {
+            for map in [
+                Map::Scale(-0.3),
+                Map::SoftCap(30.0),
+                Map::SoftCap(0.01),
+                Map::AtMost(0.2),
+                Map::Within(0.4),
+                Map::Xielu(arithmetic::Xielu::new(0.8, -0.3, 0.5)),
+            ] {
                 let mut out = x.clone();
                 kernels.run(MapValues { map, x: &mut out });
                 let plain = |x: &f32| match map {
                     Map::Scale(factor) => x * factor,
                     Map::SoftCap(cap) => arithmetic::soft_cap(*x, cap),
+                    Map::AtMost(limit) if *x > limit => limit,
+                    Map::AtMost(_) => *x,
+                    Map::Within(limit) => x.clamp(-limit, limit),
+                    Map::Xielu(numbers) => arithmetic::xielu(*x, numbers),
                 };
                 let truth: Vec<f32> = x.iter().map(plain).collect();
                 assert_eq!(comparable(&out), comparable(&truth), "{:?} {map:?}", kernels.isa());

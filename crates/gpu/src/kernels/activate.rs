@@ -13,6 +13,9 @@ pub(crate) fn snippet(activation: Activation) -> String {
         Activation::ExactGelu => include_str!("activation_exact_gelu.wgsl"),
         Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
         Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
+        Activation::Softplus => {
+            concat!(include_str!("softplus.wgsl"), include_str!("activation_softplus.wgsl"))
+        }
         Activation::Identity => include_str!("activation_identity.wgsl"),
         Activation::ClampedSwiglu => include_str!("activation_clamped_swiglu.wgsl"),
     };

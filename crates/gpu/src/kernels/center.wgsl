@@ -1,12 +1,12 @@
-// out = source less its mean, in each row. A workgroup per row: lane l of 256 adds up columns l, l + 256, … in order, and
-// the lanes are folded by halves.
+// out = source less its mean, in each head of each row. A workgroup per head: lane l of 256 adds up columns l, l + 256, …
+// in order, and the lanes are folded by halves.
 
 var<workgroup> lanes: array<f32, 256>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let source_at = group.y * SOURCE_STRIDE + SOURCE_OFFSET;
-    let out_at = group.y * OUT_STRIDE + OUT_OFFSET;
+    let source_at = group.y * SOURCE_STRIDE + SOURCE_OFFSET + group.x * WIDTH;
+    let out_at = group.y * OUT_STRIDE + OUT_OFFSET + group.x * WIDTH;
     var sum = 0.0;
     for (var column = lane; column < WIDTH; column += 256u) {
         sum += source[source_at + column];

@@ -1,5 +1,6 @@
 //! Ops on whole rows: the residual sum, functions of single values, and the gathering of wanted rows.
 
+use gleed_model::arithmetic::Xielu;
 use gleed_model::program::Map;
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
@@ -14,28 +15,34 @@ pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Result<Dispatch>
     kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
 }
 
-/// out = input less its mean, in each row.
-pub(crate) fn center(kernels: &mut Kernels, input: Place, out: Place) -> Result<Dispatch> {
+/// out = input less its mean, in each head of each row.
+pub(crate) fn center(kernels: &mut Kernels, heads: usize, input: Place, out: Place) -> Result<Dispatch> {
+    let width = out.width / heads;
     let source = Source::new("center", include_str!("center.wgsl"))
-        .size("WIDTH", out.width)
-        .float("INVERSE_WIDTH", 1.0 / out.width as f32)
+        .size("WIDTH", width)
+        .float("INVERSE_WIDTH", 1.0 / width as f32)
         .read_place("source", "SOURCE_", input)
         .write_place("out", "OUT_", out);
-    kernels.dispatch(source, Grid::Rows(1))
+    kernels.dispatch(source, Grid::Rows(heads as u32))
 }
 
 /// x = map(x), value by value.
 pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch> {
-    let (function, factor) = match map {
-        Map::Scale(factor) => (include_str!("map_scale.wgsl"), factor),
-        Map::SoftCap(cap) => (include_str!("map_soft_cap.wgsl"), cap),
+    let (function, numbers) = match map {
+        Map::Scale(factor) => (include_str!("map_scale.wgsl"), vec![("FACTOR", factor)]),
+        Map::SoftCap(cap) => (include_str!("map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
+        Map::AtMost(limit) => (include_str!("map_at_most.wgsl"), vec![("FACTOR", limit)]),
+        Map::Within(limit) => (include_str!("map_within.wgsl"), vec![("FACTOR", limit)]),
+        Map::Xielu(Xielu { above, below, slope }) => {
+            (include_str!("map_xielu.wgsl"), vec![("ABOVE", above), ("BELOW", below), ("SLOPE", slope)])
+        }
     };
     let source = Source::new("map", include_str!("map.wgsl"))
         .snippet(include_str!("exp.wgsl"))
         .snippet(function)
         .size("WIDTH", x.width)
-        .float("FACTOR", factor)
         .write_place("x", "X_", x);
+    let source = numbers.into_iter().fold(source, |source, (name, number)| source.float(name, number));
     kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
 }
 

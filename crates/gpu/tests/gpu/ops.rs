@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::common::{Case, Random, batch, bits, executor, gpu};
 use gleed_gguf::Gguf;
 use gleed_gpu::{Gpu, Options};
+use gleed_model::arithmetic::Xielu;
 use gleed_model::compare::ops_alone;
 use gleed_model::program::{Activation, Attention, KvLayer, Map, Node, Norm, Op, Program, Projection, View};
 use gleed_model::rope::{Pairing, Rope, Scaling, Temperature};
@@ -102,6 +103,8 @@ fn norms() {
             let (x, y) = (View { buffer: 0, offset: 2, width: 3 * width }, case.buffer("y", 3 * width + 1));
             let (whole, head) = (case.norm(width, layer), case.norm(width, layer));
             let y = y.part(1, 3 * width);
+            let z = case.buffer("z", 3 * width + 2).part(1, 3 * width);
+            case.push(Op::Center { heads: if width > 1 { 3 } else { 1 }, input: x, out: z });
             case.push(Op::Norm { norm: whole, heads: 3, input: x, out: y });
             case.push(Op::Norm { norm: head, heads: 3, input: y, out: y });
             case.push(Op::Norm { norm: whole, heads: 1, input: x.part(width, width), out: y.part(0, width) });
@@ -120,6 +123,7 @@ fn sums_activations_and_gathered_rows() {
         Activation::ExactGelu,
         Activation::SquaredRelu,
         Activation::Sigmoid,
+        Activation::Softplus,
         Activation::Identity,
         Activation::ClampedSwiglu,
     ];
@@ -138,6 +142,9 @@ fn sums_activations_and_gathered_rows() {
             case.push(Op::Add { x: half, y });
             case.push(Op::Map { map: Map::Scale(-1.7), x: y });
             case.push(Op::Map { map: Map::SoftCap(0.8), x: half });
+            case.push(Op::Map { map: Map::AtMost(0.9), x: y });
+            case.push(Op::Map { map: Map::Within(0.7), x: half });
+            case.push(Op::Map { map: Map::Xielu(Xielu::new(0.8, -0.3, 0.5)), x: y });
             case.push(Op::AddNorm { x: half, y: z, norm, out: y });
             case.push(Op::Gather { views: vec![View { buffer: 0, offset: 0, width: 2 * width + 3 }, y] });
             case.push(Op::Add { x: half, y });

@@ -71,7 +71,7 @@ fn layers(
     style: AttentionStyle,
     feed_forward: impl Fn(&mut Builder, usize, View) -> Result<View>,
 ) -> Result<()> {
-    b.layer_norm_in_place("token_embd_norm", x)?;
+    b.layer_norm("token_embd_norm", x, x)?;
     let fused_qkv = b.has("blk.0.attn_qkv.weight");
     // The stream changes between two buffers, so that a sum and its norm can be one op.
     let h = b.buffer("h", x.width);

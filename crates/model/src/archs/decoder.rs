@@ -12,6 +12,8 @@ pub(super) struct Decoder {
     pub norm: NormKind,
     /// Where each half of a layer is normed.
     pub norms: Norms,
+    /// What feed-forward reads.
+    pub halves: Halves,
     /// Whether Q, K and V have biases.
     pub qkv_bias: Bias,
     /// The non-linearity of feed-forward.
@@ -22,6 +24,8 @@ pub(super) struct Decoder {
     pub experts: Option<Experts>,
     /// The factor of what each half adds.
     pub residual_scale: f32,
+    /// The norm before attention.
+    pub attn_norm: &'static str,
     /// The tensor of the RMS norm before feed-forward.
     pub ffn_norm: &'static str,
     /// The norm after the last layer.
@@ -37,6 +41,8 @@ pub(super) enum NormKind {
     BiasedRms,
     /// Layer norms with biases.
     Layer,
+    /// Layer norms without.
+    BareLayer,
 }
 
 /// Where the halves of a layer are normed.
@@ -48,6 +54,17 @@ pub(super) enum Norms {
     After,
     /// Both.
     Both,
+}
+
+/// What the halves of a layer read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halves {
+    /// Feed-forward reads what attention has added to.
+    InTurn,
+    /// Both read the same normed values.
+    Parallel,
+    /// Both read the same values, each with a norm of its own: that of feed-forward.
+    ParallelNorms(&'static str),
 }
 
 /// How a feed-forward layer is gated.
@@ -67,11 +84,13 @@ impl Default for Decoder {
         Decoder {
             norm: NormKind::Rms,
             norms: Norms::Before,
+            halves: Halves::InTurn,
             qkv_bias: Bias::Optional,
             activation: Activation::Silu,
             gate: Gate::Apart,
             experts: None,
             residual_scale: 1.0,
+            attn_norm: "attn_norm",
             ffn_norm: "ffn_norm.weight",
             output_norm: "output_norm",
         }
@@ -95,16 +114,24 @@ impl Decoder {
     ) -> Result<View> {
         for layer in 0..layers {
             b.enter(layer);
-            let h = self.before(b, "attn_norm", x)?;
+            let h = self.before(b, self.attn_norm, x)?;
+            let beside = match self.halves {
+                Halves::InTurn => None,
+                Halves::Parallel => Some(h),
+                Halves::ParallelNorms(name) => Some(self.norm(b, name, x, "ffn_h")?),
+            };
             let y = mixer(b, layer, h)?;
             self.after(b, "post_attention_norm", y)?;
             b.map("attn_scale", Map::Scale(self.residual_scale), y);
             b.add("attn_residual", x, y);
-            let h = match self.norm != NormKind::Rms || self.norms == Norms::After {
-                true => self.before(b, "ffn_norm", x)?,
-                false => b.rms_norm_of(self.ffn_norm, x)?,
+            let h = match beside {
+                Some(h) => h,
+                None if self.norm != NormKind::Rms || self.norms == Norms::After => {
+                    self.before(b, "ffn_norm", x)?
+                }
+                None => b.rms_norm_of(self.ffn_norm, x)?,
             };
-            let experts = self.experts.filter(|experts| experts.are_in(layer));
+            let experts = self.experts.filter(|experts| b.has_experts(experts, layer));
             let y = match self.gate {
                 _ if let Some(experts) = experts => b.experts(&experts, self.activation, h)?,
                 Gate::Apart => b.gated_feed_forward(self.activation, h)?,
@@ -116,19 +143,22 @@ impl Decoder {
             b.add("ffn_residual", x, y);
         }
         b.leave();
-        self.norm(b, self.output_norm, x)
+        self.norm(b, self.output_norm, x, "h")
     }
 
-    fn norm(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {
+    fn norm(&self, b: &mut Builder, name: &str, x: View, out: &'static str) -> Result<View> {
+        let out = b.buffer(out, x.width);
         match self.norm {
-            NormKind::Rms => b.rms_norm(name, x),
-            NormKind::BiasedRms => b.biased_rms_norm(name, x),
-            NormKind::Layer => b.layer_norm(name, x),
+            NormKind::Rms => b.rms_norm_into(name, x, out)?,
+            NormKind::BiasedRms => b.biased_rms_norm(name, x, out)?,
+            NormKind::Layer => b.layer_norm(name, x, out)?,
+            NormKind::BareLayer => b.bare_layer_norm(name, x, out)?,
         }
+        Ok(out)
     }
 
     fn before(&self, b: &mut Builder, name: &str, x: View) -> Result<View> {
-        if self.norms == Norms::After { Ok(x) } else { self.norm(b, name, x) }
+        if self.norms == Norms::After { Ok(x) } else { self.norm(b, name, x, "h") }
     }
 
     fn after(&self, b: &mut Builder, name: &str, y: View) -> Result<()> {

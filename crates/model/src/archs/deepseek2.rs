@@ -1,18 +1,41 @@
 //! DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7 Flash: attention over a latent vector, and experts beside one that every row
-//! uses, in all but the first layers.
+//! uses, in all but the first layers. Mistral 4 is one of them, with queries that grow with their position.
 
 use super::decoder::Decoder;
 use crate::Result;
 use crate::build::{Builder, Experts, Latent};
-use crate::rope::{Pairing, Rope, Scaling, yarn_magnitude};
+use crate::rope::{Pairing, Rope, Scaling, Temperature, yarn_magnitude};
 use crate::routing::Gate;
 
 /// Files write the multiplier of YaRN's logarithm times this.
 const WRITTEN: f32 = 0.1;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
-    let (rope, scale) = stretched(b)?;
-    let latent = Latent::read(b, rope, scale)?;
+    let (rope, scale) = stretched(b, true)?;
+    let latent = Latent::read(b, Some(rope), scale)?;
+    decoder(b, latent)
+}
+
+pub(super) fn mistral4(b: &mut Builder) -> Result<()> {
+    let (rope, scale) = stretched(b, false)?;
+    let latent = Latent::read(b, Some(rope), scale)?;
+    let growth = growth(b, latent.key_dim)?;
+    decoder(b, Latent { growth, ..latent })
+}
+
+/// A rotation of whole queries by no angle at all, which is what makes them grow.
+fn growth(b: &mut Builder, dimensions: usize) -> Result<Option<usize>> {
+    let Some(scale) = b.keys.f32("attention.temperature_scale")?.filter(|scale| *scale != 0.0) else {
+        return Ok(None);
+    };
+    let temperature =
+        Temperature { scale, length: b.keys.required("attention.temperature_length")?, offset: 0 };
+    let still = Rope::new(Pairing::Interleaved, dimensions, b.config.rope_base, &Scaling::None, None)?;
+    let frequencies = vec![0.0; still.frequencies.len()];
+    Ok(Some(b.add_rope(Rope { frequencies, temperature: Some(temperature), ..still })))
+}
+
+fn decoder(b: &mut Builder, latent: Latent) -> Result<()> {
     let experts = Experts::read(b.keys, b.config.feed_forward)?.map(|experts| adjusted(b, experts));
     let decoder = Decoder { experts: experts.transpose()?, ..Decoder::default() };
     let x = b.embed()?;
@@ -22,17 +45,18 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
 }
 
 /// The rotary embedding and what scores are multiplied with. A context that was stretched by YaRN makes scores larger
-/// through a factor of their own: where the file says so, instead of the magnitude of what is rotated.
-fn stretched(b: &mut Builder) -> Result<(usize, f32)> {
+/// through a factor of their own: where the file says so, instead of the magnitude of what is rotated. DeepSeek's is the
+/// file's, and all of the magnitude is taken back; else it is the usual one, and as much as the file says is.
+fn stretched(b: &mut Builder, deepseeks: bool) -> Result<(usize, f32)> {
     let c = b.config;
     let multiplier = b.keys.f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0) / WRITTEN;
     let mut scaling = c.rope_scaling.clone();
     let mut scale = 1.0;
     if let Scaling::Yarn { factor, attention, .. } = &mut scaling {
-        scale = *attention * yarn_magnitude(*factor, multiplier);
-        match multiplier == 0.0 {
-            true => scale *= yarn_magnitude(*factor, 1.0),
-            false => *attention /= yarn_magnitude(*factor, 1.0),
+        let (usual, files) = (yarn_magnitude(*factor, 1.0), yarn_magnitude(*factor, multiplier));
+        scale = *attention * if deepseeks && multiplier != 0.0 { files } else { usual };
+        if multiplier != 0.0 {
+            *attention /= if deepseeks { usual } else { files };
         }
     }
     let rope = Rope::new(Pairing::Interleaved, c.rope_dimensions, c.rope_base, &scaling, None)?;

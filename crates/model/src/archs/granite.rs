@@ -1,6 +1,7 @@
 //! Granite: Llama's decoder with four factors: of embeddings, of scores, of what each half of a layer adds, and of
 //! the logits, which are divided by theirs (here before the head, where there are fewer values). Granite 4 has Mamba 2 in
 //! the place of attention in layers without key heads. As `granitemoe`, and where Granite 4 says so, it has experts.
+//! MiniCPM has the same factors.
 
 use super::decoder::Decoder;
 use crate::Result;
@@ -10,7 +11,14 @@ use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
-    decoder(b, Some(rope), |b, _, style, h| b.attention(style, h, Bias::Optional))
+    decoder(b, Some(rope), [1.0; 3], |b, _, style, h| b.attention(style, h, Bias::Optional))
+}
+
+/// MiniCPM: older files leave its factors out.
+pub(super) fn minicpm(b: &mut Builder) -> Result<()> {
+    let rope = b.rope(Pairing::Interleaved)?;
+    let usual = [12.0, 1.4 / (b.config.layers as f32).sqrt(), b.config.width as f32 / 256.0];
+    decoder(b, Some(rope), usual, |b, _, style, h| b.attention(style, h, Bias::Optional))
 }
 
 /// Granite 4: a file that says that its rotary embedding is not tuned has none.
@@ -18,20 +26,23 @@ pub(super) fn hybrid(b: &mut Builder) -> Result<()> {
     let sizes = b.state_space()?;
     let rotates = b.keys.bool("rope.scaling.finetuned")?.unwrap_or(true);
     let rope = if rotates { Some(b.rope(Pairing::Interleaved)?) } else { None };
-    decoder(b, rope, |b, layer, style, h| match b.config.layer_kv_heads[layer] {
+    decoder(b, rope, [1.0; 3], |b, layer, style, h| match b.config.layer_kv_heads[layer] {
         0 => b.mamba2(sizes, h),
         _ => b.attention(style, h, Bias::Optional),
     })
 }
 
+/// `usual` are the factors of embeddings, residuals and logits where the file has none.
 fn decoder(
     b: &mut Builder,
     rope: Option<usize>,
+    usual: [f32; 3],
     mixer: impl Fn(&mut Builder, usize, AttentionStyle, View) -> Result<View>,
 ) -> Result<()> {
-    let factor = |key| Ok::<f32, crate::Error>(b.keys.f32(key)?.filter(|f| *f != 0.0).unwrap_or(1.0));
-    let (embedding, residual) = (factor("embedding_scale")?, factor("residual_scale")?);
-    let logits = factor("logit_scale")?;
+    let factor =
+        |key, usual| Ok::<f32, crate::Error>(b.keys.f32(key)?.filter(|f| *f != 0.0).unwrap_or(usual));
+    let embedding = factor("embedding_scale", usual[0])?;
+    let (residual, logits) = (factor("residual_scale", usual[1])?, factor("logit_scale", usual[2])?);
     let scale = b.keys.f32("attention.scale")?.filter(|scale| *scale != 0.0);
     let style = AttentionStyle { rope, scale, ..AttentionStyle::default() };
     let x = b.embed()?;

@@ -1,8 +1,12 @@
 //! One small file per model family: what it computes, in the builder's vocabulary.
 
+mod afmoe;
+mod apertus;
 mod bert;
+mod command_r;
 mod decoder;
 mod deepseek2;
+mod exaone;
 mod falcon_h1;
 mod gemma;
 mod gemma3n;
@@ -10,11 +14,15 @@ mod gemma4;
 mod glm4;
 mod gpt2;
 mod gpt_oss;
+mod gptneox;
 mod granite;
+mod hunyuan;
+mod laguna;
 mod lfm2;
 mod llama;
 mod llama4;
 mod mamba;
+mod mimo2;
 mod modern_bert;
 mod nemotron;
 mod nemotron_h;
@@ -24,7 +32,10 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen35;
+mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod step35;
 
 use crate::build::Builder;
 use crate::{Error, Result};
@@ -33,8 +44,20 @@ use crate::{Error, Result};
 type Family = (&'static str, fn(&mut Builder) -> Result<()>);
 
 const FAMILIES: &[Family] = &[
+    ("afmoe", afmoe::build),
+    ("apertus", apertus::build),
+    ("arcee", llama::arcee),
+    ("bailingmoe2", qwen3::ling),
     ("bert", bert::bert),
+    ("cohere2", command_r::second),
+    ("command-r", command_r::build),
     ("deepseek2", deepseek2::build),
+    ("dots1", qwen3::dots),
+    ("ernie4_5", llama::build),
+    ("ernie4_5-moe", llama::ernie_experts),
+    ("exaone-moe", exaone::experts),
+    ("exaone4", exaone::build),
+    ("falcon", gptneox::falcon),
     ("falcon-h1", falcon_h1::build),
     ("gemma", gemma::gemma),
     ("gemma-embedding", gemma::embedding),
@@ -46,18 +69,29 @@ const FAMILIES: &[Family] = &[
     ("glm4moe", glm4::experts),
     ("gpt-oss", gpt_oss::build),
     ("gpt2", gpt2::build),
+    ("gptneox", gptneox::build),
     ("granite", granite::build),
     ("granitehybrid", granite::hybrid),
     ("granitemoe", granite::build),
+    ("hunyuan-dense", hunyuan::build),
+    ("hunyuan-moe", hunyuan::experts),
+    ("hy_v3", qwen3::hunyuan3),
+    ("internlm2", llama::build),
+    ("jamba", mamba::jamba),
     ("jina-bert-v2", bert::jina2),
     ("jina-bert-v3", bert::jina3),
+    ("laguna", laguna::build),
     ("lfm2", lfm2::build),
     ("lfm2moe", lfm2::experts),
     ("llama", llama::build),
     ("llama4", llama4::build),
     ("mamba", mamba::build),
     ("mamba2", mamba::second),
+    ("mimo2", mimo2::build),
+    ("minicpm", granite::minicpm),
+    ("minimax-m2", olmoe::minimax),
     ("mistral3", llama::mistral3),
+    ("mistral4", deepseek2::mistral4),
     ("modern-bert", modern_bert::build),
     ("nemotron", nemotron::build),
     ("nemotron_h", nemotron_h::build),
@@ -66,6 +100,7 @@ const FAMILIES: &[Family] = &[
     ("nomic-bert-moe", bert::nomic_experts),
     ("olmo2", olmo2::build),
     ("olmoe", olmoe::build),
+    ("phi2", gptneox::phi2),
     ("phi3", phi3::build),
     ("phimoe", phi3::experts),
     ("qwen2", qwen2::build),
@@ -78,7 +113,11 @@ const FAMILIES: &[Family] = &[
     ("qwen3next", qwen35::next),
     ("qwen3vl", qwen3::vision),
     ("qwen3vlmoe", qwen3::vision),
+    ("seed_oss", seed_oss::build),
     ("smollm3", smollm3::build),
+    ("stablelm", stablelm::build),
+    ("starcoder2", gpt2::starcoder2),
+    ("step35", step35::build),
 ];
 
 /// The names of all known architectures.

@@ -3,7 +3,7 @@
 
 use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Builder, Experts, QueryNorms};
+use crate::build::{AttentionStyle, Builder, Experts, OutputGate, QueryNorms};
 use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
@@ -31,7 +31,7 @@ fn decoder(b: &mut Builder, experts: Option<Experts>, together: bool) -> Result<
     let style = AttentionStyle {
         rope: Some(rope),
         norms: QueryNorms::Heads,
-        gated: true,
+        gate: OutputGate::BesideQueries,
         ..AttentionStyle::default()
     };
     let decoder = Decoder { ffn_norm: "post_attention_norm.weight", experts, ..Decoder::default() };

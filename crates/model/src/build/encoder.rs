@@ -24,18 +24,11 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Layer norm of a row in its own place.
-    pub(crate) fn layer_norm_in_place(&mut self, name: &str, x: View) -> Result<()> {
-        let norm = self.norm_weights(name, x.width, true)?;
-        self.emit(name, Op::Norm { norm, heads: 1, input: x, out: x });
-        Ok(())
-    }
-
     /// Layer norm without a bias, which is the RMS norm of a row less its mean.
     pub(crate) fn bare_layer_norm(&mut self, name: &str, input: View, out: View) -> Result<()> {
         let norm = self.norm_weights(name, input.width, false)?;
         let centered = self.buffer("centered", input.width);
-        self.emit(&format!("{name}_center"), Op::Center { input, out: centered });
+        self.emit(&format!("{name}_center"), Op::Center { heads: 1, input, out: centered });
         self.emit(name, Op::Norm { norm, heads: 1, input: centered, out });
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{Bias, Builder};
 use crate::config::MOST;
 use crate::keys::Keys;
-use crate::program::{Activation, Op, Projection, View};
+use crate::program::{Activation, Map, Op, Projection, View};
 use crate::routing::{Gate, Groups, Routing};
 use crate::{Error, Result};
 
@@ -32,10 +32,14 @@ pub(crate) struct Experts {
     pub latent: Option<usize>,
     /// Values inside the expert that every row uses; none where there is no such expert.
     pub shared: usize,
+    /// What bounds gate and up of experts, and of the one that every row uses.
+    pub limits: [Option<f32>; 2],
     /// The first layer that has experts.
     pub first_layer: usize,
     /// Every how many layers have them.
     pub step: usize,
+    /// Whether of those layers only some have them, which the file's tensors tell.
+    pub where_given: bool,
 }
 
 impl Experts {
@@ -75,8 +79,10 @@ impl Experts {
             gated: true,
             latent: None,
             shared,
+            limits: [None; 2],
             first_layer: keys.size("leading_dense_block_count")?.unwrap_or(0),
             step: 1,
+            where_given: false,
         }))
     }
 
@@ -86,13 +92,28 @@ impl Experts {
         Ok(Experts::read(keys, feed_forward)?.expect("there are some"))
     }
 
-    /// Whether a layer has them.
-    pub fn are_in(&self, layer: usize) -> bool {
-        layer >= self.first_layer && (layer + 1).is_multiple_of(self.step)
+    /// The same of families that score by sigmoid where the file does not say how, and divide weights by their sum
+    /// only where it says so.
+    pub fn by_sigmoid(keys: &Keys, feed_forward: usize) -> Result<Experts> {
+        let read = Experts::required(keys, feed_forward)?;
+        let says = keys.size("expert_gating_func")?.is_some_and(|gate| gate != 0);
+        let normalised = keys.bool("expert_weights_norm")?.unwrap_or(false);
+        Ok(Experts { gate: if says { read.gate } else { Gate::Sigmoid }, normalised, ..read })
+    }
+
+    /// With one that every row uses, as wide as the others where the file does not say how wide.
+    pub fn with_shared(self) -> Experts {
+        Experts { shared: if self.shared > 0 { self.shared } else { self.width }, ..self }
     }
 }
 
 impl Builder<'_> {
+    /// Whether a layer has experts.
+    pub(crate) fn has_experts(&self, experts: &Experts, layer: usize) -> bool {
+        let may = layer >= experts.first_layer && (layer + 1).is_multiple_of(experts.step);
+        may && (!experts.where_given || self.has(&format!("blk.{layer}.ffn_gate_inp.weight")))
+    }
+
     /// A feed-forward layer of experts.
     pub(crate) fn experts(&mut self, experts: &Experts, activation: Activation, input: View) -> Result<View> {
         let scores = self.buffer("scores", experts.count);
@@ -168,7 +189,7 @@ impl Builder<'_> {
                 self.expert_linear("ffn_gate_exps", count, [outer, width], choice, x, gate)?;
                 self.expert_linear("ffn_up_exps", count, [outer, width], choice, x, up)?;
             }
-            self.emit("ffn_act", Op::Activate { activation, gate, up: Some(up), out: hidden });
+            self.bounded("ffn_act", activation, experts.limits[0], [gate, up], hidden);
         } else {
             let up = self.buffer("expert_up", all);
             self.expert_linear("ffn_up_exps", count, [outer, width], choice, x, up)?;
@@ -179,6 +200,26 @@ impl Builder<'_> {
         let out = self.buffer(if experts.latent.is_some() { "latent_y" } else { "y" }, outer);
         self.emit("ffn_combine", Op::Combine { choice, weighted: !weighs_input, input: given, out });
         Ok(out)
+    }
+
+    /// out = activation(gate) · up, of which the one is no more than a limit and the other no further from zero, where
+    /// there is one.
+    fn bounded(
+        &mut self,
+        label: &str,
+        activation: Activation,
+        limit: Option<f32>,
+        [gate, up]: [View; 2],
+        out: View,
+    ) {
+        let Some(limit) = limit else {
+            self.emit(label, Op::Activate { activation, gate, up: Some(up), out });
+            return;
+        };
+        self.emit(label, Op::Activate { activation, gate, up: None, out });
+        self.emit(&format!("{label}_limit"), Op::Map { map: Map::AtMost(limit), x: out });
+        self.emit(&format!("{label}_up_limit"), Op::Map { map: Map::Within(limit), x: up });
+        self.emit(&format!("{label}_up"), Op::Gate { activation: Activation::Identity, gate: up, x: out });
     }
 
     fn expert_linear(
@@ -207,7 +248,7 @@ impl Builder<'_> {
             let (gate, up) = (both.part(0, width), both.part(width, width));
             self.linear("ffn_gate_shexp", input, gate, Bias::Optional)?;
             self.linear("ffn_up_shexp", input, up, Bias::Optional)?;
-            self.emit("ffn_act_shexp", Op::Activate { activation, gate, up: Some(up), out: hidden });
+            self.bounded("ffn_act_shexp", activation, experts.limits[1], [gate, up], hidden);
         } else {
             let up = self.buffer("shared_up", width);
             self.linear("ffn_up_shexp", input, up, Bias::Optional)?;

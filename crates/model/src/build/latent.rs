@@ -15,8 +15,10 @@ pub(crate) struct Latent {
     pub key_dim: usize,
     /// Values that a head gives.
     pub value_dim: usize,
-    /// The rotary embedding.
-    pub rope: usize,
+    /// The rotary embedding, if there is one.
+    pub rope: Option<usize>,
+    /// One of whole queries, before theirs, where they grow with their position.
+    pub growth: Option<usize>,
     /// The factor of scores.
     pub scale: f32,
     /// Whether the matrices that make keys and values of the latent vector are apart. What makes keys is then
@@ -27,7 +29,7 @@ pub(crate) struct Latent {
 
 impl Latent {
     /// As the file says; older files have their heads' sizes where newer ones have those of what is kept.
-    pub fn read(b: &Builder, rope: usize, scale: f32) -> Result<Latent> {
+    pub fn read(b: &Builder, rope: Option<usize>, scale: f32) -> Result<Latent> {
         b.needs_attention()?;
         let c = b.config;
         let (key_dim, value_dim) =
@@ -38,6 +40,7 @@ impl Latent {
             key_dim: key_dim.unwrap_or(c.key_dim),
             value_dim: value_dim.unwrap_or(c.value_dim),
             rope,
+            growth: None,
             scale: scale / (key_dim.unwrap_or(c.key_dim) as f32).sqrt(),
             absorbed: key_dim.is_some() && value_dim.is_some(),
         };
@@ -57,7 +60,7 @@ impl Builder<'_> {
     /// Latent attention over the sequence, from the normed input to the output projection's result.
     pub(crate) fn latent_attention(&mut self, latent: &Latent, input: View) -> Result<View> {
         let (heads, rotated) = (self.config.heads, self.config.rope_dimensions);
-        let &Latent { rank, query_rank, key_dim, value_dim, rope, .. } = latent;
+        let &Latent { rank, query_rank, key_dim, value_dim, rope, growth, .. } = latent;
         let plain = key_dim - rotated;
         let query = self.buffer("query", heads * key_dim);
         match query_rank {
@@ -69,6 +72,9 @@ impl Builder<'_> {
             }
             None => self.linear("attn_q", input, query, Bias::Optional)?,
         }
+        if let Some(rope) = growth {
+            self.emit("attn_q_growth", Op::Rope { rope, heads, x: query });
+        }
         let query_plain = self.buffer("query_plain", heads * plain);
         let query_rotated = self.buffer("query_rotated", heads * rotated);
         let outs = vec![query_plain, query_rotated];
@@ -77,8 +83,10 @@ impl Builder<'_> {
         self.linear("attn_kv_a_mqa", input, both, Bias::Optional)?;
         let (kept, key_rotated) = (both.part(0, rank), both.part(rank, rotated));
         self.rms_norm_in_place("attn_kv_a_norm", kept)?;
-        self.emit("rope_q", Op::Rope { rope, heads, x: query_rotated });
-        self.emit("rope_k", Op::Rope { rope, heads: 1, x: key_rotated });
+        if let Some(rope) = rope {
+            self.emit("rope_q", Op::Rope { rope, heads, x: query_rotated });
+            self.emit("rope_k", Op::Rope { rope, heads: 1, x: key_rotated });
+        }
 
         let attend = |b: &mut Self, query: View, key: View, value: View, layer: KvLayer| {
             let cache = b.program.caches.len();

@@ -20,6 +20,17 @@ pub(crate) struct StateSpace {
     pub groups: usize,
 }
 
+/// How what steers Mamba 1's scan is normed: time step, B and C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepNorms {
+    /// Not at all.
+    None,
+    /// Without factors.
+    Plain,
+    /// With factors.
+    Weighted,
+}
+
 /// What is added to the square of the length of the delta rule's queries and keys; no file says another.
 const UNIT_EPSILON: f32 = 1e-6;
 
@@ -94,7 +105,7 @@ impl Builder<'_> {
     }
 
     /// Mamba 1, from the normed input to the output projection's result.
-    pub(crate) fn mamba(&mut self, sizes: StateSpace, plain_norms: bool, input: View) -> Result<View> {
+    pub(crate) fn mamba(&mut self, sizes: StateSpace, norms: StepNorms, input: View) -> Result<View> {
         let StateSpace { taps, inner, state: values, rank, .. } = sizes;
         let both = self.buffer("xz", 2 * inner);
         self.linear("ssm_in", input, both, Bias::Optional)?;
@@ -104,9 +115,11 @@ impl Builder<'_> {
         let three = self.buffer("dt_b_c", rank + 2 * values);
         self.linear("ssm_x", convolved, three, Bias::Optional)?;
         let (low, b, c) = (three.part(0, rank), three.part(rank, values), three.part(rank + values, values));
-        if plain_norms {
-            for (label, part) in [("ssm_dt_norm", low), ("ssm_b_norm", b), ("ssm_c_norm", c)] {
-                self.plain_norm(label, 1, part);
+        for (name, part) in [("ssm_dt_norm", low), ("ssm_b_norm", b), ("ssm_c_norm", c)] {
+            match norms {
+                StepNorms::None => {}
+                StepNorms::Plain => self.plain_norm(name, 1, part),
+                StepNorms::Weighted => self.rms_norm_in_place(name, part)?,
             }
         }
         let dt = self.buffer("dt", inner);

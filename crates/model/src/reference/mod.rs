@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use gleed_gguf::Gguf;
 
-use self::rows::{activate, activated};
+use self::rows::{activate, activated, mapped};
 use self::threads::Threads;
-use crate::arithmetic::{self as plain, Arithmetic, PAGE};
+use crate::arithmetic::{Arithmetic, PAGE};
 use crate::batch::{Batch, Row, Save, check, check_states};
 use crate::executor::{Buffers, Executor, Observer, StepError};
 use crate::groups::{PageGroup, PageGroups};
 use crate::kv::KvType;
-use crate::program::{Map, Op, Program, View, WeightId};
+use crate::program::{Op, Program, View, WeightId};
 use crate::{Error, Result};
 
 /// What a reference executor is made for.
@@ -241,12 +241,7 @@ impl Reference {
                 }
             }
             Op::Norm { norm, heads, input, out } => self.norm(order, *norm, *heads, *input, *out),
-            Op::Center { input, out } => {
-                for r in 0..self.rows.len() {
-                    let x = self.get(*input, r).to_vec();
-                    plain::center(&x, self.set(*out, r));
-                }
-            }
+            Op::Center { heads, input, out } => self.center(*heads, *input, *out),
             Op::Linear { parts, input, out } => {
                 let mut offset = 0;
                 for part in parts {
@@ -268,12 +263,7 @@ impl Reference {
             Op::Add { x, y } => self.add(*x, *y),
             Op::Map { map, x } => {
                 for r in 0..self.rows.len() {
-                    for x in self.set(*x, r) {
-                        *x = match *map {
-                            Map::Scale(factor) => *x * factor,
-                            Map::SoftCap(cap) => plain::soft_cap(*x, cap),
-                        };
-                    }
+                    self.set(*x, r).iter_mut().for_each(|x| *x = mapped(*map, *x));
                 }
             }
             Op::Unzip { heads, input, outs } => self.unzip(*heads, *input, outs),

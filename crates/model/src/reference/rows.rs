@@ -3,7 +3,7 @@
 use super::{Normed, Order, Reference};
 use crate::arithmetic as plain;
 use crate::batch::Row;
-use crate::program::{Activation, Norm, View};
+use crate::program::{Activation, Map, Norm, View};
 
 impl Reference {
     pub(super) fn norm(&mut self, order: Order, norm: Norm, heads: usize, input: View, out: View) {
@@ -26,6 +26,15 @@ impl Reference {
                     Some(bias) => plain::layer_norm(x, weight, bias, norm.epsilon, out),
                 }
             }
+        }
+    }
+
+    pub(super) fn center(&mut self, heads: usize, input: View, out: View) {
+        let width = out.width / heads;
+        for r in 0..self.rows.len() {
+            let x = self.get(input, r).to_vec();
+            let parts = x.chunks(width).zip(self.set(out, r).chunks_mut(width));
+            parts.for_each(|(x, out)| plain::center(x, out));
         }
     }
 
@@ -94,8 +103,26 @@ pub(super) fn activated(activation: Activation, x: f32) -> f32 {
         Activation::Gelu => plain::gelu(x),
         Activation::SquaredRelu => plain::squared_relu(x),
         Activation::Sigmoid => plain::sigmoid(x),
+        Activation::Softplus => plain::softplus(x),
         Activation::ExactGelu => plain::exact_gelu(x),
         Activation::Identity => x,
         Activation::ClampedSwiglu => plain::clamped_swiglu(x, 0.0),
+    }
+}
+
+/// What a map makes of one number. NaN passes through comparisons that it fails.
+pub(super) fn mapped(map: Map, x: f32) -> f32 {
+    match map {
+        Map::Scale(factor) => x * factor,
+        Map::SoftCap(cap) => plain::soft_cap(x, cap),
+        Map::AtMost(limit) => {
+            if x > limit {
+                limit
+            } else {
+                x
+            }
+        }
+        Map::Within(limit) => x.clamp(-limit, limit),
+        Map::Xielu(numbers) => plain::xielu(x, numbers),
     }
 }

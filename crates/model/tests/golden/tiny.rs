@@ -80,9 +80,22 @@ macro_rules! families {
 }
 
 families! {
+    afmoe_with_windows_and_a_gate: "tiny-afmoe", ADDITIONS;
+    apertus_with_xielu: "tiny-apertus", ADDITIONS;
+    arcee: "tiny-arcee", ADDITIONS;
+    bailingmoe2: "tiny-bailingmoe2", ADDITIONS;
+    cohere2_with_windows: "tiny-cohere2", ADDITIONS;
+    command_r: "tiny-command-r", ADDITIONS;
     deepseek2_with_a_latent_cache: "tiny-deepseek2", ADDITIONS;
     deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
     deepseek2_as_older_files_have_it: "tiny-deepseek2-old", ADDITIONS;
+    dots1: "tiny-dots1", ADDITIONS;
+    ernie4_5: "tiny-ernie4_5", ADDITIONS;
+    ernie4_5_moe: "tiny-ernie4_5-moe", ADDITIONS;
+    exaone_moe: "tiny-exaone-moe", ADDITIONS;
+    exaone4: "tiny-exaone4", ADDITIONS;
+    exaone4_with_windows: "tiny-exaone4-hybrid", ADDITIONS;
+    falcon: "tiny-falcon", GELU_TABLE;
     falcon_h1_with_attention_beside_mamba2: "tiny-falcon-h1", ADDITIONS;
     gemma: "tiny-gemma", GELU_TABLE;
     gemma2_with_soft_caps_and_windows: "tiny-gemma2", GELU_TABLE;
@@ -94,9 +107,16 @@ families! {
     glm4moe: "tiny-glm4moe", ADDITIONS;
     gpt_oss: "tiny-gpt-oss", ADDITIONS;
     gpt2: "tiny-gpt2", GELU_TABLE;
+    gptneox: "tiny-gptneox", GELU_TABLE;
     granite: "tiny-granite", ADDITIONS;
     granite_hybrid: "tiny-granite-hybrid", ADDITIONS;
     granitemoe: "tiny-granitemoe", ADDITIONS;
+    hunyuan_dense: "tiny-hunyuan-dense", ADDITIONS;
+    hunyuan_moe: "tiny-hunyuan-moe", ADDITIONS;
+    hy_v3: "tiny-hy_v3", ADDITIONS;
+    internlm2: "tiny-internlm2", ADDITIONS;
+    jamba: "tiny-jamba", ADDITIONS;
+    laguna_with_more_heads_in_windows: "tiny-laguna", ADDITIONS;
     lfm2_with_short_convolutions: "tiny-lfm2", ADDITIONS;
     lfm2moe: "tiny-lfm2moe", ADDITIONS;
     llama: "tiny-llama", ADDITIONS;
@@ -104,8 +124,12 @@ families! {
     llama4: "tiny-llama4", ADDITIONS;
     mamba: "tiny-mamba", ADDITIONS;
     mamba2: "tiny-mamba2", ADDITIONS;
+    mimo2_with_sinks_in_windows: "tiny-mimo2", ADDITIONS;
+    minicpm: "tiny-minicpm", ADDITIONS;
+    minimax_m2: "tiny-minimax-m2", ADDITIONS;
     mistral3: "tiny-mistral3", ADDITIONS;
     mistral3_beyond_its_first_context: "tiny-mistral3-long", ADDITIONS;
+    mistral4_with_growing_queries: "tiny-mistral4", ADDITIONS;
     mixtral: "tiny-mixtral", ADDITIONS;
     nemotron: "tiny-nemotron", ADDITIONS;
     nemotron_h_with_one_mixer_a_layer: "tiny-nemotron_h", ADDITIONS;
@@ -114,6 +138,7 @@ families! {
     olmo2: "tiny-olmo2", ADDITIONS;
     olmo3_with_windows: "tiny-olmo3", ADDITIONS;
     olmoe: "tiny-olmoe", ADDITIONS;
+    phi2: "tiny-phi2", GELU_TABLE;
     phi3: "tiny-phi3", ADDITIONS;
     phi4_mini_with_short_factors: "tiny-phi4-mini", ADDITIONS;
     phi4_mini_with_long_factors: "tiny-phi4-mini-long", ADDITIONS;
@@ -128,7 +153,12 @@ families! {
     qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
+    seed_oss: "tiny-seed_oss", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
+    stablelm: "tiny-stablelm", ADDITIONS;
+    stablelm_side_by_side: "tiny-stablelm-parallel", ADDITIONS;
+    starcoder2: "tiny-starcoder2", GELU_TABLE;
+    step35_with_bounded_experts: "tiny-step35", ADDITIONS;
 }
 
 /// The two have the same weights, and began with 64 and with 512 positions: used for 64, one is the other.

@@ -136,7 +136,7 @@ fn modern_bert() {
         }
     });
     case.notices("norms of rows that keep their mean", |op| {
-        if let Op::Center { input, out } = op {
+        if let Op::Center { input, out, .. } = op {
             let (input, out) = (*input, *out);
             *op = Op::Activate { activation: Activation::Identity, gate: input, up: None, out };
         }

@@ -126,8 +126,9 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// heads and experts in groups, mistral3 queries that grow with their position, gemma4 heads of two
 /// sizes, layers that read the keys of others, embeddings of layers and experts beside the feed-forward, llama4 chunks,
 /// norms after the rotation and experts that weigh what they read, gemma3n several residual streams and gates of which only
-/// the largest open.
-pub const FAMILIES: [&str; 13] = [
+/// the largest open, stablelm halves side by side and layer norms of heads, step35 layers of several numbers of heads, a
+/// gate for each head and bounded experts, apertus a non-linearity with numbers of its own.
+pub const FAMILIES: [&str; 16] = [
     "llama",
     "qwen2",
     "qwen3",
@@ -141,6 +142,9 @@ pub const FAMILIES: [&str; 13] = [
     "deepseek2",
     "mistral3",
     "llama4",
+    "stablelm",
+    "step35",
+    "apertus",
 ];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
@@ -198,6 +202,26 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.sliding_window", 27), ("attention.temperature_length", 19)]);
             sizes.extend([("feed_forward_length", 256), ("interleave_moe_layer_step", 2)]);
             sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
+        }
+        "step35" => {
+            // The first layer sees everything and has no experts.
+            set("attention.head_count", Value::Array(Array::I32(vec![4, 6])));
+            sizes.extend([("attention.head_count_kv", 2), ("rope.dimension_count", 40)]);
+            sizes.extend([("attention.key_length", 40), ("attention.value_length", 40)]);
+            sizes.extend([("feed_forward_length", 256), ("attention.sliding_window", 21)]);
+            set("attention.sliding_window_pattern", Value::Array(Array::Bool(vec![false, true])));
+            sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
+            sizes.extend([("expert_shared_feed_forward_length", 64)]);
+            set("swiglu_clamp_exp", Value::Array(Array::F32(vec![0.0, 0.3])));
+            set("swiglu_clamp_shexp", Value::Array(Array::F32(vec![0.0, 0.2])));
+        }
+        "stablelm" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("rope.dimension_count", 20), ("feed_forward_length", 256)]);
+        }
+        "apertus" => {
+            sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 2)]);
+            sizes.extend([("feed_forward_length", 256)]);
         }
         "qwen2" => {
             sizes.extend([("attention.head_count", 4), ("attention.head_count_kv", 1)]);
@@ -295,9 +319,16 @@ pub fn tiny_metadata(family: &str) -> Metadata {
     for (key, size) in sizes {
         set(key, Value::U32(size));
     }
-    let layer_norms = family == "gpt2" || family.contains("bert");
+    let layer_norms = ["gpt2", "stablelm"].contains(&family) || family.contains("bert");
     let epsilon = if layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     set(&format!("attention.{epsilon}"), Value::F32(1e-5));
+    if family == "apertus" {
+        for (key, numbers) in
+            [("alpha_p", [0.8, 0.3]), ("alpha_n", [0.7, -0.4]), ("beta", [0.5; 2]), ("eps", [-1e-6; 2])]
+        {
+            metadata.set(format!("xielu.{key}"), Value::Array(Array::F32(numbers.to_vec())));
+        }
+    }
     metadata
 }
 
@@ -331,11 +362,15 @@ pub fn tiny(family: &str, formats: &[Format], seed: u64) -> (Arc<Gguf>, Program)
     let of_decoders = |name: &str| {
         // Values of their own in one layer, copied keys in the others.
         let of_gemma4 = ["blk.0.attn_v.weight", "gate_up_exps.weight", "exps.scale"];
+        let of_step35 = ["attn_gate.weight", "blk.1.ffn_gate_inp.weight", "attn_q_norm.weight"];
+        let of_stablelm = ["attn_q_norm.weight", "attn_k_norm.weight"];
         name == "output.weight"
             || name.ends_with("exps.bias")
             || name.ends_with("exp_probs_b.bias")
             || name.contains("shexp")
             || family == "gemma4" && of_gemma4.iter().any(|end| name.ends_with(end))
+            || family == "step35" && of_step35.iter().any(|end| name.ends_with(end))
+            || family == "stablelm" && of_stablelm.iter().any(|end| name.ends_with(end))
     };
     let optional = |name: &str| {
         if ENCODERS.contains(&family) { of_encoders(name) } else { of_decoders(name) }
