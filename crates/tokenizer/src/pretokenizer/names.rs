@@ -51,6 +51,7 @@ const SINGLE_NUMBERS: Stage = Stage::Runs(Runs::up_to(1, is_number));
 static SMOLLM: [Stage; 2] = [SINGLE_NUMBERS, Stage::Gpt2];
 static MINICPM5: [Stage; 2] =
     [Stage::Runs(Runs::up_to(3, is_number)), Stage::Words(Words { digits: usize::MAX, ..CL100K })];
+static LAGUNA: [Stage; 2] = [Stage::Runs(Runs::of(|c| c == '\n')), Stage::Words(QWEN2)];
 static DEEPSEEK_LLM: [Stage; 6] = [
     SINGLE_LINES,
     Stage::Runs(Runs::after(char::is_whitespace, is_cased_letter)),
@@ -87,7 +88,7 @@ fn is_number(c: char) -> bool {
 }
 
 /// Each rule with the names that mean it.
-pub(super) static RULES: [(Rule, &[&str]); 20] = [
+pub(super) static RULES: [(Rule, &[&str]); 21] = [
     (plain(&DEFAULT), &["default"]),
     (
         plain(&[Stage::Gpt2]),
@@ -154,6 +155,7 @@ pub(super) static RULES: [(Rule, &[&str]); 20] = [
         plain(&SMOLLM),
         &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"],
     ),
+    (plain(&LAGUNA), &["laguna"]),
     (plain(&FALCON), &["falcon"]),
     (plain(&DEEPSEEK_LLM), &["deepseek-llm"]),
     (plain(&DEEPSEEK_CODER), &["deepseek-coder"]),

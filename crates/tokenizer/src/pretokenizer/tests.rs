@@ -23,6 +23,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("bailingmoe", &[BAILING]),
     ("qwen35", &[QWEN35]),
     ("seed-coder", &[SEED]),
+    ("laguna", &[r"[^\n]+|[\n]+", QWEN2]),
     ("minicpm5", &[r"\p{N}{1,3}", CL100K]),
     ("smollm", &[r"\p{N}", GPT2]),
     ("falcon", &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"]),
