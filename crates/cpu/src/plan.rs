@@ -127,6 +127,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::MixStreams { .. }
         | Op::CorrectStreams { .. }
         | Op::Gate { .. }
+        | Op::Keep { .. }
         | Op::Route { .. }
         | Op::Weigh { .. }
         | Op::Combine { .. }

@@ -366,6 +366,10 @@ impl<'a> Planner<'a> {
                 let decays = self.program.weights[op.decay].size();
                 state::scan(kernels, step, weights, layer, (*op, decays), places).map(one)
             }
+            Op::Keep { decay, x } => {
+                let heads = self.program.weights[decay.decay].size();
+                state::keep(kernels, weights, *decay, heads, place(x)).map(one)
+            }
             Op::DeltaRule { rule: op, query, key, value, alpha, beta, out } => {
                 let (layer, places) = (&states[op.state], [query, key, value, alpha, beta, out].map(place));
                 state::delta_rule(kernels, step, weights, layer, *op, places).map(one)

@@ -5,7 +5,7 @@
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
 use crate::program::{Attention, Norm, Op, Projection, View, WeightId};
-use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::routing::Routing;
 
 /// What an op does with a view or with a cache.
@@ -223,14 +223,21 @@ macro_rules! list {
                 each(Operand::View(out, Write));
             }
             Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
-                let DeltaRule { state, heads: _, key_heads: _, in_turn: _, decay, dt_bias, scale: _ } = rule;
-                each(Operand::Weight(decay, Role::Channels));
-                each(Operand::Weight(dt_bias, Role::Bias));
+                let DeltaRule { state, heads: _, key_heads: _, in_turn: _, decay, scale: _ } = rule;
+                if let Some(Decay { decay, dt_bias }) = decay {
+                    each(Operand::Weight(decay, Role::Channels));
+                    each(Operand::Weight(dt_bias, Role::Bias));
+                }
                 for view in [query, key, value, alpha, beta] {
                     each(Operand::View(view, Read));
                 }
                 each(Operand::State(state, Update));
                 each(Operand::View(out, Write));
+            }
+            Op::Keep { decay: Decay { decay, dt_bias }, x } => {
+                each(Operand::Weight(decay, Role::Channels));
+                each(Operand::Weight(dt_bias, Role::Bias));
+                each(Operand::View(x, Update));
             }
             Op::Gate { activation: _, gate, x } => {
                 each(Operand::View(gate, Read));

@@ -13,7 +13,7 @@ use gleed_gguf::Format;
 
 use crate::arithmetic::Xielu;
 use crate::operands::Role;
-use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::rope::Rope;
 use crate::routing::Routing;
 
@@ -204,6 +204,8 @@ pub enum Op {
     Convolve { convolution: Convolution, input: View, out: View },
     /// out = what a selective scan reads from its state when it has taken in `x`.
     Scan { scan: Scan, x: View, dt: View, b: View, c: View, out: View },
+    /// x = the shares that are kept after the time steps x, in as many equal parts as there are decays.
+    Keep { decay: Decay, x: View },
     /// out = what the gated delta rule reads from its state with the query when it has taken in key and value.
     DeltaRule { rule: DeltaRule, query: View, key: View, value: View, alpha: View, beta: View, out: View },
     /// x, cut into as many equal parts as `gate` has columns, is multiplied part by part with activation(gate).
@@ -371,6 +373,7 @@ impl Op {
             Op::CorrectStreams { .. } => "correct-streams",
             Op::Convolve { .. } => "convolve",
             Op::Scan { .. } => "scan",
+            Op::Keep { .. } => "keep",
             Op::DeltaRule { .. } => "delta-rule",
             Op::Gate { .. } => "gate",
             Op::Route { .. } => "route",

@@ -50,12 +50,20 @@ pub struct DeltaRule {
     pub key_heads: usize,
     /// Whether value heads take key heads in turn; else equally many neighbours share one.
     pub in_turn: bool,
-    /// The logarithm of each head's decay over a time of one.
-    pub decay: WeightId,
-    /// Added to each head's time step before softplus.
-    pub dt_bias: WeightId,
+    /// How a head's alpha, its time step, becomes the share that it keeps. Where there is none, alpha is shares already,
+    /// one for each row of each head's state.
+    pub decay: Option<Decay>,
     /// The factor of queries.
     pub scale: f32,
+}
+
+/// How time steps become shares that are kept: e^(softplus(step + bias) · decay).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decay {
+    /// The logarithm of each head's decay over a time of one.
+    pub decay: WeightId,
+    /// Added to time steps before softplus.
+    pub dt_bias: WeightId,
 }
 
 impl DeltaRule {
@@ -149,9 +157,9 @@ pub fn scan(state: &mut [f32], weights: ScanWeights, row: ScanRow, out: &mut [f3
 pub struct DeltaWeights<'a> {
     /// Heads and the factor of queries.
     pub rule: DeltaRule,
-    /// `[heads]`.
+    /// `[heads]`, or nothing where alpha is shares.
     pub decay: &'a [f32],
-    /// `[heads]`.
+    /// `[heads]`, or nothing.
     pub dt_bias: &'a [f32],
 }
 
@@ -164,7 +172,7 @@ pub struct DeltaRow<'a> {
     pub key: &'a [f32],
     /// `[channels]`.
     pub value: &'a [f32],
-    /// The time step, `[heads]`.
+    /// The time step, `[heads]`, or the shares that are kept, `[heads][state rows]`.
     pub alpha: &'a [f32],
     /// How far the answer moves, before the sigmoid, `[heads]`.
     pub beta: &'a [f32],
@@ -180,27 +188,27 @@ pub fn delta_rule(state: &mut [f32], weights: DeltaWeights, row: DeltaRow, out: 
         let head = channel / (channels / rule.heads);
         let key_head = rule.key_head(head);
         let (query, key) = (&row.query[key_head * rows..][..rows], &row.key[key_head * rows..][..rows]);
-        let (decay, beta) =
-            delta_gates(weights.decay[head], weights.dt_bias[head], row.alpha[head], row.beta[head]);
+        let kept = rule.decay.map(|_| kept(row.alpha[head], weights.dt_bias[head], weights.decay[head]));
+        let kept = |i: usize| kept.unwrap_or_else(|| row.alpha[head * rows + i]);
         let mut answer = 0.0f32;
         for i in 0..rows {
-            answer = (state[i * channels + channel] * decay).mul_add(key[i], answer);
+            answer = (state[i * channels + channel] * kept(i)).mul_add(key[i], answer);
         }
-        let change = (row.value[channel] - answer) * beta;
+        let change = (row.value[channel] - answer) * sigmoid(row.beta[head]);
         let mut sum = 0.0f32;
         for i in 0..rows {
             let value = &mut state[i * channels + channel];
-            *value = key[i].mul_add(change, *value * decay);
+            *value = key[i].mul_add(change, *value * kept(i));
             sum = value.mul_add(query[i], sum);
         }
         out[channel] = sum * rule.scale;
     }
 }
 
-/// The share of a head's state that is kept, and how far its answer moves.
+/// The share that is kept after a time step.
 #[inline(always)]
-pub fn delta_gates(decay: f32, dt_bias: f32, alpha: f32, beta: f32) -> (f32, f32) {
-    (exp(softplus(alpha + dt_bias) * decay), sigmoid(beta))
+pub fn kept(step: f32, dt_bias: f32, decay: f32) -> f32 {
+    exp(softplus(step + dt_bias) * decay)
 }
 
 /// x · length / √(Σx² + ε), of one head.

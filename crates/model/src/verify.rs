@@ -4,7 +4,7 @@
 use crate::program::{
     Attention, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight, WeightId,
 };
-use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::routing::{Groups, Routing};
 
 /// A node that cannot be run.
@@ -218,18 +218,23 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             dt_bias.map_or(Ok(()), |bias| vector_of(program, bias, heads))
         }
         Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
-            let DeltaRule { state, heads, key_heads, decay, dt_bias, .. } = *rule;
+            let DeltaRule { state, heads, key_heads, decay, .. } = *rule;
             let layer = state_of(program, state, *out)?;
             recurrent(&[*query, *key, *value, *alpha, *beta], *out)?;
             head_width(*out, heads)?;
+            let steps = if decay.is_some() { heads } else { heads * layer.rows };
             let fits = key_heads > 0
                 && heads.is_multiple_of(key_heads)
                 && value.width == out.width
-                && [alpha.width, beta.width] == [heads; 2]
+                && [alpha.width, beta.width] == [steps, heads]
                 && [query.width, key.width] == [key_heads * layer.rows; 2];
             ensure(fits, || "inputs do not match heads and state".to_string())?;
-            channels_of(program, decay, heads, 1)?;
-            vector_of(program, dt_bias, heads)
+            decay.map_or(Ok(()), |decay| decay_of(program, decay, heads, heads))
+        }
+        Op::Keep { decay, x } => {
+            let heads = weight_of(program, decay.decay)?.size();
+            head_width(*x, heads)?;
+            decay_of(program, *decay, heads, x.width)
         }
         Op::Gate { gate, x, .. } => {
             ensure(is_apart(*gate, *x), || "gate and what it opens overlap".to_string())?;
@@ -368,6 +373,12 @@ fn channels_of(program: &Program, id: WeightId, channels: usize, each: usize) ->
     ensure(fits || each == 1 && weight.rows == 1 && weight.columns == channels, || {
         format!("{} does not have {each} values for each of {channels} channels", weight.name)
     })
+}
+
+/// A decay for each head, and a bias for each time step.
+fn decay_of(program: &Program, decay: Decay, heads: usize, steps: usize) -> Result<(), String> {
+    channels_of(program, decay.decay, heads, 1)?;
+    vector_of(program, decay.dt_bias, steps)
 }
 
 /// A state with a channel for each column.

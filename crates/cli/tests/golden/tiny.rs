@@ -87,6 +87,7 @@ families! {
     hy_v3: "tiny-hy_v3", ADDITIONS;
     internlm2: "tiny-internlm2", ADDITIONS;
     jamba: "tiny-jamba", ADDITIONS;
+    kimi_linear: "tiny-kimi-linear", ADDITIONS;
     laguna: "tiny-laguna", ADDITIONS;
     lfm2: "tiny-lfm2", ADDITIONS;
     lfm2moe: "tiny-lfm2moe", ADDITIONS;
@@ -160,6 +161,11 @@ fn families_on_a_gpu() {
         "tiny-nemotron_h",
         "tiny-qwen35",
         "tiny-deepseek2",
+        "tiny-stablelm-parallel",
+        "tiny-apertus",
+        "tiny-laguna",
+        "tiny-step35",
+        "tiny-kimi-linear",
     ];
     assert!(SOME.iter().all(|name| FAMILIES.iter().any(|(known, _)| known == name)));
     let all = std::env::var_os("GLEED_ALL_ON_GPU").is_some();

@@ -249,6 +249,7 @@ compiled! {
     quantize::Remainder<'_>,
     recur::Convolve<'_>,
     recur::Delta<'_>,
+    recur::Keep<'_>,
     recur::Scan<'_>,
     recur::UnitNorm<'_>,
     rope::Rotate<'_>,

@@ -258,7 +258,7 @@ pub struct Delta<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct DeltaRow<'a> {
     /// The share of the state that is kept.
-    pub decay: f32,
+    pub kept: Kept<'a>,
     /// How far the answer moves.
     pub beta: f32,
     /// One value for each row of the state.
@@ -269,9 +269,30 @@ pub struct DeltaRow<'a> {
     pub value: &'a [f32],
 }
 
+/// The share of a state that is kept: of all of it, or of each row.
+#[derive(Debug, Clone, Copy)]
+pub enum Kept<'a> {
+    /// One share.
+    All(f32),
+    /// One for each row of the state.
+    Rows(&'a [f32]),
+}
+
+impl<'a> Kept<'a> {
+    /// The share of all rows, or those of each.
+    #[inline(always)]
+    fn shares(self) -> (f32, &'a [f32]) {
+        match self {
+            Kept::All(share) => (share, &[]),
+            Kept::Rows(shares) => (0.0, shares),
+        }
+    }
+}
+
 impl DeltaRow<'_> {
     /// One that reads nothing.
-    pub const EMPTY: DeltaRow<'static> = DeltaRow { decay: 0.0, beta: 0.0, query: &[], key: &[], value: &[] };
+    pub const EMPTY: DeltaRow<'static> =
+        DeltaRow { kept: Kept::All(0.0), beta: 0.0, query: &[], key: &[], value: &[] };
 }
 
 impl Kernel for Delta<'_> {
@@ -280,7 +301,13 @@ impl Kernel for Delta<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let all = self.rows.first().is_none_or(|row| row.value.len() == LANES);
-        if all { self.lanes::<S, true>(s) } else { self.lanes::<S, false>(s) }
+        let each = self.rows.first().is_some_and(|row| matches!(row.kept, Kept::Rows(_)));
+        match (all, each) {
+            (true, false) => self.lanes::<S, true, false>(s),
+            (false, false) => self.lanes::<S, false, false>(s),
+            (true, true) => self.lanes::<S, true, true>(s),
+            (false, true) => self.lanes::<S, false, true>(s),
+        }
     }
 }
 
@@ -288,7 +315,7 @@ impl Delta<'_> {
     /// What a row leaves of the state is at once asked for the answer of the next: one walk through the state for
     /// each row, and one more for the first.
     #[inline(always)]
-    fn lanes<S: Simd, const ALL: bool>(self, s: S) {
+    fn lanes<S: Simd, const ALL: bool, const EACH: bool>(self, s: S) {
         let Delta { state, at, scale, rows, out } = self;
         assert_eq!(out.len(), rows.len());
         let depth = state.len();
@@ -296,15 +323,18 @@ impl Delta<'_> {
             assert!(
                 row.query.len() == depth && row.key.len() == depth && row.value.len() == rows[0].value.len()
             );
+            assert_eq!(row.kept.shares().1.len(), if EACH { depth } else { 0 });
         }
         let Some(first) = rows.first() else { return };
         let count = first.value.len();
         assert!(at + count <= LANES);
         // The state is kept times the decay of the row that comes to it.
-        let (decay, key) = (s.splat(first.decay), &first.key[..depth]);
+        let ((share, shares), key) = (first.kept.shares(), &first.key[..depth]);
+        let share = s.splat(share);
         let mut answer = s.splat(0.0);
         for i in 0..depth {
-            let kept = s.mul(get::<S, ALL>(s, &state[i], at, count), decay);
+            let share = if EACH { s.splat(shares[i]) } else { share };
+            let kept = s.mul(get::<S, ALL>(s, &state[i], at, count), share);
             answer = s.mul_add(kept, s.splat(key[i]), answer);
             put::<S, ALL>(s, kept, &mut state[i], at, count);
         }
@@ -313,13 +343,15 @@ impl Delta<'_> {
             let (query, key) = (&row.query[..depth], &row.key[..depth]);
             let mut sum = s.splat(0.0);
             if let Some(next) = rows.get(r + 1) {
-                let (decay, next_key) = (s.splat(next.decay), &next.key[..depth]);
+                let ((share, shares), next_key) = (next.kept.shares(), &next.key[..depth]);
+                let share = s.splat(share);
                 answer = s.splat(0.0);
                 for i in 0..depth {
                     let kept = get::<S, ALL>(s, &state[i], at, count);
                     let new = s.mul_add(s.splat(key[i]), change, kept);
                     sum = s.mul_add(new, s.splat(query[i]), sum);
-                    let kept = s.mul(new, decay);
+                    let share = if EACH { s.splat(shares[i]) } else { share };
+                    let kept = s.mul(new, share);
                     answer = s.mul_add(kept, s.splat(next_key[i]), answer);
                     put::<S, ALL>(s, kept, &mut state[i], at, count);
                 }
@@ -333,6 +365,35 @@ impl Delta<'_> {
             }
             put::<S, ALL>(s, s.mul(sum, s.splat(scale)), &mut out[r], at, count);
         }
+    }
+}
+
+/// `x = e^(softplus(x + bias) · decay)`, of the time steps of one head.
+#[derive(Debug)]
+pub struct Keep<'a> {
+    /// The time steps, then the shares that are kept.
+    pub x: &'a mut [f32],
+    /// One for each of them.
+    pub dt_bias: &'a [f32],
+    /// The logarithm of the decay over a time of one.
+    pub decay: f32,
+}
+
+impl Kernel for Keep<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Keep { x, dt_bias, decay } = self;
+        assert_eq!(x.len(), dt_bias.len());
+        let decay = s.splat(decay);
+        let ((xs, rest), (biases, bias_rest)) = (x.as_chunks_mut::<LANES>(), dt_bias.as_chunks::<LANES>());
+        for (x, bias) in xs.iter_mut().zip(biases) {
+            let time = softplus(s, s.add(s.load(x), s.load(bias)));
+            s.store(exp(s, s.mul(time, decay)), x);
+        }
+        let time = softplus(s, s.add(s.load_partial(rest), s.load_partial(bias_rest)));
+        s.store_partial(exp(s, s.mul(time, decay)), rest);
     }
 }
 

@@ -75,6 +75,7 @@ pub(crate) fn run(
         Op::Scan { scan, x, dt, b, c, out } => {
             state::scan(fixed, plan, machine, &mut states[scan.state], scan, ([x, dt, b, c], out));
         }
+        Op::Keep { decay, x } => state::keep(fixed, machine, decay, x),
         Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
             let inputs = [query, key, value, alpha, beta];
             state::delta_rule(fixed, plan, machine, &mut states[rule.state], rule, (inputs, out));

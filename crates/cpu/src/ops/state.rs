@@ -6,12 +6,14 @@ use std::ops::Range;
 
 use gleed_model::Batch;
 use gleed_model::arithmetic::LANES;
+use gleed_model::arithmetic::sigmoid;
 use gleed_model::program::View;
-use gleed_model::recurrence::{Convolution, DeltaRule, Scan, delta_gates};
+use gleed_model::recurrence::{self as plain, Convolution, DeltaRule, Scan};
 
 use super::Fixed;
+use super::rows::for_each_row;
 use crate::kernels::Kernels;
-use crate::kernels::recur::{self, Decay, DeltaRow, PerHead, ScanRow, TOGETHER};
+use crate::kernels::recur::{self, Decay, DeltaRow, Kept, PerHead, ScanRow, TOGETHER};
 use crate::kernels::shared::{Paired, Source};
 use crate::kernels::unpack::Prefetch;
 use crate::machine::{Machine, fork};
@@ -187,6 +189,19 @@ fn of_heads<'a>(values: &'a [f32], width: usize, channels: &Range<usize>) -> Per
     }
 }
 
+/// x = the shares that are kept after the time steps x.
+pub(super) fn keep(fixed: Fixed, machine: &mut Machine, decay: plain::Decay, x: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    let (decays, biases) = (fixed.weights.vector(decay.decay), fixed.weights.vector(decay.dt_bias));
+    let width = x.width / decays.len();
+    for_each_row(pool, activations, rows.len(), 8 * x.width, |_, row| {
+        let heads = row.write(x).chunks_exact_mut(width).zip(biases.chunks_exact(width));
+        for ((x, dt_bias), decay) in heads.zip(decays) {
+            kernels.run(recur::Keep { x, dt_bias, decay: *decay });
+        }
+    });
+}
+
 /// out = what the gated delta rule reads from its state.
 pub(super) fn delta_rule(
     fixed: Fixed,
@@ -196,7 +211,8 @@ pub(super) fn delta_rule(
     rule: DeltaRule,
     (inputs, out): ([View; 5], View),
 ) {
-    let (decays, biases) = (fixed.weights.vector(rule.decay), fixed.weights.vector(rule.dt_bias));
+    let vector = |weight| fixed.weights.vector(weight);
+    let gates = rule.decay.map(|decay| (vector(decay.decay), vector(decay.dt_bias)));
     let (width, depth) = (out.width / rule.heads, memory.rows());
     recur(fixed, plan, machine, memory, (inputs, 2, out), |sources, part| {
         for lanes in part.by_head(width) {
@@ -206,9 +222,13 @@ pub(super) fn delta_rule(
             let mut rows = [DeltaRow::EMPTY; TOGETHER];
             for (ruled, &(_, row)) in rows.iter_mut().zip(part.rows) {
                 let [query, key, value, alpha, beta] = sources.each_ref().map(|source| source.row(row));
-                let (decay, beta) = delta_gates(decays[head], biases[head], alpha[head], beta[head]);
+                let kept = match gates {
+                    Some((decays, biases)) => Kept::All(plain::kept(alpha[head], biases[head], decays[head])),
+                    None => Kept::Rows(&alpha[head * depth..][..depth]),
+                };
                 let (query, key) = (&query[of_key..of_key + depth], &key[of_key..of_key + depth]);
-                *ruled = DeltaRow { decay, beta, query, key, value: &value[channels.clone()] };
+                let (beta, value) = (sigmoid(beta[head]), &value[channels.clone()]);
+                *ruled = DeltaRow { kept, beta, query, key, value };
             }
             part.kernels.run(recur::Delta {
                 at: lanes.start,

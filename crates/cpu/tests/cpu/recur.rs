@@ -2,7 +2,9 @@
 //! `gleed_model::recurrence`, bit for bit, over random shapes and several rows, a few at a time.
 
 use crate::common::{NO_NUMBERS, Random, comparable, each_isa};
-use gleed_cpu::kernels::recur::{self, Convolve, Decay, Delta, PerHead, Scan, TOGETHER, UnitNorm};
+use gleed_cpu::kernels::recur::{
+    self, Convolve, Decay, Delta, Keep, Kept, PerHead, Scan, TOGETHER, UnitNorm,
+};
 use gleed_model::arithmetic::LANES;
 use gleed_model::recurrence::{self, DeltaRow, DeltaRule, DeltaWeights, ScanRow, ScanWeights};
 
@@ -156,31 +158,39 @@ fn delta_rules() {
                 heads: 1,
                 key_heads: 1,
                 in_turn: false,
-                decay: 0,
-                dt_bias: 0,
+                decay: Some(recurrence::Decay { decay: 0, dt_bias: 0 }),
                 scale: 0.3,
             };
+            // Each row of the state has a share of its own, or all have one.
+            let each = random.below(2) == 0;
+            let rule = DeltaRule { decay: rule.decay.filter(|_| !each), ..rule };
             let (decay, dt_bias) = ([-random.unit().abs()], [random.unit()]);
             let mut state = block(random, rows);
             let (before, mut plain) = (state.clone(), columns(&state, at, count));
             for steps in STEPS {
                 let (query, key) = (random.units(steps * rows), random.units(steps * rows));
                 let value = inputs(random, steps * count);
-                let (alpha, beta) = (random.floats(steps), random.floats(steps));
+                let beta = random.floats(steps);
+                let alpha = if each { random.units(steps * rows) } else { random.floats(steps) };
                 let (mut out, mut truth) = (vec![[UNWRITTEN; LANES]; steps], vec![0.0; steps * count]);
                 let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
                 let mut ruled = Vec::new();
                 for (i, truth) in truth.chunks_mut(count).enumerate() {
                     let (query, key) = (&query[i * rows..][..rows], &key[i * rows..][..rows]);
-                    let (value, alpha, beta) = (&value[i * count..][..count], &alpha[i..=i], &beta[i..=i]);
+                    let (value, beta) = (&value[i * count..][..count], &beta[i..=i]);
+                    let alpha = if each { &alpha[i * rows..][..rows] } else { &alpha[i..=i] };
                     recurrence::delta_rule(
                         &mut plain,
                         weights,
                         DeltaRow { query, key, value, alpha, beta },
                         truth,
                     );
-                    let (decay, beta) = recurrence::delta_gates(decay[0], dt_bias[0], alpha[0], beta[0]);
-                    ruled.push(recur::DeltaRow { decay, beta, query, key, value });
+                    let kept = match each {
+                        true => Kept::Rows(alpha),
+                        false => Kept::All(recurrence::kept(alpha[0], dt_bias[0], decay[0])),
+                    };
+                    let beta = gleed_model::arithmetic::sigmoid(beta[0]);
+                    ruled.push(recur::DeltaRow { kept, beta, query, key, value });
                 }
                 kernels.run(Delta { state: &mut state, at, scale: rule.scale, rows: &ruled, out: &mut out });
                 let found = results(&out, at, count);
@@ -188,6 +198,21 @@ fn delta_rules() {
                 assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain));
             }
             assert_eq!(columns(&state, 0, at), columns(&before, 0, at));
+        }
+    });
+}
+
+#[test]
+fn kept_shares() {
+    each_isa(|kernels, random| {
+        for length in [1, 2, 15, 16, 17, 33, 64, 100] {
+            let (x, dt_bias) = (inputs(random, length), random.floats(length));
+            let decay = -random.unit().abs();
+            let mut out = x.clone();
+            kernels.run(Keep { x: &mut out, dt_bias: &dt_bias, decay });
+            let steps = x.iter().zip(&dt_bias);
+            let truth: Vec<f32> = steps.map(|(x, bias)| recurrence::kept(*x, *bias, decay)).collect();
+            assert_eq!(comparable(&out), comparable(&truth), "{:?} {length}", kernels.isa());
         }
     });
 }

@@ -17,14 +17,14 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     for (var r = 0u; r < step[sequence + 2u]; r++) {
         let record = step[sequence + 1u] + r * RECORD;
         let row = step[record];
-        let time = softplus(alpha[row * ALPHA_STRIDE + ALPHA_OFFSET + head] + dt_bias[head]);
-        let kept = exponential(time * decay[head]);
+        let first_alpha = row * ALPHA_STRIDE + ALPHA_OFFSET;
+        let kept = kept_of_all(first_alpha, head);
         let share = 1.0 / (1.0 + exponential(-beta[row * BETA_STRIDE + BETA_OFFSET + head]));
         let first_key = row * KEY_STRIDE + KEY_OFFSET + key_head * DEPTH;
         let first_query = row * QUERY_STRIDE + QUERY_OFFSET + key_head * DEPTH;
         var answer = 0.0;
         for (var i = 0u; i < DEPTH; i++) {
-            held[i] *= kept;
+            held[i] *= kept_of_row(first_alpha, head, i, kept);
             answer = fma(held[i], key[first_key + i], answer);
         }
         let change = (value[row * VALUE_STRIDE + VALUE_OFFSET + channel] - answer) * share;

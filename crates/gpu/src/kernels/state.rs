@@ -1,7 +1,7 @@
 //! Recurrent layers: a thread for each channel of each sequence, which goes through the sequence's rows in order with
 //! the channel's state in its own memory. Plain, and the same for any number of rows.
 
-use gleed_model::recurrence::{Convolution, DeltaRule, Scan};
+use gleed_model::recurrence::{Convolution, Decay, DeltaRule, Scan};
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
@@ -77,6 +77,25 @@ pub(crate) fn scan(
     dispatch(kernels, source, layer)
 }
 
+/// x = the shares that are kept after the time steps x, in a part for each of `heads` decays.
+pub(crate) fn keep(
+    kernels: &mut Kernels,
+    weights: &Weights,
+    decay: Decay,
+    heads: usize,
+    x: Place,
+) -> Result<Dispatch> {
+    let source = Source::new("keep", include_str!("keep.wgsl"))
+        .snippet(include_str!("exp.wgsl"))
+        .snippet(include_str!("softplus.wgsl"))
+        .size("WIDTH", x.width)
+        .size("PART", x.width / heads)
+        .read("decay", "f32", weights.vector(decay.decay))
+        .read("dt_bias", "f32", weights.vector(decay.dt_bias))
+        .write_place("x", "X_", x);
+    kernels.dispatch(source, Grid::Rows(x.width.div_ceil(256) as u32))
+}
+
 /// out = what the gated delta rule reads from its state.
 pub(crate) fn delta_rule(
     kernels: &mut Kernels,
@@ -86,15 +105,21 @@ pub(crate) fn delta_rule(
     op: DeltaRule,
     [query, key, value, alpha, beta, out]: [Place; 6],
 ) -> Result<Dispatch> {
-    let source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
+    let mut source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
         .snippet(include_str!("exp.wgsl"))
         .snippet(include_str!("softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("KEY_HEADS", op.key_heads)
         .flag("IN_TURN", op.in_turn)
-        .float("SCALE", op.scale)
-        .read("decay", "f32", weights.vector(op.decay))
-        .read("dt_bias", "f32", weights.vector(op.dt_bias))
+        .float("SCALE", op.scale);
+    source = match op.decay {
+        Some(Decay { decay, dt_bias }) => source
+            .snippet(include_str!("kept_by_time.wgsl"))
+            .read("decay", "f32", weights.vector(decay))
+            .read("dt_bias", "f32", weights.vector(dt_bias)),
+        None => source.snippet(include_str!("kept_by_row.wgsl")),
+    };
+    let source = source
         .read_place("query", "QUERY_", query)
         .read_place("key", "KEY_", key)
         .read_place("value", "VALUE_", value)

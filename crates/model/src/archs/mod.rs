@@ -17,6 +17,7 @@ mod gpt_oss;
 mod gptneox;
 mod granite;
 mod hunyuan;
+mod kimi_linear;
 mod laguna;
 mod lfm2;
 mod llama;
@@ -80,6 +81,7 @@ const FAMILIES: &[Family] = &[
     ("jamba", mamba::jamba),
     ("jina-bert-v2", bert::jina2),
     ("jina-bert-v3", bert::jina3),
+    ("kimi-linear", kimi_linear::build),
     ("laguna", laguna::build),
     ("lfm2", lfm2::build),
     ("lfm2moe", lfm2::experts),

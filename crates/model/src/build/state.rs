@@ -2,7 +2,7 @@
 
 use super::{Bias, Builder};
 use crate::program::{Activation, Map, Norm, Op, StateLayer, View};
-use crate::recurrence::{Convolution, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::{Error, Result};
 
 /// The sizes of state-space layers: the `ssm.*` keys.
@@ -203,13 +203,16 @@ impl Builder<'_> {
         for (label, x) in [("ssm_q_norm", query), ("ssm_k_norm", key)] {
             self.emit(label, Op::UnitNorm { heads: key_heads, epsilon: UNIT_EPSILON, like: None, x });
         }
+        let decay = Decay {
+            decay: self.required("ssm_a", &[heads])?,
+            dt_bias: self.required("ssm_dt.bias", &[heads])?,
+        };
         let rule = DeltaRule {
             state: self.add_state(key_dim, inner),
             heads,
             key_heads,
             in_turn: !together,
-            decay: self.required("ssm_a", &[heads])?,
-            dt_bias: self.required("ssm_dt.bias", &[heads])?,
+            decay: Some(decay),
             scale: 1.0 / (key_dim as f32).sqrt(),
         };
         let out = self.buffer("scanned", inner);
@@ -222,5 +225,69 @@ impl Builder<'_> {
         let y = self.buffer("y", self.config.width);
         self.linear("ssm_out", gated, y, Bias::Optional)?;
         Ok(y)
+    }
+    /// Kimi's delta rule, from the normed input to the output projection's result: queries, keys and values are each
+    /// convolved, each row of a head's state decays by itself, and the result has a gate. The low-rank matrices of decays
+    /// and gate are as narrow as a head.
+    pub(crate) fn kimi_delta(&mut self, taps: usize, width: usize, input: View) -> Result<View> {
+        let heads = self.config.heads;
+        let inner = heads * width;
+        let mut parts = [input; 3];
+        for (part, (linear, convolution, [from, to])) in parts.iter_mut().zip([
+            ("attn_q", "ssm_conv1d_q", ["query", "query_convolved"]),
+            ("attn_k", "ssm_conv1d_k", ["key", "key_convolved"]),
+            ("attn_v", "ssm_conv1d_v", ["value", "value_convolved"]),
+        ]) {
+            let (from, to) = (self.buffer(from, inner), self.buffer(to, inner));
+            self.linear(linear, input, from, Bias::Optional)?;
+            self.convolve(convolution, taps, true, from, to)?;
+            *part = to;
+        }
+        let [query, key, value] = parts;
+        let [alpha, gate] = [("ssm_f", "f"), ("ssm_g", "g")]
+            .map(|(name, short)| self.two_linears(name, short, width, input, inner));
+        let (alpha, gate) = (alpha?, gate?);
+        let decay = Decay {
+            decay: self.required("ssm_a", &[1, heads])?,
+            dt_bias: self.required("ssm_dt.bias", &[inner])?,
+        };
+        self.emit("ssm_keep", Op::Keep { decay, x: alpha });
+        let beta = self.buffer("beta", heads);
+        self.linear("ssm_beta", input, beta, Bias::Optional)?;
+        for (label, x) in [("ssm_q_norm", query), ("ssm_k_norm", key)] {
+            self.emit(label, Op::UnitNorm { heads, epsilon: UNIT_EPSILON, like: None, x });
+        }
+        let rule = DeltaRule {
+            state: self.add_state(width, inner),
+            heads,
+            key_heads: heads,
+            in_turn: false,
+            decay: None,
+            scale: 1.0 / (width as f32).sqrt(),
+        };
+        let out = self.buffer("scanned", inner);
+        self.emit("delta_rule", Op::DeltaRule { rule, query, key, value, alpha, beta, out });
+        let norm = self.norm_weights("ssm_norm", width, false)?;
+        self.emit("ssm_norm", Op::Norm { norm, heads, input: out, out });
+        let gated = self.buffer("mixed", inner);
+        self.gate("ssm_gate", Activation::Sigmoid, gate, out, gated);
+        let y = self.buffer("y", self.config.width);
+        self.linear("attn_output", gated, y, Bias::Optional)?;
+        Ok(y)
+    }
+
+    /// Two linear layers, `_a` and `_b`, with few values between them.
+    fn two_linears(
+        &mut self,
+        name: &str,
+        buffer: &'static str,
+        between: usize,
+        input: View,
+        width: usize,
+    ) -> Result<View> {
+        let (low, out) = (self.buffer("low_rank", between), self.buffer(buffer, width));
+        self.linear(&format!("{name}_a"), input, low, Bias::Optional)?;
+        self.linear(&format!("{name}_b"), low, out, Bias::Optional)?;
+        Ok(out)
     }
 }

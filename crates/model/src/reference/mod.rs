@@ -277,6 +277,7 @@ impl Reference {
             }
             Op::Convolve { convolution, input, out } => self.convolve(*convolution, *input, *out),
             Op::Scan { scan, x, dt, b, c, out } => self.scan(*scan, [*x, *dt, *b, *c], *out),
+            Op::Keep { decay, x } => self.keep(*decay, *x),
             Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
                 self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
             }

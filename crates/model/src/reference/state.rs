@@ -4,7 +4,8 @@ use super::Reference;
 use crate::arithmetic::length;
 use crate::program::View;
 use crate::recurrence::{
-    Convolution, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule, scan,
+    Convolution, Decay, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule,
+    kept, scan,
 };
 use crate::{Error, Result};
 
@@ -63,12 +64,23 @@ impl Reference {
     }
 
     pub(super) fn delta_rule(&mut self, rule: DeltaRule, inputs: [View; 5], out: View) {
-        let (decay, dt_bias) = (self.whole(rule.decay), self.vector(rule.dt_bias));
+        let decay = rule.decay.map_or_else(Vec::new, |decay| self.whole(decay.decay));
+        let dt_bias = rule.decay.map_or_else(Vec::new, |decay| self.vector(decay.dt_bias));
         self.recur(rule.state, out, |this, state, r, out| {
             let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
             let [query, key, value, alpha, beta] = inputs.map(|view| this.get(view, r));
             delta_rule(state, weights, DeltaRow { query, key, value, alpha, beta }, out);
         });
+    }
+
+    pub(super) fn keep(&mut self, decay: Decay, x: View) {
+        let (decays, dt_bias) = (self.whole(decay.decay), self.vector(decay.dt_bias));
+        let each = x.width / decays.len();
+        for r in 0..self.rows.len() {
+            for (i, (x, bias)) in self.set(x, r).iter_mut().zip(&dt_bias).enumerate() {
+                *x = kept(*x, *bias, decays[i / each]);
+            }
+        }
     }
 
     pub(super) fn unzip(&mut self, heads: usize, input: View, outs: &[View]) {

@@ -116,6 +116,7 @@ families! {
     hy_v3: "tiny-hy_v3", ADDITIONS;
     internlm2: "tiny-internlm2", ADDITIONS;
     jamba: "tiny-jamba", ADDITIONS;
+    kimi_linear_with_decays_of_rows: "tiny-kimi-linear", ADDITIONS;
     laguna_with_more_heads_in_windows: "tiny-laguna", ADDITIONS;
     lfm2_with_short_convolutions: "tiny-lfm2", ADDITIONS;
     lfm2moe: "tiny-lfm2moe", ADDITIONS;

@@ -190,3 +190,37 @@ fn llama4_is_known_by_its_experts_and_its_window() {
     assert!(error.contains("20 of 40 values of a head rotated"), "{error}");
     assert!(llama4("attention.temperature_length", 0).is_err());
 }
+
+/// The norms whose results attention and feed-forward of the first layer read, and whether the second comes before
+/// anything is added to the residual stream.
+fn halves(family: &str, key: Option<(&str, bool)>, second: bool) -> (String, String, bool) {
+    let mut metadata = tiny_metadata(family);
+    if let Some((key, value)) = key {
+        metadata.set(format!("{family}.{key}"), Value::Bool(value));
+    }
+    let given = |name: &str| second && name.contains("attn_norm_2");
+    let program = Model::plan(&metadata, VOCABULARY, given).unwrap().program;
+    let at = |label: &str| program.nodes.iter().position(|node| node.labels == [label]).unwrap();
+    let norm_of = |label: &str| {
+        let Op::Linear { input, .. } = program.nodes[at(label)].op else { panic!("{label} is linear") };
+        let mut before = program.nodes[..at(label)].iter().enumerate().rev();
+        let found = before.find(|(_, node)| matches!(node.op, Op::Norm { out, .. } if out == input));
+        let (index, node) = found.unwrap();
+        (index, node.labels[0].clone())
+    };
+    let ((_, attention), (index, feed_forward)) = (norm_of("blk.0.attn_q"), norm_of("blk.0.ffn_up"));
+    (attention, feed_forward, index < at("blk.0.attn_residual"))
+}
+
+#[test]
+fn halves_of_a_layer_are_side_by_side() {
+    let of = |attention: &str, feed_forward: &str, beside| {
+        (format!("blk.0.{attention}"), format!("blk.0.{feed_forward}"), beside)
+    };
+    let parallel = "use_parallel_residual";
+    assert_eq!(halves("gptneox", Some((parallel, true)), false), of("attn_norm", "ffn_norm", true));
+    assert_eq!(halves("gptneox", Some((parallel, false)), false), of("attn_norm", "ffn_norm", false));
+    assert_eq!(halves("falcon", None, false), of("attn_norm", "attn_norm", true));
+    // The larger Falcons have a norm more, which is attention's.
+    assert_eq!(halves("falcon", None, true), of("attn_norm_2", "attn_norm", true));
+}

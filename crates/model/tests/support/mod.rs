@@ -152,7 +152,7 @@ pub const FAMILIES: [&str; 16] = [
 pub const ENCODERS: [&str; 5] = ["bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"];
 
 /// Families with every kind of recurrent layer between them.
-pub const RECURRENT: [&str; 4] = ["lfm2", "mamba", "mamba2", "qwen35"];
+pub const RECURRENT: [&str; 5] = ["lfm2", "mamba", "mamba2", "qwen35", "kimi_linear"];
 
 /// A test for each of some families, which calls a function with its name.
 macro_rules! test_families {
@@ -173,7 +173,11 @@ pub const VOCABULARY: usize = 67;
 /// key heads, partial rotary dimensions and a stretched context where the family has them.
 pub fn tiny_metadata(family: &str) -> Metadata {
     let mut metadata = Metadata::default();
-    let family = if family == "gpt_oss" { "gpt-oss" } else { family };
+    let family = match family {
+        "gpt_oss" => "gpt-oss",
+        "kimi_linear" => "kimi-linear",
+        family => family,
+    };
     metadata.set("general.architecture", Value::Str(family.to_string()));
     let mut set = |key: &str, value: Value| metadata.set(format!("{family}.{key}"), value);
     let mut sizes = vec![("block_count", 2), ("context_length", 512), ("embedding_length", 256)];
@@ -202,6 +206,15 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.sliding_window", 27), ("attention.temperature_length", 19)]);
             sizes.extend([("feed_forward_length", 256), ("interleave_moe_layer_step", 2)]);
             sizes.extend([("expert_count", 5), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
+        }
+        "kimi-linear" => {
+            sizes.extend([("attention.head_count", 3), ("kda.head_dim", 24), ("ssm.conv_kernel", 3)]);
+            set("attention.head_count_kv", Value::Array(Array::I32(vec![0, 1])));
+            sizes.extend([("attention.kv_lora_rank", 72), ("rope.dimension_count", 20)]);
+            sizes.extend([("attention.key_length", 92), ("attention.value_length", 72)]);
+            sizes.extend([("attention.key_length_mla", 52), ("attention.value_length_mla", 40)]);
+            sizes.extend([("leading_dense_block_count", 1), ("feed_forward_length", 256)]);
+            sizes.extend([("expert_count", 6), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
         }
         "step35" => {
             // The first layer sees everything and has no experts.
@@ -319,7 +332,7 @@ pub fn tiny_metadata(family: &str) -> Metadata {
     for (key, size) in sizes {
         set(key, Value::U32(size));
     }
-    let layer_norms = ["gpt2", "stablelm"].contains(&family) || family.contains("bert");
+    let layer_norms = ["gpt2", "stablelm", "gptneox", "falcon"].contains(&family) || family.contains("bert");
     let epsilon = if layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     set(&format!("attention.{epsilon}"), Value::F32(1e-5));
     if family == "apertus" {
