@@ -23,12 +23,12 @@ const ROWS: usize = 4;
 const LOW_BITS: i32 = 7;
 
 /// Rows below which a single block is better left to the vector unit, and the same for a block after others: the
-/// weights are laid out already. A block is always sixteen rows here, while the vector unit takes about 1.7
-/// times as many instructions for each of its own.
-pub const FEWEST_ROWS_OF_DOTS: [usize; 2] = [12, 10];
+/// weights are laid out already. By instructions for 32 columns of Q4_K: the vector unit takes 130 for each of its
+/// rows, a block of sixteen always 1,070, and laying out 100.
+pub const FEWEST_ROWS_OF_DOTS: [usize; 2] = [10, 9];
 
-/// The same with products of matrices, which take about half of the instructions.
-pub const FEWEST_ROWS_OF_MATRICES: [usize; 2] = [8, 6];
+/// The same with products of matrices, of which a block takes 800.
+pub const FEWEST_ROWS_OF_MATRICES: [usize; 2] = [8, 7];
 
 /// Lines of scratch: what is laid out.
 pub const SCRATCH_LINES: usize = size_of::<[Half; 2]>() / size_of::<Line>();
@@ -77,7 +77,7 @@ fn all_panels<P: Products, const GROUPS: usize, const MINS: bool>(
     let halves: &mut [Half] = bytemuck::cast_slice_mut(&mut scratch[..SCRATCH_LINES]);
     let halves: &mut [Half; 2] = &mut halves.as_chunks_mut().0[0];
     let chunks = x.columns.div_ceil(SUPER_BLOCK);
-    let mut next = next.chunks(next.len().div_ceil(panels.len() * chunks * x.row_blocks).max(1));
+    let mut next = next.chunks(next.len().div_ceil((panels.len() * chunks * x.row_blocks).max(1)).max(1));
     for (t, panel) in panels.iter().enumerate() {
         let out = &mut out[t * stride..][..x.row_blocks * BLOCK_ROWS];
         for chunk in 0..chunks {
@@ -191,8 +191,8 @@ impl<P: Products> Part<'_, P> {
         results
     }
 
-    /// Σ min factor · sum of activations over all groups, `EIGHTS` times eight. The sums have up to thirteen bits, and
-    /// go into two parts of eight.
+    /// Σ min factor · sum of activations over all groups, `EIGHTS` times eight. The sums have up to thirteen bits,
+    /// and go into two parts of eight.
     #[inline(always)]
     fn min_sums<const EIGHTS: usize>(&self, rows: [[&[i16; 8]; 2]; ROWS]) -> Sums<int32x4_t> {
         let zero = proven!(vdupq_n_s8(0));

@@ -108,14 +108,14 @@ impl Matrices {
         (Neon::detect().is_some() && is_aarch64_feature_detected!("i8mm")).then_some(Matrices(()))
     }
 
-    /// Products alone, as many as the machine can do: eight sums in turn, so many times.
+    /// Products alone, as many as the machine can do: sixteen sums in turn, so many times.
     pub fn multiply_only(self, rounds: u64) -> i32 {
         proven!(multiply_only(rounds))
     }
 }
 
 /// How many multiply-adds a round of [`Matrices::multiply_only`] has.
-pub const MATRIX_ROUND: usize = 8 * 2 * 2 * 8;
+pub const MATRIX_ROUND: usize = 16 * 2 * 2 * 8;
 
 impl Products for Matrices {
     #[inline(always)]
@@ -216,7 +216,7 @@ fn smmla(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
 #[target_feature(enable = "neon,i8mm")]
 fn multiply_only(rounds: u64) -> i32 {
     let (a, b) = (std::hint::black_box(vdupq_n_s8(1)), std::hint::black_box(vdupq_n_s8(2)));
-    let mut sums = [vdupq_n_s32(0); 8];
+    let mut sums = [vdupq_n_s32(0); 16];
     for _ in 0..rounds {
         for sum in &mut sums {
             *sum = smmla(*sum, a, b);
