@@ -38,7 +38,7 @@ fn set(key: &'static str, value: Value) -> impl FnOnce(&mut Metadata) {
 fn unknown_architectures_are_named() {
     let text = |text: &str| Value::Str(text.to_string());
     let model = altered("frob.gguf", set("general.architecture", text("frobnicator")));
-    refused(&["run", &model, "Hello"], "architecture frobnicator is not known; known: bert, ");
+    refused(&["run", &model, "Hello"], "architecture frobnicator is not known; known: afmoe, ");
     let inspected = gleed(&["inspect", &model]);
     assert!(inspected.status.success(), "what cannot be run can still be looked at");
     let model = altered("words.gguf", set("tokenizer.ggml.model", text("morse")));
