@@ -31,8 +31,9 @@ fn readers(program: &Program, first: usize, view: View) -> impl Iterator<Item = 
 }
 
 /// Whether a node is an RMS norm that writes integers without the factors of rows: linear layers of integers read
-/// it before the next norm or a gated layer takes their place. The logits do not count: they make integers of
-/// floats themselves, some rows at a time.
+/// it before the next norm or a gated layer takes their place, and before attention: after that there may be fewer rows,
+/// and whether there are must not change what is computed. The logits do not count: they make integers of floats
+/// themselves, some rows at a time.
 pub(super) fn leaves_factors(program: &Program, index: usize) -> bool {
     let Some((_, out)) = program.nodes.get(index).and_then(|node| rms_norm(&node.op)) else { return false };
     let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == program.logits);
@@ -45,10 +46,13 @@ pub(super) fn leaves_factors(program: &Program, index: usize) -> bool {
         found |= reads;
         taken |= match op {
             Op::Norm { heads: 1, .. } | Op::AddNorm { .. } => true,
+            Op::Attention { .. } | Op::Gather { .. } => true,
             Op::GatedLinear { input, .. } => *input != out,
             _ => false,
         };
-        if op.outputs().iter().any(|written| written.overlaps(out)) {
+        // A gather leaves the same values, of fewer rows.
+        let writes = op.outputs().iter().any(|written| written.overlaps(out));
+        if writes && !matches!(op, Op::Gather { .. }) {
             break;
         }
     }
