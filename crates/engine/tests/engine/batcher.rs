@@ -1,14 +1,16 @@
 //! Many requests at once on an executor without a model: every answer is the one that its request gets alone.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use gleed_engine::sampler::Random;
 use gleed_engine::{
     BatchSettings, Batcher, Constraint, Draft, Engine, EngineHandle, Error, Event, FinishReason,
-    GenerationSettings, Refusal, Request, Result, SamplerSettings, Sequence, Speculation, TokenMask,
+    GenerationSettings, Listener, Refusal, Request, Result, SamplerSettings, Sequence, Speculation,
+    TokenMask, Update,
 };
 use gleed_testing::{Ear, Heard, Mock, MockText};
 
@@ -339,6 +341,49 @@ fn a_chain_ends_when_something_interrupts() {
         assert!(if interrupted { most <= 2 } else { most == 299 }, "{most} tokens in a step");
         assert_eq!(ear.heard().events, asked.alone(400).0);
     }
+}
+
+/// Hears of an answer, and on which threads.
+struct Whereabouts(Ear, Arc<Mutex<HashSet<ThreadId>>>);
+
+impl Listener for Whereabouts {
+    fn update(&mut self, update: Update) {
+        self.1.lock().unwrap().insert(std::thread::current().id());
+        self.0.update(update);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_gone()
+    }
+}
+
+#[test]
+fn many_logits_are_looked_at_on_several_threads() {
+    const LARGE: usize = 1 << 17;
+    let asked: Vec<Question> = (1..=12).map(|token| question(vec![token; 3], 6)).collect();
+    let answers = |together: usize| -> (Vec<Vec<Event>>, usize) {
+        let (mut events, threads) = (vec![], Arc::default());
+        for some in asked.chunks(together) {
+            let mock = Mock::new(LARGE, 64, 64, 20);
+            let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &BatchSettings::default());
+            let ears: Vec<Ear> = some.iter().map(|_| Ear::default()).collect();
+            for (asked, ear) in some.iter().zip(&ears) {
+                let listener = Box::new(Whereabouts(ear.clone(), Arc::clone(&threads)));
+                batcher.submit(Request { listener, ..asked.request(ear) }).unwrap();
+            }
+            while !batcher.is_idle() {
+                batcher.step(&|| false).unwrap();
+            }
+            events.extend(ears.iter().map(|ear| ear.heard().events));
+        }
+        let threads = threads.lock().unwrap().len();
+        (events, threads)
+    };
+    let (alone, one) = answers(1);
+    let (together, several) = answers(asked.len());
+    assert_eq!((alone, one), (together, 1));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    assert!(several > 1 || cores == 1, "{several} threads of {cores} cores");
 }
 
 #[test]
