@@ -1,7 +1,6 @@
 //! The reference executor against the logits of Hugging Face transformers, on small random models of
 //! every family and of every rotary scaling. `tests/transformers/make.py` made the files.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
@@ -13,7 +12,7 @@ use gleed_model::reference::Options;
 use gleed_model::rope::{Pairing, Temperature};
 use gleed_model::routing::{Gate, Routing};
 use gleed_model::slots::InTurn;
-use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Program, Reference, Row};
 
 /// Both sides compute in f32 and differ only in the order of additions: at most 1.2e-5 was
 /// measured, in logits whose standard deviation is 1 to 2.
@@ -43,18 +42,10 @@ struct Case {
     logits: Vec<Vec<Vec<f32>>>,
 }
 
-fn data(name: &str, kind: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/transformers/data/{name}.{kind}"))
-}
-
 impl Case {
     fn open(name: &'static str) -> Case {
-        let file = Arc::new(Gguf::open(&data(name, "gguf")).unwrap());
-        let model = Model::load(&file).unwrap();
-        assert_eq!(model.unused, Vec::<String>::new());
-        let text = std::fs::read_to_string(data(name, "json")).unwrap();
-        let Truth { sequences } = serde_json::from_str(&text).unwrap();
-        let bytes = std::fs::read(data(name, "logits.f32")).unwrap();
+        let (file, model, Truth { sequences }) = crate::open("data", name);
+        let bytes = std::fs::read(crate::data("data", name, "logits.f32")).unwrap();
         let floats: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let mut rows = floats.chunks_exact(model.program.vocabulary).map(<[f32]>::to_vec);
         let logits = sequences.iter().map(|s| rows.by_ref().take(s.positions.len()).collect()).collect();

@@ -1,7 +1,6 @@
 //! The reference executor against the vectors of Hugging Face transformers, on small random encoders.
 //! `tests/transformers/make_encoders.py` made the files.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gleed_gguf::Gguf;
@@ -9,7 +8,7 @@ use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Activation, Op, Output};
 use gleed_model::reference::Options;
-use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Program, Reference, Row};
+use gleed_model::{Arithmetic, Batch, Executor, KvType, Program, Reference, Row};
 
 /// Both sides compute in f32 and differ in the order of additions: at most 1.1e-6 was measured, in vectors whose values
 /// are about as large as 1.
@@ -36,17 +35,9 @@ struct Case {
     texts: Vec<Text>,
 }
 
-fn data(name: &str, kind: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/transformers/encoders/{name}.{kind}"))
-}
-
 impl Case {
     fn open(name: &'static str) -> Case {
-        let file = Arc::new(Gguf::open(&data(name, "gguf")).unwrap());
-        let model = Model::load(&file).unwrap();
-        assert_eq!(model.unused, Vec::<String>::new());
-        let text = std::fs::read_to_string(data(name, "json")).unwrap();
-        let Truth { texts } = serde_json::from_str(&text).unwrap();
+        let (file, model, Truth { texts }) = crate::open("encoders", name);
         Case { name, file, program: model.program, texts }
     }
 
