@@ -24,7 +24,7 @@ impl Header {
         };
         let mut bytes = Vec::new();
         bytes.extend(wire::MAGIC);
-        put_u32(&mut bytes, 3);
+        put_u32(&mut bytes, wire::VERSION);
         put_u64(&mut bytes, tensors.len());
         put_u64(&mut bytes, metadata.len());
         for (key, value) in metadata.iter() {

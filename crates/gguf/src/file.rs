@@ -1,14 +1,18 @@
 //! An opened GGUF file: mapped, checked, ready to be asked.
 
+use std::borrow::Cow;
 use std::collections::TryReserveError;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::assembly::{Made, Piece, Place};
 use crate::map::Bytes;
 use crate::parse::{self, Header};
 use crate::split::Split;
-use crate::wire::shown;
-use crate::{Error, Format, Metadata, Result};
+use crate::wire::{DEFAULT_ALIGNMENT, VERSION, shown};
+use crate::{Error, Format, Metadata, Result, TensorSpec};
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +23,7 @@ pub struct TensorInfo {
     pub shape: Vec<usize>,
     /// How the values are stored.
     pub format: Format,
-    /// Which part of a split file holds the data.
+    /// Which part of a split file holds the data; past the last for a tensor that is made when it is read.
     pub part: usize,
     /// Where the data starts in that part, from the start of the file.
     pub offset: usize,
@@ -42,7 +46,7 @@ impl TensorInfo {
 /// One file on disk or in memory.
 struct FilePart {
     path: PathBuf,
-    bytes: Bytes,
+    bytes: Arc<Bytes>,
 }
 
 /// An opened GGUF file (or all the parts of a split one).
@@ -59,6 +63,8 @@ pub struct Gguf {
     /// Indices into `tensors`, sorted by name.
     by_name: Vec<usize>,
     parts: Vec<FilePart>,
+    /// Of a model that was assembled, the tensors that lie in no file as they are.
+    made: Vec<Made>,
 }
 
 impl Gguf {
@@ -101,8 +107,43 @@ impl Gguf {
 
     fn whole(name: String, path: PathBuf, bytes: Bytes, header: Header) -> Result<Gguf> {
         let Header { version, alignment, metadata, tensors } = header;
-        let parts = vec![FilePart { path, bytes }];
-        Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts }.indexed()
+        let parts = vec![FilePart { path, bytes: Arc::new(bytes) }];
+        Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts, made: Vec::new() }
+            .indexed()
+    }
+
+    /// A model in memory that takes its tensors from files of other kinds: as they lie there, or made when they are
+    /// first read. `name` stands in messages.
+    pub fn assemble(
+        name: &str,
+        metadata: Metadata,
+        files: Vec<(PathBuf, Arc<Bytes>)>,
+        pieces: Vec<Piece>,
+    ) -> Result<Gguf> {
+        let (mut tensors, mut made) = (Vec::with_capacity(pieces.len()), Vec::new());
+        for Piece { spec, place } in pieces {
+            let bytes = spec.bytes()?;
+            let (part, offset) = match place {
+                Place::In { file, offset } => {
+                    let end = offset.checked_add(bytes);
+                    let whole = files.get(file).map(|(_, bytes)| bytes.len());
+                    if end.is_none() || end > whole {
+                        let what = format!("tensor {} does not lie inside its file", shown(&spec.name));
+                        return Err(Error::Malformed { file: name.to_string(), what });
+                    }
+                    (file, offset)
+                }
+                Place::Made(make) => {
+                    made.push(Made::new(make, bytes));
+                    (files.len() + made.len() - 1, 0)
+                }
+            };
+            let TensorSpec { name, shape, format } = spec;
+            tensors.push(TensorInfo { name, shape, format, part, offset, bytes });
+        }
+        let parts = files.into_iter().map(|(path, bytes)| FilePart { path, bytes }).collect();
+        let (name, version, alignment) = (name.to_string(), VERSION, DEFAULT_ALIGNMENT);
+        Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts, made }.indexed()
     }
 
     /// Opens all parts of a split file. The first one holds the metadata.
@@ -135,7 +176,7 @@ impl Gguf {
                 None => joined = Some(Gguf::whole(name.clone(), path, bytes, header)?),
                 Some(all) => {
                     all.tensors.extend(header.tensors);
-                    all.parts.push(FilePart { path, bytes });
+                    all.parts.push(FilePart { path, bytes: Arc::new(bytes) });
                 }
             }
         }
@@ -213,12 +254,27 @@ impl Gguf {
             .ok_or_else(|| Error::MissingTensor { file: self.name.clone(), name: name.to_string() })
     }
 
-    /// The bytes of a tensor of this file, straight from the map.
+    /// The bytes of a tensor of this file, straight from the map; where it is made, it is made now and kept.
     ///
     /// # Panics
     /// When `tensor` is not one of this file's.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.parts[tensor.part].bytes[tensor.offset..][..tensor.bytes]
+        match self.parts.get(tensor.part) {
+            Some(part) => &part.bytes[tensor.offset..][..tensor.bytes],
+            None => self.made[tensor.part - self.parts.len()].data(),
+        }
+    }
+
+    /// Some of the bytes of a tensor of this file, whole rows of it, for one who reads it once from end to end:
+    /// what is made is not kept.
+    ///
+    /// # Panics
+    /// When `tensor` is not one of this file's, or the range not inside it.
+    pub fn stretch(&self, tensor: &TensorInfo, range: Range<usize>) -> Cow<'_, [u8]> {
+        match self.parts.get(tensor.part) {
+            Some(part) => Cow::Borrowed(&part.bytes[tensor.offset..][..tensor.bytes][range]),
+            None => self.made[tensor.part - self.parts.len()].stretch(range),
+        }
     }
 
     /// All values of a tensor of this file as `f32`.
@@ -238,13 +294,17 @@ impl Gguf {
 
     /// Asks the system to read a tensor's pages ahead of their use. Does nothing where it cannot.
     pub fn will_need(&self, tensor: &TensorInfo) {
-        self.parts[tensor.part].bytes.will_need(tensor.offset..tensor.offset + tensor.bytes);
+        if let Some(part) = self.parts.get(tensor.part) {
+            part.bytes.will_need(tensor.offset..tensor.offset + tensor.bytes);
+        }
     }
 
     /// Tells the system that a tensor's pages can be dropped from memory; they are read from the file
     /// again when used again. Does nothing where it cannot.
     pub fn release(&self, tensor: &TensorInfo) {
-        self.parts[tensor.part].bytes.release(tensor.offset..tensor.offset + tensor.bytes);
+        if let Some(part) = self.parts.get(tensor.part) {
+            part.bytes.release(tensor.offset..tensor.offset + tensor.bytes);
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! [`Gguf::open`] maps a file (all parts of it, when it is split) and checks every length and offset in
 //! it before use; [`Metadata`] answers typed questions about its keys; [`Format`] knows how each block
-//! format is laid out, decoded and encoded; [`Mix`] which format each tensor takes; [`Writer`] writes files.
+//! format is laid out, decoded and encoded; [`Mix`] which format each tensor takes; [`Writer`] writes files;
+//! [`Gguf::assemble`] makes a model of tensors that lie in files of other kinds.
 
+mod assembly;
 mod encode;
 mod error;
 mod file;
@@ -18,9 +20,11 @@ mod split;
 mod wire;
 mod writer;
 
+pub use assembly::{Make, Piece, Place};
 pub use error::{Error, Result};
 pub use file::{Gguf, TensorInfo};
 pub use format::{Format, Groups, Unpacked};
+pub use map::Bytes;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use mix::{Facts, Mix, TensorFormat};
 pub use writer::{TensorSpec, Writer};

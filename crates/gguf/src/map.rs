@@ -11,8 +11,11 @@ use crate::{Error, Result};
 
 /// The bytes of one file.
 pub enum Bytes {
+    /// Mapped from disk.
     Mapped(Mmap),
+    /// Part of the program.
     Static(&'static [u8]),
+    /// In memory.
     Owned(Vec<u8>),
 }
 

@@ -4,6 +4,8 @@ use crate::Format;
 
 /// The first four bytes of every file.
 pub const MAGIC: &[u8; 4] = b"GGUF";
+/// The version of the format that is written.
+pub const VERSION: u32 = 3;
 /// Where tensor data is aligned when `general.alignment` does not say.
 pub const DEFAULT_ALIGNMENT: usize = 32;
 /// The most dimensions a tensor has.

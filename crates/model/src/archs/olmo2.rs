@@ -9,8 +9,8 @@ use crate::rope::{Pairing, Rope, Scaling};
 pub(super) fn build(b: &mut Builder) -> Result<()> {
     let c = b.config;
     let whole = b.rope(Pairing::SplitHalf)?;
-    let near =
-        b.add_rope(Rope::new(Pairing::SplitHalf, c.rope_dimensions, c.rope_base, &Scaling::None, None)?);
+    let base = b.keys.f32("rope.freq_base_swa")?.unwrap_or(c.rope_base);
+    let near = b.add_rope(Rope::new(Pairing::SplitHalf, c.rope_dimensions, base, &Scaling::None, None)?);
     let window = b.keys.size("attention.sliding_window")?.filter(|window| *window > 0);
     let windowed = b.keys.windowed_layers(c.layers, 4)?;
     let x = b.embed()?;
