@@ -1,0 +1,155 @@
+//! Mixtures of experts of a few lines each: GLM 4.5, dots.llm1, MiniMax M2, ERNIE 4.5, K-EXAONE, Phi 3.5 MoE, Trinity.
+
+use super::{Family, PLAIN, Vocabulary, common, llama, phi, rotated_share, vocabulary_size, window_pattern};
+use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
+use crate::names::{EXPERTS, LLAMA, Rule, rule};
+
+/// What routers choose, and how much of it.
+const ROUTING: &[Key] = &[
+    size("expert_feed_forward_length", &["moe_intermediate_size"]),
+    size("expert_shared_count", &["n_shared_experts", "num_shared_experts"]),
+    size("leading_dense_block_count", &["first_k_dense_replace", "num_dense_layers"]),
+    float("expert_weights_scale", &["routed_scaling_factor", "route_scale"]),
+    flag("expert_weights_norm", &["norm_topk_prob"]),
+];
+
+const GLM: &[Rule] = &[rule("model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm")];
+
+/// Experts as Mixtral names them.
+const BLOCKS: &[Rule] = &[
+    rule("model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w1", "blk.#.ffn_gate_exps"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w2", "blk.#.ffn_down_exps"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w3", "blk.#.ffn_up_exps"),
+    rule("model.layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias"),
+];
+
+const MINIMAX_KEYS: &[Key] = &[
+    required(size("expert_feed_forward_length", &["intermediate_size"])),
+    required(size("rope.dimension_count", &["rotary_dim"])),
+];
+
+const ERNIE: &[Rule] =
+    &[rule("model.layers.#.mlp.moe_statics.e_score_correction_bias", "blk.#.exp_probs_b.bias")];
+
+const ERNIE_KEYS: &[Key] = &[
+    required(size("expert_count", &["moe_num_experts"])),
+    required(size("expert_used_count", &["moe_k"])),
+    required(size("interleave_moe_layer_step", &["moe_layer_interval"])),
+    required(size("leading_dense_block_count", &["moe_layer_start_index"])),
+    size("expert_feed_forward_length", &["moe_intermediate_size"]),
+    size("expert_shared_count", &["moe_num_shared_experts"]),
+];
+
+const EXAONE: &[Rule] = &[rule("model.layers.#.mlp.e_score_correction_bias", "blk.#.exp_probs_b.bias")];
+
+const TRINITY: &[Rule] = &[
+    rule("model.layers.#.self_attn.gate_proj", "blk.#.attn_gate"),
+    rule("model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"),
+    rule("model.layers.#.pre_mlp_layernorm", "blk.#.ffn_norm"),
+    rule("model.layers.#.post_mlp_layernorm", "blk.#.post_ffw_norm"),
+    rule("model.layers.#.mlp.router.gate", "blk.#.ffn_gate_inp"),
+    rule("model.layers.#.mlp.expert_bias", "blk.#.exp_probs_b.bias"),
+];
+
+const TRINITY_KEYS: &[Key] =
+    &[flag("expert_weights_norm", &["route_norm"]), size("attention.sliding_window", &["sliding_window"])];
+
+pub const FAMILIES: &[Family] = &[
+    Family {
+        models: &["Glm4MoeForCausalLM"],
+        architecture: "glm4moe",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, ROUTING],
+        more: |config, keys| {
+            common(config, keys)?;
+            keys.size("expert_gating_func", 2);
+            rotated_share(config, keys, 0.5)
+        },
+        tensors: &[GLM, EXPERTS, LLAMA],
+        vocabulary: Vocabulary {
+            roles: &[
+                ("bos", "[gMASK]"),
+                ("eot", "<|user|>"),
+                ("unk", "<|endoftext|>"),
+                ("eom", "<|observation|>"),
+            ],
+            ..PLAIN.vocabulary
+        },
+        ..PLAIN
+    },
+    Family {
+        models: &["Dots1ForCausalLM"],
+        architecture: "dots1",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, ROUTING],
+        tensors: &[EXPERTS, LLAMA],
+        ..PLAIN
+    },
+    Family {
+        models: &["MiniMaxM2ForCausalLM"],
+        architecture: "minimax-m2",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, MINIMAX_KEYS],
+        tensors: &[BLOCKS, LLAMA],
+        ..PLAIN
+    },
+    Family {
+        models: &["Ernie4_5_MoeForCausalLM"],
+        architecture: "ernie4_5-moe",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, ERNIE_KEYS],
+        more: |config, keys| {
+            common(config, keys)?;
+            if let Some(shared) = config.size(&["moe_num_shared_experts"])?.filter(|&count| count > 0) {
+                let width = config.require_size(&["moe_intermediate_size"])?;
+                keys.size("expert_shared_feed_forward_length", width.saturating_mul(shared));
+            }
+            Ok(())
+        },
+        tensors: &[ERNIE, EXPERTS, LLAMA],
+        ..PLAIN
+    },
+    Family {
+        models: &["ExaoneMoeForCausalLM", "ExaoneMoEForCausalLM"],
+        architecture: "exaone-moe",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, ROUTING],
+        more: |config, keys| {
+            common(config, keys)?;
+            vocabulary_size(config, keys)?;
+            if let Some(window) = config.size(&["sliding_window"])? {
+                keys.size("attention.sliding_window", window);
+                keys.flags("attention.sliding_window_pattern", window_pattern(config, 4)?);
+            }
+            let shared = config.require_size(&["num_shared_experts"])?;
+            let width = config.require_size(&["moe_intermediate_size"])?;
+            keys.size("expert_shared_feed_forward_length", width.saturating_mul(shared));
+            keys.size("nextn_predict_layers", 0);
+            keys.text("rope.scaling.type", "none");
+            Ok(())
+        },
+        tensors: &[EXAONE, EXPERTS, LLAMA],
+        ..PLAIN
+    },
+    Family {
+        models: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        architecture: "phimoe",
+        keys: &[SHAPE, EXPERT_COUNTS],
+        tensors: &[BLOCKS, LLAMA],
+        ..phi::THIRD
+    },
+    Family {
+        models: &["AfmoeForCausalLM"],
+        architecture: "afmoe",
+        defaults: |config| {
+            // What newer configurations do not say any more.
+            config.set_default("route_norm", true);
+            Ok(())
+        },
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, ROUTING, TRINITY_KEYS],
+        more: |config, keys| {
+            if config.flag("mup_enabled")? == Some(false) {
+                return Err(config.wrong("key mup_enabled: must be true, embeddings are scaled"));
+            }
+            llama::more(config, keys)
+        },
+        tensors: &[TRINITY, EXPERTS, LLAMA],
+        ..PLAIN
+    },
+];

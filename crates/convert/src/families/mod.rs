@@ -1,0 +1,130 @@
+//! One small file per family: which classes of transformers it is, its keys and its tensors.
+
+mod cohere;
+mod deepseek;
+mod dense;
+mod experts;
+mod gemma;
+mod gpt;
+mod granite;
+mod llama;
+mod olmo;
+mod phi;
+mod qwen;
+mod recurrent;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE};
+use crate::names::{LLAMA, Rule};
+
+/// Tensors of one dimension, by name.
+pub type Vectors = Vec<(&'static str, Vec<f32>)>;
+
+/// How checkpoints of a family become models.
+pub struct Family {
+    /// Classes in `architectures` of the configuration.
+    pub models: &'static [&'static str],
+    /// `general.architecture` of the model.
+    pub architecture: &'static str,
+    /// What configurations say by leaving it out.
+    pub defaults: fn(&mut Config) -> Result<()>,
+    /// Keys of the configuration.
+    pub keys: &'static [&'static [Key]],
+    /// Keys that a table cannot say.
+    pub more: fn(&Config, &mut Keys) -> Result<()>,
+    /// Names of tensors; the first table that knows one counts.
+    pub tensors: &'static [&'static [Rule]],
+    /// Tensors of one value a layer that become lists in the metadata, and the keys of these.
+    pub lists: &'static [(&'static str, &'static str)],
+    /// Tensors that follow from the configuration.
+    pub vectors: fn(&Config) -> Result<Vectors>,
+    /// What a vocabulary has beside what its files say.
+    pub vocabulary: Vocabulary,
+}
+
+/// What a family says about its vocabulary.
+#[derive(Clone, Copy, Default)]
+pub struct Vocabulary {
+    /// Whether SentencePiece puts a space in front of a text, where the family knows.
+    pub space_prefix: Option<bool>,
+    /// Whether `add_prefix_space` of the tokenizer's configuration says so too.
+    pub asks_prefix: bool,
+    /// Whether texts begin with BOS, where the family knows.
+    pub adds_bos: Option<bool>,
+    /// Tokens with a role, by their text, where no file says which they are.
+    pub roles: &'static [(&'static str, &'static str)],
+    /// Tokens with a role, by number, whatever files say.
+    pub numbers: &'static [(&'static str, u32)],
+    /// Tokens with a role, by keys of the configuration that count before all others.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// Whether added tokens stand in a SentencePiece vocabulary as they are written, those of `tokenizer.json` too.
+    pub as_written: bool,
+}
+
+/// A decoder as most are.
+const PLAIN: Family = Family {
+    models: &[],
+    architecture: "",
+    defaults: |_| Ok(()),
+    keys: &[SHAPE, EXPERT_COUNTS, HEADS],
+    more: common,
+    tensors: &[LLAMA],
+    lists: &[],
+    vectors: |_| Ok(Vec::new()),
+    vocabulary: Vocabulary {
+        space_prefix: None,
+        asks_prefix: false,
+        adds_bos: None,
+        roles: &[],
+        numbers: &[],
+        keys: &[],
+        as_written: false,
+    },
+};
+
+/// Rotation and the scores of experts.
+fn common(config: &Config, keys: &mut Keys) -> Result<()> {
+    keys.rope(config)?;
+    keys.gating(config)
+}
+
+/// The size of the vocabulary.
+fn vocabulary_size(config: &Config, keys: &mut Keys) -> Result<()> {
+    keys.size("vocab_size", config.require_size(&["vocab_size"])?);
+    Ok(())
+}
+
+/// So much of each head is rotated; `default` where the configuration does not say.
+fn rotated_share(config: &Config, keys: &mut Keys, default: f64) -> Result<()> {
+    let share = config.rope_float("partial_rotary_factor")?.unwrap_or(default);
+    keys.size("rope.dimension_count", (f64::from(config.head_size()?) * share) as u32);
+    Ok(())
+}
+
+/// Which layers see a window: by `layer_types`, or all but every `every`-th.
+fn window_pattern(config: &Config, every: u32) -> Result<Vec<bool>> {
+    Ok(match config.list("layer_types")? {
+        Some(types) => types.iter().map(|kind| kind == "sliding_attention").collect(),
+        None => (0..config.layers()?).map(|layer| (layer + 1) % every != 0).collect(),
+    })
+}
+
+/// All families.
+pub fn all() -> impl Iterator<Item = &'static Family> {
+    const ALL: &[&[Family]] = &[
+        llama::FAMILIES,
+        qwen::FAMILIES,
+        gemma::FAMILIES,
+        phi::FAMILIES,
+        granite::FAMILIES,
+        olmo::FAMILIES,
+        cohere::FAMILIES,
+        gpt::FAMILIES,
+        dense::FAMILIES,
+        experts::FAMILIES,
+        deepseek::FAMILIES,
+        recurrent::FAMILIES,
+    ];
+    ALL.iter().flat_map(|families| families.iter())
+}

@@ -1,0 +1,262 @@
+//! The tensors of a model: every tensor of the checkpoint gets its place by the family's tables, experts are joined, and
+//! what fits no table is an error.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gleed_gguf::{Format, Piece, Place, TensorSpec};
+
+use crate::config::Config;
+use crate::error::{Result, malformed, shown};
+use crate::names::{How, Rule, Target, targets};
+use crate::recipe::{Change, Order, Recipe, Source, Transposed};
+use crate::safetensors::{Tensor, Type};
+use crate::shards::Shards;
+
+/// Ends of names that are F32 in every file, beside those of vectors: small, and sensitive.
+const ALWAYS_F32: [&str; 9] = [
+    "_norm.weight",
+    "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
+    "position_embd.weight",
+    "token_types.weight",
+    "ssm_conv1d.weight",
+    "shortconv.conv.weight",
+    "altup_correct_coef.weight",
+    "altup_predict_coef.weight",
+];
+
+/// A tensor of a model and how it is made.
+pub struct Planned {
+    pub spec: TensorSpec,
+    pub recipe: Recipe,
+}
+
+/// A source tensor on its way to a place.
+struct Part<'a> {
+    name: &'a str,
+    tensor: &'a Tensor,
+    format: Format,
+    how: How,
+    /// Whether it is one of several in one place, though it may be the only one.
+    stacked: bool,
+}
+
+/// All tensors of a model, those of the embedding first and then by layer.
+pub fn plan(folder: &Path, config: &Config, shards: &Shards, tables: &[&[Rule]]) -> Result<Vec<Planned>> {
+    let file = folder.display().to_string();
+    // Layers after the last one guess further tokens; nothing here runs them.
+    let guessing =
+        config.size(&["num_nextn_predict_layers", "num_mtp_layers"])?.is_some_and(|count| count > 0);
+    let layers = guessing.then_some(config.layers()? as usize);
+    // By place, and by expert where there are several.
+    let mut places: BTreeMap<String, BTreeMap<usize, Part>> = BTreeMap::new();
+    for (name, tensor) in &shards.tensors {
+        let Some(plain) = text_name(name).filter(|name| !guesses(name, layers)) else { continue };
+        let Some(found) = found_as(tables, &plain) else {
+            return Err(malformed(
+                &file,
+                format!("tensor {} has no place in this kind of model", shown(name)),
+            ));
+        };
+        for Target { name: place, expert, how } in found {
+            let Type::Float(format) = tensor.dtype else {
+                let what = format!(
+                    "tensor {} is of type {:?}: only F32, F16 and BF16 are read",
+                    shown(name),
+                    tensor.dtype
+                );
+                return Err(malformed(&file, what));
+            };
+            let part = Part { name, tensor, format, how, stacked: expert.is_some() };
+            if let Some(other) = places.entry(place.clone()).or_default().insert(expert.unwrap_or(0), part) {
+                let what =
+                    format!("tensors {} and {} have the same place, {place}", shown(other.name), shown(name));
+                return Err(malformed(&file, what));
+            }
+        }
+    }
+    let mut planned = Vec::with_capacity(places.len());
+    for (place, parts) in places {
+        let made = join(&place, parts, config, shards);
+        planned.push(made.map_err(|what| malformed(&file, what))?);
+    }
+    planned.sort_by_cached_key(|tensor| order(&tensor.spec.name));
+    Ok(planned)
+}
+
+/// The pieces of an assembled model.
+pub fn pieces(planned: Vec<Planned>) -> Vec<Piece> {
+    planned
+        .into_iter()
+        .map(|Planned { spec, recipe }| {
+            let place = match recipe.plain() {
+                Some(source) => Place::In { file: source.file, offset: source.offset },
+                None => Place::Made(Box::new(recipe)),
+            };
+            Piece { spec, place }
+        })
+        .collect()
+}
+
+/// A tensor of values that stand nowhere in the checkpoint.
+pub fn vector(name: &str, values: &[f32]) -> Piece {
+    struct Values(Vec<u8>);
+    impl gleed_gguf::Make for Values {
+        fn make(&self, start: usize, out: &mut [u8]) {
+            out.copy_from_slice(&self.0[start..start + out.len()]);
+        }
+    }
+    let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let spec = TensorSpec { name: name.to_string(), shape: vec![values.len()], format: Format::F32 };
+    Piece { spec, place: Place::Made(Box::new(Values(bytes))) }
+}
+
+/// The name of a tensor of the text model, `None` for those of eyes and ears.
+fn text_name(name: &str) -> Option<String> {
+    const OTHERS: [&str; 6] =
+        ["visual.", "vision_", "audio_", "multi_modal_projector.", "embed_vision.", "embed_audio."];
+    if OTHERS.iter().any(|other| name.contains(other)) {
+        return None;
+    }
+    Some(name.replace("language_model.model.", "model.").replace("language_model.", ""))
+}
+
+/// Whether a tensor is of a layer after the last.
+fn guesses(name: &str, layers: Option<usize>) -> bool {
+    let number =
+        name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    layers.is_some_and(|layers| number.is_some_and(|number| number >= layers))
+}
+
+/// What a tensor becomes. Checkpoints of a model without its head leave the model's name out.
+fn found_as(tables: &[&[Rule]], name: &str) -> Option<Vec<Target>> {
+    let with = |prefix: &str| targets(tables, &format!("{prefix}.{name}"));
+    targets(tables, name).or_else(|| with("model")).or_else(|| with("transformer"))
+}
+
+/// Where a tensor stands in the file.
+fn order(name: &str) -> (usize, usize, String) {
+    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    let group = if name.starts_with("token_embd") { 0 } else { 1 + usize::from(layer.is_none()) };
+    (group, layer.unwrap_or(0), name.to_string())
+}
+
+/// One tensor of the parts that share its place.
+fn join(
+    place: &str,
+    parts: BTreeMap<usize, Part>,
+    config: &Config,
+    shards: &Shards,
+) -> std::result::Result<Planned, String> {
+    let count = parts.len();
+    let mut listed = parts.into_iter();
+    let Some((0, first)) = listed.next() else {
+        return Err(format!("tensor {place}: the first expert is missing"));
+    };
+    let mut sources = vec![source(&first, shards)];
+    for (expected, (number, part)) in (1..).zip(listed) {
+        if number != expected {
+            return Err(format!("tensor {place}: expert {expected} is missing"));
+        }
+        if part.tensor.shape != first.tensor.shape || part.format != first.format {
+            let what =
+                format!("tensors {} and {} differ in shape or type", shown(first.name), shown(part.name));
+            return Err(what);
+        }
+        sources.push(source(&part, shards));
+    }
+    let mut shape = first.tensor.shape.clone();
+    if shape.is_empty() {
+        shape.push(1);
+    }
+    let wrong =
+        |what: &str| format!("tensor {}: its shape {:?} {what}", shown(first.name), first.tensor.shape);
+    let (mut order, mut change) = (Order::AsIs, Change::None);
+    match first.how {
+        How::AsIs | How::Skipped => {}
+        How::Queries | How::Keys => {
+            let heads = if first.how == How::Queries { config.heads() } else { config.kv_heads() };
+            let heads = heads.map_err(|error| error.to_string())? as usize;
+            if !shape[0].is_multiple_of(2 * heads) || shape[0] == 0 {
+                return Err(wrong(&format!("is not one of {heads} heads")));
+            }
+            order = Order::Paired(shape[0] / heads);
+        }
+        How::PlusOne => change = Change::Plus(1.0),
+        How::Part(number, of) => {
+            // The rows: all dimensions but the last; those of one matrix are the last but one.
+            let Some(rows) = shape.len().checked_sub(2).map(|at| &mut shape[at]) else {
+                return Err(wrong("has no rows"));
+            };
+            if !rows.is_multiple_of(of) || *rows == 0 {
+                return Err(wrong(&format!("cannot be cut into {of} parts")));
+            }
+            let count = *rows / of;
+            order = Order::Part { first: number * count, count, of: *rows };
+            *rows = count;
+        }
+        How::Transposed => {
+            if let [.., rows, columns] = &mut shape[..] {
+                order = Order::Transposed(Transposed { columns: *columns, rows: *rows, first: 0 });
+                std::mem::swap(rows, columns);
+            }
+        }
+        How::LatentKeys | How::LatentValues => {
+            let told = |key: &str| config.require_size(&[key]).map(|size| size as usize);
+            let sizes = || {
+                Ok::<_, crate::Error>((
+                    config.heads()? as usize,
+                    told("qk_nope_head_dim")?,
+                    told("v_head_dim")?,
+                ))
+            };
+            let (heads, keys, values) = sizes().map_err(|error| error.to_string())?;
+            let [rows, rank] = shape[..] else { return Err(wrong("is not a matrix")) };
+            let both = keys + values;
+            if keys == 0 || values == 0 || rows != heads * both {
+                return Err(wrong(&format!("is not one of {heads} heads of {keys} and {values} values")));
+            }
+            if first.how == How::LatentKeys {
+                order = Order::Transposed(Transposed { columns: rank, rows: both, first: 0 });
+                shape = vec![heads, rank, keys];
+            } else {
+                order = Order::Part { first: keys, count: values, of: both };
+                shape = vec![heads, values, rank];
+            }
+        }
+        How::NegativeExp => change = Change::NegativeExp,
+        How::Squeezed => shape.retain(|&length| length != 1),
+        How::Grouped => {
+            let told = || Some((config.heads().ok()? as usize, config.kv_heads().ok()? as usize));
+            let (heads, groups) = told().ok_or("the number of heads is missing")?;
+            let queries = heads / groups;
+            let in_all = groups * (queries + 2);
+            if !heads.is_multiple_of(groups) || !shape[0].is_multiple_of(in_all) || shape[0] == 0 {
+                return Err(wrong(&format!("is not one of {heads} heads in {groups} groups")));
+            }
+            order = Order::Grouped { groups, queries, head: shape[0] / in_all };
+        }
+    }
+    // Vectors are rows of one value where their order changes, so that a row is what moves.
+    let columns = if order != Order::AsIs && shape.len() == 1 { 1 } else { *shape.last().unwrap_or(&1) };
+    let rows = shape.iter().product::<usize>() / columns.max(1);
+    if first.stacked {
+        shape.insert(0, count);
+    }
+    let keeps =
+        shape.len() > 1 && place.ends_with(".weight") && !ALWAYS_F32.iter().any(|end| place.ends_with(end));
+    let to = if keeps { first.format } else { Format::F32 };
+    shape.reverse();
+    let spec = TensorSpec { name: place.to_string(), shape, format: to };
+    // A model with empty tensors is none; nothing then divides by their rows.
+    if rows == 0 || columns == 0 {
+        return Err(wrong("has no values"));
+    }
+    Ok(Planned { spec, recipe: Recipe { sources, from: first.format, to, columns, rows, order, change } })
+}
+
+fn source(part: &Part, shards: &Shards) -> Source {
+    let Tensor { file, offset, .. } = *part.tensor;
+    Source { file, bytes: shards.files[file].1.clone(), offset }
+}

@@ -1,0 +1,128 @@
+//! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE of `tokenizer.json`, SentencePiece of
+//! `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
+
+mod bpe;
+mod hugging_face;
+mod pieces;
+mod pre;
+mod protobuf;
+mod sentencepiece;
+mod special;
+
+use std::path::Path;
+
+use gleed_gguf::{Array, Metadata, Strings, Value};
+
+use crate::config::Config;
+use crate::error::{Result, malformed};
+use crate::families::Vocabulary;
+use hugging_face::{Model, TokenizerConfig, TokenizerJson};
+use pieces::Pieces;
+
+/// Sets all keys of a vocabulary of at most `rows` tokens, for so many the embedding has.
+pub fn set(
+    metadata: &mut Metadata,
+    folder: &Path,
+    config: &Config,
+    family: &Vocabulary,
+    rows: usize,
+) -> Result<()> {
+    let json = TokenizerJson::open(folder)?;
+    let settings = TokenizerConfig::open(folder)?;
+    let size = match config.size(&["vocab_size"])? {
+        Some(size) => size as usize,
+        None => rows,
+    };
+    if size > rows {
+        return Err(config.wrong(format!("key vocab_size says {size} tokens, but the embedding has {rows}")));
+    }
+    let model = folder.join("tokenizer.model");
+    let special = special::Special::read(json.as_ref(), &settings, config, family)?;
+    let pieces = match &json {
+        Some(json) if matches!(json.model, Model::Bpe(ref bpe) if !bpe.byte_fallback) => {
+            let Model::Bpe(bpe) = &json.model else { return Ok(()) };
+            let pre = pre::name(json, bpe.ignore_merges, special.adds_bos())?;
+            metadata.set("tokenizer.ggml.model", text("gpt2"));
+            metadata.set("tokenizer.ggml.pre", text(pre));
+            let merges = bpe::merges(bpe);
+            if merges.is_empty() {
+                return Err(malformed(&json.file, "has no merges"));
+            }
+            metadata.set("tokenizer.ggml.merges", Value::Array(Array::Str(merges)));
+            bpe::pieces(json, bpe, &settings, size)?
+        }
+        _ if model.is_file() => {
+            let mut pieces = sentencepiece::pieces(&model, size)?;
+            pieces.add_file(folder)?;
+            let beside =
+                json.iter().flat_map(|json| json.added.iter().cloned()).filter(|_| family.as_written);
+            for added in settings.added().chain(beside) {
+                if family.as_written { pieces.add_as_written(added) } else { pieces.add(&added) }
+            }
+            set_sentencepiece(metadata, family, &settings, None);
+            pieces
+        }
+        Some(json) => {
+            let Model::Bpe(bpe) = &json.model else {
+                return Err(malformed(&json.file, "its model is not BPE: only that is read"));
+            };
+            set_sentencepiece(metadata, family, &settings, Some(json.adds_space()));
+            bpe::scored_pieces(json, bpe, &settings, size)?
+        }
+        None => {
+            let what = "has no tokenizer.json and no tokenizer.model: the vocabulary is missing";
+            return Err(malformed(&folder.display().to_string(), what));
+        }
+    };
+    set_pieces(metadata, pieces);
+    special.set(metadata, rows);
+    set_templates(metadata, folder, &settings)
+}
+
+fn text(text: &str) -> Value {
+    Value::Str(text.to_string())
+}
+
+fn set_sentencepiece(
+    metadata: &mut Metadata,
+    family: &Vocabulary,
+    settings: &TokenizerConfig,
+    told: Option<bool>,
+) {
+    metadata.set("tokenizer.ggml.model", text("llama"));
+    metadata.set("tokenizer.ggml.pre", text("default"));
+    let asked = settings.add_prefix_space.filter(|_| family.asks_prefix);
+    if let Some(adds) = family.space_prefix.or(asked).or(told) {
+        metadata.set("tokenizer.ggml.add_space_prefix", Value::Bool(adds));
+    }
+}
+
+fn set_pieces(metadata: &mut Metadata, pieces: Pieces) {
+    let Pieces { texts, scores, kinds } = pieces;
+    let texts: Strings = texts.into_iter().collect();
+    metadata.set("tokenizer.ggml.tokens", Value::Array(Array::Str(texts)));
+    if let Some(scores) = scores {
+        metadata.set("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+    }
+    metadata.set("tokenizer.ggml.token_type", Value::Array(Array::I32(kinds)));
+}
+
+/// The chat template: in the tokenizer's configuration, or in a file of its own.
+fn set_templates(metadata: &mut Metadata, folder: &Path, settings: &TokenizerConfig) -> Result<()> {
+    let mut templates = settings.templates(folder)?;
+    templates.sort_by_key(|(name, _)| name != "default");
+    let mut names = Vec::new();
+    for (name, template) in templates {
+        if name == "default" {
+            metadata.set("tokenizer.chat_template", Value::Str(template));
+        } else {
+            metadata.set(format!("tokenizer.chat_template.{name}"), Value::Str(template));
+            names.push(name);
+        }
+    }
+    if !names.is_empty() {
+        let names: Strings = names.into_iter().collect();
+        metadata.set("tokenizer.chat_templates", Value::Array(Array::Str(names)));
+    }
+    Ok(())
+}

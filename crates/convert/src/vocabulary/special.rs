@@ -1,0 +1,178 @@
+//! Tokens with a role, and which of them are put around a text.
+
+use std::collections::BTreeMap;
+
+use gleed_gguf::{Metadata, Value};
+use serde_json::Value as Json;
+
+use super::hugging_face::{TokenizerConfig, TokenizerJson, kind, steps};
+use crate::config::Config;
+use crate::error::Result;
+use crate::families::Vocabulary;
+
+/// Roles in checkpoints and what they are called in files. One misspelling is the format's.
+const ROLES: [(&str, &str); 9] = [
+    ("bos", "bos"),
+    ("eos", "eos"),
+    ("unk", "unknown"),
+    ("sep", "seperator"),
+    ("pad", "padding"),
+    ("cls", "cls"),
+    ("mask", "mask"),
+    ("eot", "eot"),
+    ("eom", "eom"),
+];
+
+/// Roles that every configuration may fill; the others only where something asks for them.
+const COMMON: usize = 7;
+
+/// Tokens with a role.
+pub struct Special {
+    /// Numbers by role.
+    numbers: BTreeMap<&'static str, u64>,
+    /// Which are put around a text.
+    added: BTreeMap<&'static str, bool>,
+}
+
+impl Special {
+    /// Reads what the files say, and what the family knows.
+    pub fn read(
+        json: Option<&TokenizerJson>,
+        settings: &TokenizerConfig,
+        config: &Config,
+        family: &Vocabulary,
+    ) -> Result<Special> {
+        let mut special = Special { numbers: BTreeMap::new(), added: BTreeMap::new() };
+        // The texts of roles; a text's frame may change them.
+        let mut texts: BTreeMap<&str, String> =
+            ROLES.iter().filter_map(|&(role, _)| Some((role, settings.token(role)?.to_string()))).collect();
+        if let Some(json) = json {
+            special.read_frame(json, settings, &mut texts);
+        }
+        let number = |text: &str| json.and_then(|json| json.added.iter().find(|added| added.content == text));
+        for (role, _) in &ROLES[..COMMON] {
+            if let Some(adds) = settings.others.get(&format!("add_{role}_token")).and_then(Json::as_bool) {
+                special.added.insert(role, adds);
+            }
+        }
+        if settings.is_there {
+            for (role, text) in &texts {
+                if let Some(added) = number(text) {
+                    let (role, _) = ROLES[ROLES.iter().position(|(known, _)| known == role).unwrap_or(0)];
+                    special.numbers.entry(role).or_insert(added.id);
+                }
+            }
+        }
+        for (role, _) in &ROLES[..COMMON] {
+            // Some have a list of tokens that end a text: then the tokenizer's says which.
+            if let Some(number) = config.value(&[&format!("{role}_token_id")]).and_then(Json::as_u64) {
+                special.numbers.entry(role).or_insert(number);
+            }
+        }
+        for (role, text) in family.roles {
+            if let Some(added) = number(text) {
+                special.numbers.entry(role).or_insert(added.id);
+            }
+        }
+        for &(role, number) in family.numbers {
+            special.numbers.insert(role, u64::from(number));
+        }
+        for &(role, key) in family.keys {
+            if let Some(number) = config.size(&[key])? {
+                special.numbers.insert(role, u64::from(number));
+            }
+        }
+        if let Some(adds) = family.adds_bos {
+            special.added.insert("bos", adds);
+        }
+        Ok(special)
+    }
+
+    /// What the post-processor puts around a text.
+    fn read_frame(
+        &mut self,
+        json: &TokenizerJson,
+        settings: &TokenizerConfig,
+        texts: &mut BTreeMap<&str, String>,
+    ) {
+        for (role, stand_in) in [("bos", "cls"), ("eos", "sep")] {
+            if !texts.contains_key(role)
+                && let Some(text) = texts.get(stand_in).cloned()
+            {
+                texts.insert(role, text);
+            }
+        }
+        for processor in steps(&json.post_processor, "processors") {
+            match kind(processor) {
+                "RobertaProcessing" => {
+                    self.added.extend([("bos", true), ("eos", true), ("sep", true)]);
+                }
+                "TemplateProcessing" => {
+                    let Some(single) = processor.get("single").and_then(Json::as_array) else { continue };
+                    let token = |part: Option<&Json>| {
+                        Some(part?.get("SpecialToken")?.get("id")?.as_str()?.to_string())
+                    };
+                    if single.len() < 2 {
+                        continue;
+                    }
+                    if let Some(first) = token(single.first()) {
+                        let known = [texts.get("bos"), texts.get("cls")].contains(&Some(&first));
+                        if !known && settings.is_there && !texts.contains_key("bos") {
+                            texts.insert("bos", first.clone());
+                        }
+                        let known = [texts.get("bos"), texts.get("cls")].contains(&Some(&first));
+                        self.added.insert("bos", known || !settings.is_there);
+                    }
+                    let last = token(single.last());
+                    let pair = processor.get("pair").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+                    if let Some(between) = separator(pair) {
+                        let separates = [texts.get("sep"), texts.get("eos")].contains(&Some(&between));
+                        self.added.insert("sep", separates && last.is_none());
+                    }
+                    if let Some(last) = last {
+                        if settings.is_there
+                            && texts.get("eos") != Some(&last)
+                            && let Some(before) = texts.insert("eos", last)
+                        {
+                            texts.insert("eot", before);
+                        }
+                        self.added.insert("eos", true);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether texts begin with BOS.
+    pub fn adds_bos(&self) -> bool {
+        self.added.get("bos") == Some(&true)
+    }
+
+    /// Sets the keys, for tokens below `size`.
+    pub fn set(&self, metadata: &mut Metadata, size: usize) {
+        for (role, name) in ROLES {
+            if let Some(&number) = self.numbers.get(role)
+                && number < size as u64
+            {
+                metadata.set(format!("tokenizer.ggml.{name}_token_id"), Value::U32(number as u32));
+            }
+        }
+        for role in ["bos", "eos", "sep"] {
+            if let Some(&adds) = self.added.get(role) {
+                metadata.set(format!("tokenizer.ggml.add_{role}_token"), Value::Bool(adds));
+            }
+        }
+    }
+}
+
+/// The first token between the two texts of a frame for pairs.
+fn separator(pair: &[Json]) -> Option<String> {
+    let text = |part: &Json, name: &str| {
+        part.get("Sequence").and_then(|part| part.get("id")).is_some_and(|id| id == name)
+    };
+    let first = pair.iter().position(|part| text(part, "A"))?;
+    let second = pair.iter().position(|part| text(part, "B"))?;
+    let between = pair.get(first + 1..second)?.first()?;
+    Some(between.get("SpecialToken")?.get("id")?.as_str()?.to_string())
+}

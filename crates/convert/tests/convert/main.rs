@@ -1,0 +1,5 @@
+//! Checkpoint folders: against llama.cpp's converter and transformers, and damaged ones.
+
+mod folders;
+mod hostile;
+mod support;

@@ -1,0 +1,130 @@
+"""The tiny models of make.py: a transformers configuration each, and which vocabulary and type its folder has."""
+import transformers as t
+
+VOCABULARY = 400
+DECODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+               num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
+               tie_word_embeddings=False)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)
+
+
+def decoder(**more):
+    return DECODER | more
+
+
+def rope(kind="default", base=10000.0, **more):
+    return dict(rope_parameters={"rope_type": kind, "rope_theta": base, **more})
+
+
+# Name: class of the model, class of the configuration, options, vocabulary, type.
+FAMILIES = {
+    "llama": (t.LlamaForCausalLM, t.LlamaConfig, decoder(rms_norm_eps=1e-3), "spm", "BF16"),
+    "llama-json": (t.LlamaForCausalLM, t.LlamaConfig, decoder(tie_word_embeddings=True), "spm-json", "F16"),
+    "llama3": (t.LlamaForCausalLM, t.LlamaConfig, decoder(
+        **rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+               original_max_position_embeddings=64), attention_bias=True, mlp_bias=True), "bpe", "BF16"),
+    "llama-linear": (t.LlamaForCausalLM, t.LlamaConfig, decoder(**rope("linear", factor=4.0)), "bpe", "F32"),
+    "mistral": (t.MistralForCausalLM, t.MistralConfig, decoder(head_dim=16, sliding_window=None), "bpe", "BF16"),
+    "mixtral": (t.MixtralForCausalLM, t.MixtralConfig, decoder(num_local_experts=4, sliding_window=None), "bpe", "BF16"),
+    "qwen2": (t.Qwen2ForCausalLM, t.Qwen2Config, decoder(tie_word_embeddings=True), "bpe", "BF16"),
+    "qwen2-yarn": (t.Qwen2ForCausalLM, t.Qwen2Config, decoder(
+        **rope("yarn", 1e6, factor=2.0, original_max_position_embeddings=128)), "bpe", "F16"),
+    "qwen2moe": (t.Qwen2MoeForCausalLM, t.Qwen2MoeConfig, decoder(
+        num_experts=4, shared_expert_intermediate_size=40, **EXPERTS | {"norm_topk_prob": False}), "bpe", "BF16"),
+    "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config, decoder(head_dim=16), "bpe", "BF16"),
+    "qwen3moe": (t.Qwen3MoeForCausalLM, t.Qwen3MoeConfig, decoder(head_dim=16, num_experts=4, **EXPERTS), "bpe", "BF16"),
+    "gemma": (t.GemmaForCausalLM, t.GemmaConfig, decoder(head_dim=16, tie_word_embeddings=True), "spm", "BF16"),
+    "gemma2": (t.Gemma2ForCausalLM, t.Gemma2Config, decoder(
+        head_dim=16, tie_word_embeddings=True, sliding_window=16, query_pre_attn_scalar=16), "spm", "BF16"),
+    "gemma3": (t.Gemma3ForCausalLM, t.Gemma3TextConfig, decoder(
+        head_dim=16, tie_word_embeddings=True, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16), "spm", "BF16"),
+    "phi3": (t.Phi3ForCausalLM, t.Phi3Config, decoder(), "spm", "BF16"),
+    "phi3-long": (t.Phi3ForCausalLM, t.Phi3Config, decoder(
+        max_position_embeddings=256, original_max_position_embeddings=32,
+        rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.25, 1.5, 2.0],
+                         "long_factor": [1.5, 2.0, 4.0, 8.0], "original_max_position_embeddings": 32}), "spm", "BF16"),
+    "smollm3": (t.SmolLM3ForCausalLM, t.SmolLM3Config, decoder(num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0]), "bpe", "BF16"),
+    "granite": (t.GraniteForCausalLM, t.GraniteConfig, decoder(
+        attention_multiplier=0.25, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0), "bpe", "BF16"),
+    "granitemoe": (t.GraniteMoeForCausalLM, t.GraniteMoeConfig, decoder(
+        attention_multiplier=0.25, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+        num_local_experts=4, num_experts_per_tok=2), "bpe", "BF16"),
+    "granitemoe-shared": (t.GraniteMoeSharedForCausalLM, t.GraniteMoeSharedConfig, decoder(
+        attention_multiplier=0.25, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+        num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=40), "bpe", "BF16"),
+    "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config, decoder(), "bpe", "BF16"),
+    "olmo3": (t.Olmo3ForCausalLM, t.Olmo3Config, decoder(num_hidden_layers=4, sliding_window=16), "bpe", "BF16"),
+    "olmoe": (t.OlmoeForCausalLM, t.OlmoeConfig, decoder(num_experts=4, num_experts_per_tok=2), "bpe", "BF16"),
+    "starcoder2": (t.Starcoder2ForCausalLM, t.Starcoder2Config, decoder(
+        tie_word_embeddings=True, sliding_window=None), "bpe", "BF16"),
+    "stablelm": (t.StableLmForCausalLM, t.StableLmConfig, decoder(use_qkv_bias=True), "bpe", "BF16"),
+    "phi2": (t.PhiForCausalLM, t.PhiConfig, decoder(num_key_value_heads=4, intermediate_size=128), "bpe", "BF16"),
+    "gptneox": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig, dict(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=256, bos_token_id=0, eos_token_id=0), "bpe", "BF16"),
+    "gpt2": (t.GPT2LMHeadModel, t.GPT2Config, dict(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0), "bpe", "F32"),
+    "falcon": (t.FalconForCausalLM, t.FalconConfig, dict(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, new_decoder_architecture=False,
+        multi_query=True, parallel_attn=True, bias=False, alibi=False, bos_token_id=0, eos_token_id=0), "bpe", "BF16"),
+    "command-r": (t.CohereForCausalLM, t.CohereConfig, decoder(tie_word_embeddings=True, logit_scale=0.25), "bpe", "BF16"),
+    "cohere2": (t.Cohere2ForCausalLM, t.Cohere2Config, decoder(
+        tie_word_embeddings=True, logit_scale=0.25, sliding_window=16, num_hidden_layers=4), "bpe", "BF16"),
+    "glm4": (t.Glm4ForCausalLM, t.Glm4Config, decoder(head_dim=16), "bpe", "BF16"),
+    "ernie4_5": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config, decoder(head_dim=16, tie_word_embeddings=True), "spm", "BF16"),
+    "hunyuan-dense": (t.HunYuanDenseV1ForCausalLM, t.HunYuanDenseV1Config, decoder(
+        head_dim=16, max_position_embeddings=32768, **rope("dynamic", 10000.0, alpha=1000.0, factor=1.0)), "bpe", "BF16"),
+    "seed_oss": (t.SeedOssForCausalLM, t.SeedOssConfig, decoder(head_dim=16), "bpe", "BF16"),
+    "exaone4": (t.Exaone4ForCausalLM, t.Exaone4Config, decoder(
+        num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4), "bpe", "BF16"),
+    "apertus": (t.ApertusForCausalLM, t.ApertusConfig, decoder(), "bpe", "BF16"),
+    "arcee": (t.ArceeForCausalLM, t.ArceeConfig, decoder(), "bpe", "BF16"),
+    "glm4moe": (t.Glm4MoeForCausalLM, t.Glm4MoeConfig, decoder(
+        head_dim=16, n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        n_group=1, topk_group=1, use_qk_norm=True, **EXPERTS), "bpe", "BF16"),
+    "dots1": (t.Dots1ForCausalLM, t.Dots1Config, decoder(
+        head_dim=16, n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        n_group=1, topk_group=1, scoring_func="sigmoid", **EXPERTS), "bpe", "BF16"),
+    "minimax-m2": (t.MiniMaxM2ForCausalLM, t.MiniMaxM2Config, decoder(
+        head_dim=16, num_local_experts=4, num_experts_per_tok=2, rotary_dim=8, scoring_func="sigmoid"), "bpe", "BF16"),
+    "ernie4_5-moe": (t.Ernie4_5_MoeForCausalLM, t.Ernie4_5_MoeConfig, decoder(
+        intermediate_size=96, moe_num_experts=4, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=24, moe_layer_start_index=1,
+        moe_layer_interval=1), "spm", "BF16"),
+    "exaone-moe": (t.ExaoneMoeForCausalLM, t.ExaoneMoeConfig, decoder(
+        num_hidden_layers=4, num_experts=4, num_shared_experts=1, sliding_window=16, sliding_window_pattern=4,
+        first_k_dense_replace=1, routed_scaling_factor=1.5, n_group=1, topk_group=1, scoring_func="sigmoid", **EXPERTS), "bpe", "BF16"),
+    "phimoe": (t.PhimoeForCausalLM, t.PhimoeConfig, decoder(
+        num_local_experts=4, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True, sliding_window=None,
+        original_max_position_embeddings=256), "spm", "BF16"),
+    "afmoe": (t.AfmoeForCausalLM, t.AfmoeConfig, decoder(
+        head_dim=16, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, num_dense_layers=1,
+        moe_intermediate_size=24, sliding_window=16, route_scale=1.5, mup_enabled=True, global_attn_every_n_layers=4), "bpe", "BF16"),
+    "deepseek3": (t.DeepseekV3ForCausalLM, t.DeepseekV3Config, decoder(
+        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12,
+        n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.5, n_group=2, topk_group=1,
+        scoring_func="sigmoid", **EXPERTS), "bpe", "BF16"),
+    "deepseek2": (t.DeepseekV2ForCausalLM, t.DeepseekV2Config, decoder(
+        num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12,
+        n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5, n_group=1, topk_group=1,
+        topk_method="greedy", **EXPERTS | {"norm_topk_prob": False}), "bpe", "BF16"),
+    "lfm2": (t.Lfm2ForCausalLM, t.Lfm2Config, decoder(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, block_multiple_of=16,
+        block_ff_dim=60, tie_word_embeddings=True), "bpe", "BF16"),
+    "lfm2moe": (t.Lfm2MoeForCausalLM, t.Lfm2MoeConfig, decoder(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, num_experts=4,
+        num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1, tie_word_embeddings=True), "bpe", "BF16"),
+    "mamba": (t.MambaForCausalLM, t.MambaConfig, dict(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, conv_kernel=4, expand=2,
+        bos_token_id=0, eos_token_id=0, pad_token_id=0, tie_word_embeddings=False), "bpe", "F32"),
+    "nemotron": (t.NemotronForCausalLM, t.NemotronConfig, decoder(head_dim=8), "spm", "BF16"),
+}
+
+# Keys that configurations of older versions of transformers have, and which are read by these names only.
+OLDER_KEYS = {
+    "gpt2": {"n_ctx": 64},
+    "gptneox": {"rotary_pct": 0.25},
+    "cohere2": {"rotary_pct": 1.0},
+    "falcon": {"num_kv_heads": 1},
+    "afmoe": {"route_norm": True},
+    "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
+}

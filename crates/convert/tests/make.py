@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Tiny checkpoint folders, what llama.cpp's converter makes of them, and what transformers computes with them.
+
+    make.py LLAMA_CPP [NAME ...]
+
+LLAMA_CPP is a checkout of llama.cpp, whose `conversion` package is run. Needs torch, transformers, tokenizers and
+sentencepiece. Writes data/NAME.json for each family of families.py, and data/vocabularies/*.json.
+
+Weights are a formula of their names (`value` below, and in folders.rs), so that a folder is its configuration and the
+names, types and shapes of its tensors: tests write it themselves.
+"""
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from families import FAMILIES, OLDER_KEYS
+
+HERE = Path(__file__).parent
+DATA = HERE / "data"
+TEXT = HERE.parents[2] / "tests/golden/moby_120k.txt"
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+TOKENS = [(7 * i * i + 11 * i + 3) % 300 for i in range(40)]
+POSITIONS = [5, 39]
+TEXTS = ["Call me Ishmael.", "  Some years ago -- never mind how long precisely -- 1851!", "naïve café\n\n\tthe whale's 42 fins",
+         "日本語 and 😀", ""]
+
+
+def value(name: str, count: int) -> np.ndarray:
+    """`count` weights of a tensor: small multiples of a power of two, which every type holds exactly."""
+    start = np.uint32(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
+    with np.errstate(over="ignore"):
+        x = start + np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B1)
+        x = (x ^ (x >> np.uint32(15))) * np.uint32(0x85EBCA77)
+        x ^= x >> np.uint32(13)
+    if name.endswith("act_fn.eps"):
+        return np.zeros(count, dtype=np.float32)
+    steps = (x % np.uint32(127)).astype(np.float32) - 63
+    return 1 + steps / 128 if "norm" in name or ".ln_" in name else steps / 256
+
+
+def bpe(folder: Path) -> None:
+    """Byte-level BPE with the words of Qwen 2."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN2), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train([str(TEXT)], trainers.BpeTrainer(
+        vocab_size=330, show_progress=False, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|user|>", "[gMASK]", "<|observation|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("▁wide", normalized=True)])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<|endoftext|>", eos_token="<|im_end|>", pad_token="<|endoftext|>",
+        chat_template=TEMPLATE)
+    fast.save_pretrained(folder)
+
+
+def spm(folder: Path) -> None:
+    """SentencePiece's BPE with a token for every byte, as Llama 2, Gemma and Phi 3 have."""
+    with tempfile.TemporaryDirectory() as scratch:
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(TEXT), model_prefix=f"{scratch}/m", vocab_size=390, model_type="bpe", byte_fallback=True,
+            character_coverage=0.98, pad_id=-1, user_defined_symbols=["<|tool|>"], minloglevel=2,
+            num_threads=1, normalization_rule_name="identity", remove_extra_whitespaces=False, input_sentence_size=500, shuffle_input_sentence=False)
+        shutil.copy(f"{scratch}/m.model", folder / "tokenizer.model")
+    decoder = {"0": ("<unk>", True), "1": ("<s>", True), "2": ("</s>", True), "390": ("<|turn|>", True), "391": ("▁<wide>", False)}
+    config = {
+        "tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+        "add_bos_token": True, "add_eos_token": False, "chat_template": TEMPLATE, "legacy": False,
+        "added_tokens_decoder": {id: dict(content=text, lstrip=False, normalized=False, rstrip=False, single_word=False,
+                                          special=special) for id, (text, special) in decoder.items()},
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def spm_json(folder: Path) -> None:
+    """The same as a tokenizer.json alone: what transformers makes of it."""
+    spm(folder)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    words = [pieces.id_to_piece(i) for i in range(pieces.vocab_size())]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    merges = []
+    for i, word in enumerate(words):
+        if not pieces.is_byte(i) and not pieces.is_control(i) and not pieces.is_unknown(i) and word != "<|tool|>":
+            pairs = [(word[:k], word[k:]) for k in range(1, len(word))]
+            pairs = [pair for pair in pairs if all(part in vocabulary for part in pair)]
+            merges += sorted(((-pieces.get_score(i), pair) for pair in pairs), key=lambda m: [vocabulary[p] for p in m[1]])
+    merges = [pair for _, pair in sorted(merges, key=lambda m: m[0])]
+    (folder / "tokenizer.model").unlink()
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.add_tokens([AddedToken("<|tool|>", normalized=False)])
+    from tokenizers import normalizers, processors
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def encode(folder: Path, text: str) -> list[int]:
+    """The tokens of a text, by SentencePiece itself or by Hugging Face's tokenizers, without any around it."""
+    model = folder / "tokenizer.model"
+    if model.exists():
+        return sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(text)
+    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+
+
+VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json}
+
+
+def tensors_of(folder: Path) -> dict:
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():
+                part = file.get_slice(name)
+                found[name] = [part.get_dtype(), part.get_shape()]
+    return found
+
+
+def write_model(name: str, folder: Path) -> dict:
+    """Writes the folder and gives its logits."""
+    model_class, config_class, options, _, dtype = FAMILIES[name]
+    torch.manual_seed(1)
+    config = config_class(**options)
+    model = model_class(config).to(TYPES[dtype])
+    model.save_pretrained(folder)
+    path = folder / "model.safetensors"
+    weights = {key: torch.from_numpy(value(key, tensor.numel())).reshape(tensor.shape).to(tensor.dtype)
+               for key, tensor in load_file(path).items()}
+    save_file(weights, path, metadata={"format": "pt"})
+    # What older versions of transformers wrote, and the converter reads.
+    written = json.loads((folder / "config.json").read_text()) | OLDER_KEYS.get(name, {})
+    (folder / "config.json").write_text(json.dumps(written))
+    model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        logits = model(torch.tensor([TOKENS])).logits[0].double()
+    return {str(position): [round(x, 5) for x in logits[position].tolist()] for position in POSITIONS}
+
+
+def plain(field, gguf):
+    """A metadata value with its type; long arrays as a hash of their parts."""
+    kinds = [kind.name.lower() for kind in field.types]
+    contents = field.contents()
+    if kinds[0] != "array":
+        return [kinds[0], contents]
+    if len(contents) <= 64:
+        return kinds + [contents]
+    digest = hashlib.sha256()
+    for part in contents:
+        data = part.encode() if isinstance(part, str) else np.array(part, dtype={"float32": "<f4", "int32": "<i4"}[kinds[1]]).tobytes()
+        digest.update(len(data).to_bytes(4, "little") + data)
+    return kinds + [len(contents), digest.hexdigest()[:16]]
+
+
+def convert(name: str, folder: Path, out: Path, kind: str):
+    import gguf
+    from conversion import ModelBase, get_model_class
+    from conversion.base import ModelType, TextModel, get_model_architecture
+    TextModel.get_vocab_base_pre = lambda self, tokenizer: "qwen2"
+    if not hasattr(ModelBase, "load_as_read"):
+        ModelBase.load_as_read = ModelBase.load_hparams
+    # The newest transformers reads some keys and does not hand them on.
+    ModelBase.load_hparams = staticmethod(lambda *of, **named: ModelBase.load_as_read(*of, **named) | OLDER_KEYS.get(name, {}))
+    with torch.inference_mode():
+        hparams = ModelBase.load_hparams(folder, False)
+        model = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+        file_type = {"F32": gguf.LlamaFileType.ALL_F32, "F16": gguf.LlamaFileType.MOSTLY_F16,
+                     "BF16": gguf.LlamaFileType.MOSTLY_BF16}[kind]
+        model(folder, file_type, out, eager=True).write()
+    reader = gguf.GGUFReader(out)
+    metadata = {key: plain(field, gguf) for key, field in reader.fields.items() if not key.startswith("GGUF.")}
+    tensors = {t.name: [t.tensor_type.name, [int(n) for n in t.shape],
+                        hashlib.sha256(t.data.tobytes()).hexdigest()[:16]] for t in reader.tensors}
+    return metadata, tensors
+
+
+def sharded(scratch: Path) -> dict:
+    """A folder just as transformers writes it, in several files, as hexadecimal digits; and what becomes of it."""
+    folder = scratch / "sharded"
+    config = transformers.LlamaConfig(
+        vocab_size=400, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2)
+    torch.manual_seed(2)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder, max_shard_size="3KB")
+    shutil.copytree(scratch / "vocabularies" / "bpe", folder, dirs_exist_ok=True)
+    _, tensors = convert("sharded", folder, scratch / "sharded.gguf", "BF16")
+    files = {p.name: p.read_bytes().hex() for p in sorted(folder.iterdir()) if not p.name.startswith(("tokenizer", "chat"))}
+    return {"files": files, "tensors": tensors}
+
+
+def lines(value: dict) -> str:
+    """JSON with a line for each entry of the second level."""
+    def inner(part):
+        if isinstance(part, dict):
+            return "{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in part.items()) + "\n }"
+        return json.dumps(part, ensure_ascii=False)
+    return "{\n" + ",\n".join(f" {json.dumps(k)}: {inner(v)}" for k, v in value.items()) + "\n}\n"
+
+
+def main() -> None:
+    sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/gguf-py"]
+    for kind in ("vocabularies", "folders"):
+        (DATA / kind).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, write in VOCABULARIES.items():
+            folder = Path(scratch, "vocabularies", name)
+            folder.mkdir(parents=True)
+            write(folder)
+            ids = {text: encode(folder, text) for text in TEXTS}
+            files = {p.name: p.read_bytes().hex() if p.suffix == ".model" else p.read_text() for p in sorted(folder.iterdir())}
+            (DATA / "vocabularies" / f"{name}.json").write_text(lines({"files": files, "ids": ids}))
+        (DATA / "folders" / "sharded.json").write_text(lines(sharded(Path(scratch))))
+        for name in sys.argv[2:] or FAMILIES:
+            folder = Path(scratch, "tiny")
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            vocabulary, kind = FAMILIES[name][3:]
+            shutil.copytree(Path(scratch, "vocabularies", vocabulary), folder, dirs_exist_ok=True)
+            try:
+                logits = write_model(name, folder)
+                metadata, tensors = convert(name, folder, Path(scratch, f"{name}.gguf"), kind)
+            except Exception as error:
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+                continue
+            read = lambda file: json.loads((folder / file).read_text()) if (folder / file).exists() else None
+            (DATA / f"{name}.json").write_text(lines({
+                "config": read("config.json"), "generation_config": read("generation_config.json"),
+                "vocabulary": vocabulary, "type": kind, "source": tensors_of(folder), "metadata": metadata,
+                "tensors": tensors, "tokens": TOKENS, "logits": logits}))
+            print(name, len(tensors))
+
+
+if __name__ == "__main__":
+    main()
