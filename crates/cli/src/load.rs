@@ -1,5 +1,6 @@
 //! From a model's name to something that computes: what `run`, `chat`, `bench` and the others share.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -99,10 +100,16 @@ pub fn open_file(name: &str) -> Result<Arc<Gguf>> {
 
 fn open_source(source: Source) -> Result<Arc<Gguf>> {
     let file = match source {
+        Source::Path(path) if path.is_dir() => open_folder(&path)?,
         Source::Path(path) => Gguf::open(&path)?,
         Source::Embedded => Gguf::from_bytes(gleed_hub::EMBEDDED_NAME, gleed_hub::EMBEDDED)?,
     };
     Ok(Arc::new(file))
+}
+
+/// Opens a checkpoint folder.
+pub fn open_folder(folder: &Path) -> Result<Gguf> {
+    Ok(gleed_convert::open(folder)?)
 }
 
 /// The file's tokenizer, with a warning for what it had to assume.

@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod prompt;
 mod reasoning;
+mod rewrite;
 mod sampling;
 mod talk;
 
@@ -51,6 +52,7 @@ enum Command {
     Validate(commands::validate::Arguments),
     Perplexity(commands::perplexity::Arguments),
     Quantize(commands::quantize::Arguments),
+    Convert(commands::convert::Arguments),
     Synth(commands::synth::Arguments),
     Completions(commands::completions::Arguments),
 }
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Validate(arguments) => commands::validate::run(arguments),
         Command::Perplexity(arguments) => commands::perplexity::run(arguments),
         Command::Quantize(arguments) => commands::quantize::run(arguments),
+        Command::Convert(arguments) => commands::convert::run(arguments),
         Command::Synth(arguments) => commands::synth::run(arguments),
         Command::Completions(arguments) => commands::completions::run(arguments, &mut Cli::command()),
     };

@@ -24,8 +24,9 @@ pub enum Named {
 pub fn find(name: &str) -> Result<Named> {
     let path = Path::new(name);
     let is_folder = path.is_dir();
-    // A folder that happens to be called like a model of the catalogue does not hide the model.
-    if path.exists() && !is_folder {
+    // A folder that happens to be called like a model of the catalogue does not hide the model, unless it is one.
+    let is_checkpoint = is_folder && path.join("config.json").is_file();
+    if path.exists() && (!is_folder || is_checkpoint) {
         return Ok(Named::Path(path.to_path_buf()));
     }
     match find_model(name) {
@@ -78,5 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let message = find(folder.path().to_str().unwrap()).unwrap_err().to_string();
         assert!(message.ends_with("is a folder: name the model file in it"));
+        std::fs::write(folder.path().join("config.json"), b"{}").unwrap();
+        assert_eq!(find(folder.path().to_str().unwrap()).unwrap(), Named::Path(folder.path().to_path_buf()));
     }
 }

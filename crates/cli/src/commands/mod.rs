@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod chat;
 pub mod completions;
+pub mod convert;
 #[cfg(feature = "gpu")]
 pub mod devices;
 pub mod embed;

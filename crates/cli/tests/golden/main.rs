@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod data;
 mod embeddings;
+mod folders;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hostile;

@@ -1,0 +1,162 @@
+//! Writes a model that is open to a file, in other formats or in those that it has: what `quantize` and `convert`
+//! share. It is streamed, so that memory stays small however large the model is.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use gleed_gguf::{Facts, Format, Gguf, Mix, TensorFormat, TensorInfo, TensorSpec, Value, Writer};
+use serde_json::json;
+
+use crate::output;
+use crate::progress::Progress;
+
+/// Values that are decoded and encoded at a time: bounds the memory, keeps the threads busy.
+const CHUNK: usize = 4 << 20;
+
+/// Writes a model in a mix of formats, or as it is, and tells what was written. `label` stands before the bar.
+pub fn rewrite(
+    label: &str,
+    file: &Gguf,
+    target: &Path,
+    mix: Option<Mix>,
+    threads: Option<usize>,
+    json: bool,
+) -> Result<()> {
+    let threads = match threads {
+        Some(0) => bail!("--threads must be at least 1"),
+        Some(n) => n,
+        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    };
+    if let Some(part) = file.parts().find(|part| is_same_file(part, target)) {
+        bail!("{}: IN and OUT are the same file", part.display());
+    }
+    let mut metadata = file.metadata().clone();
+    let choices = match mix {
+        Some(mix) => choose(file, mix)?,
+        None => vec![TensorFormat { format: None, instead_of: None }; file.tensors().len()],
+    };
+    if let Some(mix) = mix {
+        metadata.set("general.file_type", Value::U32(mix.file_type()));
+        metadata.set("general.quantization_version", Value::U32(2));
+    }
+    metadata.remove_prefix("split.");
+    let specs: Vec<TensorSpec> = file
+        .tensors()
+        .iter()
+        .zip(&choices)
+        .map(|(tensor, choice)| TensorSpec {
+            format: choice.format.unwrap_or(tensor.format),
+            ..TensorSpec::from(tensor)
+        })
+        .collect();
+    for (tensor, choice) in file.tensors().iter().zip(&choices) {
+        if let (Some(wanted), Some(format)) = (choice.instead_of, choice.format) {
+            output::warning(format!(
+                "tensor {}: {} columns are not whole blocks of {wanted}, {format} is used instead",
+                tensor.name, tensor.shape[0]
+            ));
+        }
+    }
+    let mut writer = Writer::create(target, &metadata, &specs)?;
+    let total: usize = file.tensors().iter().map(TensorInfo::len).sum();
+    let progress = Progress::new(label, total as u64);
+    for (tensor, spec) in file.tensors().iter().zip(&specs) {
+        progress.message(&tensor.name);
+        recode(file, tensor, spec.format, threads, &mut writer, |values| progress.advance(values as u64))
+            .with_context(|| format!("tensor {}", tensor.name))?;
+        file.release(tensor);
+    }
+    writer.finish()?;
+    progress.finish();
+    let bytes = std::fs::metadata(target)?.len();
+    if json {
+        let file_type = metadata.u64("general.file_type")?;
+        let name = Mix::all().find(|mix| Some(u64::from(mix.file_type())) == file_type).map(Mix::name);
+        return output::print_json(&json!({ "path": target, "type": name, "bytes": bytes }));
+    }
+    output::note(format!(
+        "{} tensors, {} of weights in, {} out",
+        specs.len(),
+        output::human_bytes(file.tensor_bytes()),
+        output::human_bytes(bytes)
+    ));
+    output::print_line(target.display())
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What becomes of each tensor.
+fn choose(file: &Gguf, mix: Mix) -> Result<Vec<TensorFormat>> {
+    let metadata = file.metadata();
+    let architecture = metadata.str("general.architecture")?.unwrap_or_default();
+    let size = |key: &str| {
+        let key = format!("{architecture}.{key}");
+        match metadata.get(&key) {
+            // Of a list of all layers' the largest.
+            Some(Value::Array(sizes)) => {
+                let largest = (0..sizes.len()).filter_map(|i| sizes.get(i)?.as_u64()).max();
+                Ok(largest.and_then(|size| usize::try_from(size).ok()))
+            }
+            _ => metadata.size(&key),
+        }
+    };
+    let heads = size("attention.head_count")?.unwrap_or(0);
+    let facts = Facts {
+        layers: size("block_count")?.unwrap_or(0),
+        heads,
+        kv_heads: size("attention.head_count_kv")?.unwrap_or(heads),
+        experts: size("expert_count")?.unwrap_or(0),
+    };
+    let tensors: Vec<(&str, &[usize])> =
+        file.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
+    Ok(mix.plan(&tensors, &facts))
+}
+
+/// Decodes and encodes one tensor, rows shared out to the threads, and writes it chunk by chunk.
+fn recode(
+    file: &Gguf,
+    tensor: &TensorInfo,
+    format: Format,
+    threads: usize,
+    writer: &mut Writer,
+    mut done: impl FnMut(usize),
+) -> Result<()> {
+    if tensor.bytes == 0 {
+        writer.write(&tensor.name, &[])?;
+    }
+    let columns = tensor.shape.first().copied().unwrap_or(1).max(1);
+    let (from, to) = (tensor.format.row_bytes(columns)?, format.row_bytes(columns)?);
+    let bytes_at_once = (CHUNK / columns).max(threads) * from;
+    for start in (0..tensor.bytes).step_by(bytes_at_once) {
+        let chunk = file.stretch(tensor, start..tensor.bytes.min(start + bytes_at_once));
+        let rows = chunk.len() / from;
+        done(rows * columns);
+        if format == tensor.format {
+            writer.write_part(&tensor.name, &chunk)?;
+            continue;
+        }
+        let mut encoded = vec![0u8; rows * to];
+        let per_thread = rows.div_ceil(threads);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = chunk
+                .chunks(per_thread * from)
+                .zip(encoded.chunks_mut(per_thread * to))
+                .map(|(source, target)| {
+                    scope.spawn(move || -> gleed_gguf::Result<()> {
+                        let mut values = vec![0.0; columns];
+                        for (source, target) in source.chunks(from).zip(target.chunks_mut(to)) {
+                            tensor.format.decode(source, &mut values);
+                            format.encode(&values, target)?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            workers.into_iter().try_for_each(|w| w.join().expect("a worker does not panic"))
+        })?;
+        writer.write_part(&tensor.name, &encoded)?;
+    }
+    Ok(())
+}
