@@ -11,6 +11,7 @@ mod families;
 mod general;
 mod json;
 mod keys;
+mod mxfp4;
 mod names;
 mod recipe;
 mod safetensors;
@@ -46,8 +47,11 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub fn open(folder: &Path) -> Result<Gguf> {
     let mut config = Config::open(folder)?;
     let family = family(&config)?;
-    if config.value(&["quantization_config"]).is_some() {
-        return Err(config.wrong("its weights are quantised: only those in F32, F16 and BF16 are read"));
+    if let Some(quantised) = config.value(&["quantization_config"]) {
+        let method = quantised.get("quant_method").and_then(|method| method.as_str()).unwrap_or_default();
+        if !family.quantised.contains(&method) {
+            return Err(config.wrong("its weights are quantised: only those in F32, F16 and BF16 are read"));
+        }
     }
     (family.defaults)(&mut config)?;
     let mut shards = Shards::open(folder)?;
@@ -109,8 +113,11 @@ fn list(folder: &Path, config: &Config, shards: &mut Shards, from: &str) -> Resu
     Ok(values)
 }
 
-/// The mix that the checkpoint is: that of most of its values.
+/// The mix that the checkpoint is: that of its blocks, or of most of its values.
 fn mix(tensors: &[Planned]) -> Mix {
+    if tensors.iter().any(|tensor| tensor.spec.format == Format::MXFP4) {
+        return Mix::MXFP4;
+    }
     let values = |format: Format| {
         let these =
             tensors.iter().filter(|tensor| tensor.spec.shape.len() > 1 && tensor.spec.format == format);

@@ -24,6 +24,12 @@ pub enum How {
     NegativeExp,
     /// Dimensions of one are left out.
     Squeezed,
+    /// Every so manyth value of the last dimension, from one on.
+    Every(usize, usize),
+    /// Every so manyth column, from one on, becomes a row.
+    TransposedEvery(usize, usize),
+    /// Every so manyth row, from one on, of blocks whose scales are in the tensor beside.
+    Blocks(usize, usize),
     /// Groups of queries, keys and values become all queries, all keys, all values.
     Grouped,
     /// It is left out.

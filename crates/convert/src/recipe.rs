@@ -33,6 +33,13 @@ pub enum Order {
         /// Of how many.
         of: usize,
     },
+    /// Every `step`-th row from `first` on.
+    Every {
+        /// The first row taken.
+        first: usize,
+        /// How far the next one is.
+        step: usize,
+    },
     /// Groups of query heads, a key head and a value head become all queries, all keys, all values.
     Grouped {
         /// How many groups there are.
@@ -49,8 +56,12 @@ pub enum Order {
 /// Columns of matrices that follow each other become rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transposed {
-    /// How many columns a matrix of the source has, each of them a row of the result.
+    /// How many columns a matrix of the source has.
     pub columns: usize,
+    /// Which of them become rows of the result: every `step`-th from here on.
+    pub from: usize,
+    /// How far the next one is.
+    pub step: usize,
     /// How many rows a matrix of the source has.
     pub rows: usize,
     /// The first of its rows that is taken; as many follow as a row of the result has values.
@@ -103,6 +114,7 @@ impl Recipe {
                 start + second * (head / 2) + pair
             }
             Order::Part { first, count, of } => row / count * of + first + row % count,
+            Order::Every { first, step } => row * step + first,
             Order::Grouped { groups, queries, head } => {
                 let (which, within) = (row / head, row % head);
                 let (group, place) = match which.checked_sub(groups * queries) {
@@ -119,12 +131,13 @@ impl Recipe {
         let source = &self.sources[row / self.rows];
         let data = &source.bytes[source.offset..];
         let (row, width) = (row % self.rows, width(self.from));
-        let Order::Transposed(Transposed { columns, rows, first }) = self.order else {
+        let Order::Transposed(Transposed { columns, from, step, rows, first }) = self.order else {
             let length = self.columns * width;
             return &data[self.source_row(row) * length..][..length];
         };
         scratch.clear();
-        let (matrix, column) = (row / columns, row % columns);
+        let taken = columns / step;
+        let (matrix, column) = (row / taken, from + row % taken * step);
         for line in first..first + self.columns {
             let at = ((matrix * rows + line) * columns + column) * width;
             scratch.extend_from_slice(&data[at..at + width]);

@@ -8,6 +8,7 @@ use gleed_gguf::{Format, Piece, Place, TensorSpec};
 
 use crate::config::Config;
 use crate::error::{Result, malformed, shown};
+use crate::mxfp4::Mxfp4;
 use crate::names::{How, Rule, Target, targets};
 use crate::recipe::{Change, Order, Recipe, Source, Transposed};
 use crate::safetensors::{Tensor, Type};
@@ -29,7 +30,15 @@ const ALWAYS_F32: [&str; 9] = [
 /// A tensor of a model and how it is made.
 pub struct Planned {
     pub spec: TensorSpec,
-    pub recipe: Recipe,
+    pub making: Making,
+}
+
+/// How a tensor is made.
+pub enum Making {
+    /// Of floats.
+    Floats(Recipe),
+    /// Of blocks of four bits.
+    Blocks(Mxfp4),
 }
 
 /// A source tensor on its way to a place.
@@ -51,8 +60,15 @@ pub fn plan(folder: &Path, config: &Config, shards: &Shards, tables: &[&[Rule]])
     let layers = guessing.then_some(config.layers()? as usize);
     // By place, and by expert where there are several.
     let mut places: BTreeMap<String, BTreeMap<usize, Part>> = BTreeMap::new();
+    let mut planned = Vec::new();
     for (name, tensor) in &shards.tensors {
         let Some(plain) = text_name(name).filter(|name| !guesses(name, layers)) else { continue };
+        if plain
+            .strip_suffix("_scales")
+            .is_some_and(|name| shards.tensors.contains_key(&format!("{name}_blocks")))
+        {
+            continue;
+        }
         let Some(found) = found_as(tables, &plain) else {
             return Err(malformed(
                 &file,
@@ -60,6 +76,11 @@ pub fn plan(folder: &Path, config: &Config, shards: &Shards, tables: &[&[Rule]])
             ));
         };
         for Target { name: place, expert, how } in found {
+            if let How::Blocks(first, step) = how {
+                let made = blocks(&place, name, tensor, (first, step), shards);
+                planned.push(made.map_err(|what| malformed(&file, what))?);
+                continue;
+            }
             let Type::Float(format) = tensor.dtype else {
                 let what = format!(
                     "tensor {} is of type {:?}: only F32, F16 and BF16 are read",
@@ -76,7 +97,6 @@ pub fn plan(folder: &Path, config: &Config, shards: &Shards, tables: &[&[Rule]])
             }
         }
     }
-    let mut planned = Vec::with_capacity(places.len());
     for (place, parts) in places {
         let made = join(&place, parts, config, shards);
         planned.push(made.map_err(|what| malformed(&file, what))?);
@@ -89,10 +109,13 @@ pub fn plan(folder: &Path, config: &Config, shards: &Shards, tables: &[&[Rule]])
 pub fn pieces(planned: Vec<Planned>) -> Vec<Piece> {
     planned
         .into_iter()
-        .map(|Planned { spec, recipe }| {
-            let place = match recipe.plain() {
-                Some(source) => Place::In { file: source.file, offset: source.offset },
-                None => Place::Made(Box::new(recipe)),
+        .map(|Planned { spec, making }| {
+            let place = match making {
+                Making::Floats(recipe) => match recipe.plain() {
+                    Some(source) => Place::In { file: source.file, offset: source.offset },
+                    None => Place::Made(Box::new(recipe)),
+                },
+                Making::Blocks(blocks) => Place::Made(Box::new(blocks)),
             };
             Piece { spec, place }
         })
@@ -154,7 +177,7 @@ fn join(
     let Some((0, first)) = listed.next() else {
         return Err(format!("tensor {place}: the first expert is missing"));
     };
-    let mut sources = vec![source(&first, shards)];
+    let mut sources = vec![source(first.tensor, shards)];
     for (expected, (number, part)) in (1..).zip(listed) {
         if number != expected {
             return Err(format!("tensor {place}: expert {expected} is missing"));
@@ -164,7 +187,7 @@ fn join(
                 format!("tensors {} and {} differ in shape or type", shown(first.name), shown(part.name));
             return Err(what);
         }
-        sources.push(source(&part, shards));
+        sources.push(source(part.tensor, shards));
     }
     let mut shape = first.tensor.shape.clone();
     if shape.is_empty() {
@@ -174,7 +197,7 @@ fn join(
         |what: &str| format!("tensor {}: its shape {:?} {what}", shown(first.name), first.tensor.shape);
     let (mut order, mut change) = (Order::AsIs, Change::None);
     match first.how {
-        How::AsIs | How::Skipped => {}
+        How::AsIs | How::Skipped | How::Blocks(..) => {}
         How::Queries | How::Keys => {
             let heads = if first.how == How::Queries { config.heads() } else { config.kv_heads() };
             let heads = heads.map_err(|error| error.to_string())? as usize;
@@ -198,7 +221,13 @@ fn join(
         }
         How::Transposed => {
             if let [.., rows, columns] = &mut shape[..] {
-                order = Order::Transposed(Transposed { columns: *columns, rows: *rows, first: 0 });
+                order = Order::Transposed(Transposed {
+                    columns: *columns,
+                    from: 0,
+                    step: 1,
+                    rows: *rows,
+                    first: 0,
+                });
                 std::mem::swap(rows, columns);
             }
         }
@@ -218,12 +247,28 @@ fn join(
                 return Err(wrong(&format!("is not one of {heads} heads of {keys} and {values} values")));
             }
             if first.how == How::LatentKeys {
-                order = Order::Transposed(Transposed { columns: rank, rows: both, first: 0 });
+                order =
+                    Order::Transposed(Transposed { columns: rank, from: 0, step: 1, rows: both, first: 0 });
                 shape = vec![heads, rank, keys];
             } else {
                 order = Order::Part { first: keys, count: values, of: both };
                 shape = vec![heads, values, rank];
             }
+        }
+        How::TransposedEvery(from, step) => {
+            let [.., rows, columns] = &mut shape[..] else { return Err(wrong("is not a matrix")) };
+            if !columns.is_multiple_of(step) {
+                return Err(wrong(&format!("cannot be cut into {step} parts")));
+            }
+            order = Order::Transposed(Transposed { columns: *columns, from, step, rows: *rows, first: 0 });
+            (*rows, *columns) = (*columns / step, *rows);
+        }
+        How::Every(first, step) => {
+            let Some(last) = shape.last_mut().filter(|last| last.is_multiple_of(step)) else {
+                return Err(wrong(&format!("cannot be cut into {step} parts")));
+            };
+            *last /= step;
+            order = Order::Every { first, step };
         }
         How::NegativeExp => change = Change::NegativeExp,
         How::Squeezed => shape.retain(|&length| length != 1),
@@ -239,7 +284,8 @@ fn join(
         }
     }
     // Vectors are rows of one value where their order changes, so that a row is what moves.
-    let columns = if order != Order::AsIs && shape.len() == 1 { 1 } else { *shape.last().unwrap_or(&1) };
+    let moves = order != Order::AsIs && shape.len() == 1 || matches!(order, Order::Every { .. });
+    let columns = if moves { 1 } else { *shape.last().unwrap_or(&1) };
     let rows = shape.iter().product::<usize>() / columns.max(1);
     if first.stacked {
         shape.insert(0, count);
@@ -253,10 +299,27 @@ fn join(
     if rows == 0 || columns == 0 {
         return Err(wrong("has no values"));
     }
-    Ok(Planned { spec, recipe: Recipe { sources, from: first.format, to, columns, rows, order, change } })
+    let recipe = Recipe { sources, from: first.format, to, columns, rows, order, change };
+    Ok(Planned { spec, making: Making::Floats(recipe) })
 }
 
-fn source(part: &Part, shards: &Shards) -> Source {
-    let Tensor { file, offset, .. } = *part.tensor;
+fn source(tensor: &Tensor, shards: &Shards) -> Source {
+    let Tensor { file, offset, .. } = *tensor;
     Source { file, bytes: shards.files[file].1.clone(), offset }
+}
+
+/// A tensor of blocks, whose scales are in the tensor beside.
+fn blocks(
+    place: &str,
+    name: &str,
+    tensor: &Tensor,
+    every: (usize, usize),
+    shards: &Shards,
+) -> std::result::Result<Planned, String> {
+    let beside = name.strip_suffix("_blocks").map(|name| format!("{name}_scales"));
+    let scales = beside.and_then(|beside| shards.tensors.get(&beside));
+    let scales = scales.ok_or_else(|| format!("tensor {}: its scales are missing", shown(name)))?;
+    let sources = (source(tensor, shards), source(scales, shards));
+    let (spec, blocks) = Mxfp4::new(place, (tensor, scales), sources, every)?;
+    Ok(Planned { spec, making: Making::Blocks(blocks) })
 }

@@ -107,6 +107,14 @@ FAMILIES = {
         num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12,
         n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5, n_group=1, topk_group=1,
         topk_method="greedy", **EXPERTS | {"norm_topk_prob": False}), "bpe", "BF16"),
+    "gpt-oss": (t.GptOssForCausalLM, t.GptOssConfig, decoder(
+        head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=16,
+        **rope("yarn", 150000.0, factor=2.0, beta_fast=32.0, beta_slow=1.0, truncate=True,
+               original_max_position_embeddings=128)), "bpe", "BF16"),
+    "gpt-oss-mxfp4": (t.GptOssForCausalLM, t.GptOssConfig, decoder(
+        head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=16,
+        **rope("yarn", 150000.0, factor=2.0, beta_fast=32.0, beta_slow=1.0, truncate=True,
+               original_max_position_embeddings=128)), "bpe", "BF16"),
     "lfm2": (t.Lfm2ForCausalLM, t.Lfm2Config, decoder(
         num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, block_multiple_of=16,
         block_ff_dim=60, tie_word_embeddings=True), "bpe", "BF16"),
@@ -126,5 +134,6 @@ OLDER_KEYS = {
     "cohere2": {"rotary_pct": 1.0},
     "falcon": {"num_kv_heads": 1},
     "afmoe": {"route_norm": True},
+    "gpt-oss-mxfp4": {"quantization_config": {"quant_method": "mxfp4"}},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
 }

@@ -132,6 +132,24 @@ def tensors_of(folder: Path) -> dict:
     return found
 
 
+def packed(weights: dict, path: Path) -> None:
+    """Replaces experts by blocks of four bits, in the file and, by the values that these stand for, in `weights`."""
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    file = dict(weights)
+    for key in [key for key in weights if key.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, inputs, outputs = weights[key].shape
+        shape = (experts, outputs, inputs // 32)
+        codes = torch.from_numpy(value(f"{key}_blocks", 16 * experts * outputs * inputs // 32) * 256 + 63).to(torch.uint8)
+        scales = torch.from_numpy(value(f"{key}_scales", experts * outputs * inputs // 32) * 256 + 63).to(torch.uint8) % 4 + 121
+        codes, scales = codes.reshape(*shape, 16), scales.reshape(shape)
+        del file[key]
+        file[f"{key}_blocks"], file[f"{key}_scales"] = codes, scales
+        pairs = torch.stack([values[(codes & 15).long()], values[(codes >> 4).long()]], dim=-1).reshape(*shape, 32)
+        whole = pairs * torch.exp2(scales.float() - 127).unsqueeze(-1)
+        weights[key] = whole.reshape(experts, outputs, inputs).transpose(1, 2).contiguous()
+    save_file(file, path, metadata={"format": "pt"})
+
+
 def write_model(name: str, folder: Path) -> dict:
     """Writes the folder and gives its logits."""
     model_class, config_class, options, _, dtype = FAMILIES[name]
@@ -143,10 +161,18 @@ def write_model(name: str, folder: Path) -> dict:
     weights = {key: torch.from_numpy(value(key, tensor.numel())).reshape(tensor.shape).to(tensor.dtype)
                for key, tensor in load_file(path).items()}
     save_file(weights, path, metadata={"format": "pt"})
+    if name == "gpt-oss-mxfp4":
+        packed(weights, path)
     # What older versions of transformers wrote, and the converter reads.
     written = json.loads((folder / "config.json").read_text()) | OLDER_KEYS.get(name, {})
     (folder / "config.json").write_text(json.dumps(written))
-    model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    if name == "gpt-oss-mxfp4":
+        # With the weights that the blocks stand for, since a CPU has no kernels for the blocks.
+        model = model_class(config).to(torch.float32).eval()
+        model.config._attn_implementation = "eager"
+        model.load_state_dict({key: tensor.float() for key, tensor in weights.items()})
+    else:
+        model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         logits = model(torch.tensor([TOKENS])).logits[0].double()
     return {str(position): [round(x, 5) for x in logits[position].tolist()] for position in POSITIONS}

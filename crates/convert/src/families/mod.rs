@@ -6,6 +6,7 @@ mod dense;
 mod experts;
 mod gemma;
 mod gpt;
+mod gpt_oss;
 mod granite;
 mod llama;
 mod olmo;
@@ -39,6 +40,8 @@ pub struct Family {
     pub lists: &'static [(&'static str, &'static str)],
     /// Tensors that follow from the configuration.
     pub vectors: fn(&Config) -> Result<Vectors>,
+    /// Ways of quantising that are read, by their names in the configuration.
+    pub quantised: &'static [&'static str],
     /// What a vocabulary has beside what its files say.
     pub vocabulary: Vocabulary,
 }
@@ -72,6 +75,7 @@ const PLAIN: Family = Family {
     tensors: &[LLAMA],
     lists: &[],
     vectors: |_| Ok(Vec::new()),
+    quantised: &[],
     vocabulary: Vocabulary {
         space_prefix: None,
         asks_prefix: false,
@@ -121,6 +125,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         olmo::FAMILIES,
         cohere::FAMILIES,
         gpt::FAMILIES,
+        gpt_oss::FAMILIES,
         dense::FAMILIES,
         experts::FAMILIES,
         deepseek::FAMILIES,

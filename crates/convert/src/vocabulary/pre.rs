@@ -88,24 +88,23 @@ pub fn name(json: &TokenizerJson, ignore_merges: bool, adds_bos: bool) -> Result
 }
 
 /// The expression that a step cuts by, if it cuts.
-fn expression(step: &Value) -> std::result::Result<Option<&str>, String> {
+fn expression(step: &Value) -> std::result::Result<Option<String>, String> {
     let flag = |key: &str, default: bool| step.get(key).and_then(Value::as_bool).unwrap_or(default);
     match kind(step) {
         "ByteLevel" if flag("add_prefix_space", true) => {
             Err("a space is put in front of a text, which BPE cannot do here".into())
         }
-        "ByteLevel" => Ok(flag("use_regex", true).then_some(GPT2)),
-        "Digits" if flag("individual_digits", false) => Ok(Some(DIGITS)),
-        "Digits" => Ok(Some(r"\p{N}+")),
-        "Punctuation" => Ok(Some(r"\p{P}+")),
+        "ByteLevel" => Ok(flag("use_regex", true).then(|| GPT2.to_string())),
+        "Digits" if flag("individual_digits", false) => Ok(Some(DIGITS.to_string())),
+        "Digits" => Ok(Some(r"\p{N}+".to_string())),
+        "Punctuation" => Ok(Some(r"\p{P}+".to_string())),
         "Split" => {
-            let pattern = step
-                .get("pattern")
-                .and_then(|pattern| pattern.get("Regex").or_else(|| pattern.get("String")));
-            pattern
-                .and_then(Value::as_str)
-                .map(Some)
-                .ok_or_else(|| "a step of its pre_tokenizer has no pattern".into())
+            let pattern = step.get("pattern");
+            let pattern = pattern.and_then(|pattern| pattern.get("Regex").or_else(|| pattern.get("String")));
+            let pattern =
+                pattern.and_then(Value::as_str).ok_or("a step of its pre_tokenizer has no pattern")?;
+            // Some have line breaks themselves in place of their names.
+            Ok(Some(pattern.replace('\r', r"\r").replace('\n', r"\n")))
         }
         other => Err(format!("words are cut by {}, which is not known", shown(other))),
     }

@@ -56,6 +56,9 @@ pub fn encoded(name: &str, kind: &str, count: usize) -> Vec<u8> {
         "F32" => value.to_le_bytes().to_vec(),
         "F16" => half(value).to_le_bytes().to_vec(),
         "BF16" => ((value.to_bits() >> 16) as u16).to_le_bytes().to_vec(),
+        // Seven bits of codes, or exponents of blocks.
+        "U8" if name.ends_with("_scales") => vec![(value * 256.0 + 63.0) as u8 % 4 + 121],
+        "U8" => vec![(value * 256.0 + 63.0) as u8],
         _ => panic!("{kind}"),
     };
     weights(name, count).flat_map(bytes).collect()
