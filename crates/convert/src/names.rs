@@ -28,6 +28,14 @@ pub enum How {
     Every(usize, usize),
     /// Every so manyth column, from one on, becomes a row.
     TransposedEvery(usize, usize),
+    /// The `n`-th of so many equal parts of its columns, each of which becomes a row.
+    TransposedPart(usize, usize),
+    /// Every value becomes a row.
+    Column,
+    /// −eˣ of every value, which becomes a row.
+    ColumnNegativeExp,
+    /// Values in groups, each of which becomes a row.
+    InGroups,
     /// Every so manyth row, from one on, of blocks whose scales are in the tensor beside.
     Blocks(usize, usize),
     /// Groups of queries, keys and values become all queries, all keys, all values.

@@ -62,6 +62,8 @@ pub struct Transposed {
     pub from: usize,
     /// How far the next one is.
     pub step: usize,
+    /// How many of them.
+    pub taken: usize,
     /// How many rows a matrix of the source has.
     pub rows: usize,
     /// The first of its rows that is taken; as many follow as a row of the result has values.
@@ -131,12 +133,11 @@ impl Recipe {
         let source = &self.sources[row / self.rows];
         let data = &source.bytes[source.offset..];
         let (row, width) = (row % self.rows, width(self.from));
-        let Order::Transposed(Transposed { columns, from, step, rows, first }) = self.order else {
+        let Order::Transposed(Transposed { columns, from, step, taken, rows, first }) = self.order else {
             let length = self.columns * width;
             return &data[self.source_row(row) * length..][..length];
         };
         scratch.clear();
-        let taken = columns / step;
         let (matrix, column) = (row / taken, from + row % taken * step);
         for line in first..first + self.columns {
             let at = ((matrix * rows + line) * columns + column) * width;

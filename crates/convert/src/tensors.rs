@@ -225,6 +225,7 @@ fn join(
                     columns: *columns,
                     from: 0,
                     step: 1,
+                    taken: *columns,
                     rows: *rows,
                     first: 0,
                 });
@@ -247,21 +248,31 @@ fn join(
                 return Err(wrong(&format!("is not one of {heads} heads of {keys} and {values} values")));
             }
             if first.how == How::LatentKeys {
-                order =
-                    Order::Transposed(Transposed { columns: rank, from: 0, step: 1, rows: both, first: 0 });
+                order = Order::Transposed(Transposed {
+                    columns: rank,
+                    from: 0,
+                    step: 1,
+                    taken: rank,
+                    rows: both,
+                    first: 0,
+                });
                 shape = vec![heads, rank, keys];
             } else {
                 order = Order::Part { first: keys, count: values, of: both };
                 shape = vec![heads, values, rank];
             }
         }
-        How::TransposedEvery(from, step) => {
+        How::TransposedEvery(number, of) | How::TransposedPart(number, of) => {
             let [.., rows, columns] = &mut shape[..] else { return Err(wrong("is not a matrix")) };
-            if !columns.is_multiple_of(step) {
-                return Err(wrong(&format!("cannot be cut into {step} parts")));
+            if !columns.is_multiple_of(of) {
+                return Err(wrong(&format!("cannot be cut into {of} parts")));
             }
-            order = Order::Transposed(Transposed { columns: *columns, from, step, rows: *rows, first: 0 });
-            (*rows, *columns) = (*columns / step, *rows);
+            let taken = *columns / of;
+            let in_turns = matches!(first.how, How::TransposedEvery(..));
+            let (from, step) = if in_turns { (number, of) } else { (number * taken, 1) };
+            order =
+                Order::Transposed(Transposed { columns: *columns, from, step, taken, rows: *rows, first: 0 });
+            (*rows, *columns) = (taken, *rows);
         }
         How::Every(first, step) => {
             let Some(last) = shape.last_mut().filter(|last| last.is_multiple_of(step)) else {
@@ -271,6 +282,18 @@ fn join(
             order = Order::Every { first, step };
         }
         How::NegativeExp => change = Change::NegativeExp,
+        How::Column => shape.push(1),
+        How::ColumnNegativeExp => {
+            shape.push(1);
+            change = Change::NegativeExp;
+        }
+        How::InGroups => {
+            let groups = config.size(&["n_groups"]).map_err(|error| error.to_string())?.unwrap_or(1) as usize;
+            if groups == 0 || !shape[0].is_multiple_of(groups) {
+                return Err(wrong(&format!("cannot be cut into {groups} groups")));
+            }
+            shape = vec![groups, shape.iter().product::<usize>() / groups];
+        }
         How::Squeezed => shape.retain(|&length| length != 1),
         How::Grouped => {
             let told = || Some((config.heads().ok()? as usize, config.kv_heads().ok()? as usize));

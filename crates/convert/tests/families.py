@@ -124,6 +124,19 @@ FAMILIES = {
     "mamba": (t.MambaForCausalLM, t.MambaConfig, dict(
         vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, conv_kernel=4, expand=2,
         bos_token_id=0, eos_token_id=0, pad_token_id=0, tie_word_embeddings=False), "bpe", "F32"),
+    "mamba2": (t.Mamba2ForCausalLM, t.Mamba2Config, dict(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, conv_kernel=4, expand=2, num_heads=8,
+        head_dim=8, n_groups=1, chunk_size=16, bos_token_id=0, eos_token_id=0, pad_token_id=0, tie_word_embeddings=False), "bpe", "F32"),
+    "mamba2-groups": (t.Mamba2ForCausalLM, t.Mamba2Config, dict(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, conv_kernel=4, expand=2, num_heads=8,
+        head_dim=8, n_groups=2, chunk_size=16, bos_token_id=0, eos_token_id=0, pad_token_id=0, tie_word_embeddings=False), "bpe", "F32"),
+    "llama4": (t.Llama4ForCausalLM, t.Llama4TextConfig, decoder(
+        head_dim=16, num_hidden_layers=4, intermediate_size=24, intermediate_size_mlp=48, num_local_experts=4,
+        num_experts_per_tok=1, interleave_moe_layer_step=2, no_rope_layers=[1, 1, 1, 0], attention_chunk_size=8192,
+        use_qk_norm=True), "bpe", "BF16"),
+    "mistral3": (t.Ministral3ForCausalLM, t.Ministral3Config, decoder(
+        head_dim=16, **rope("yarn", 1e6, factor=2.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+                            original_max_position_embeddings=128, llama_4_scaling_beta=0.1)), "bpe", "BF16"),
     "nemotron": (t.NemotronForCausalLM, t.NemotronConfig, decoder(head_dim=8), "spm", "BF16"),
 }
 

@@ -3,8 +3,9 @@
 use super::{Family, PLAIN, Vectors, Vocabulary, common, vocabulary_size};
 use crate::config::Config;
 use crate::error::Result;
-use crate::keys::Keys;
-use crate::names::{LLAMA, PAIRED, Rule, rule};
+use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, required, size};
+use crate::names::How::TransposedPart;
+use crate::names::{LLAMA, PAIRED, Rule, changed, rule};
 
 const MIXTRAL: &[Rule] = &[
     rule("model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"),
@@ -16,6 +17,38 @@ const MIXTRAL: &[Rule] = &[
 const APERTUS: &[Rule] = &[
     rule("model.layers.#.attention_layernorm", "blk.#.attn_norm"),
     rule("model.layers.#.feedforward_layernorm", "blk.#.ffn_norm"),
+];
+
+/// Experts with columns before rows, gates before ups, beside one that every row uses.
+const FOURTH: &[Rule] = &[
+    rule("model.layers.#.feed_forward.gate_proj", "blk.#.ffn_gate"),
+    rule("model.layers.#.feed_forward.up_proj", "blk.#.ffn_up"),
+    rule("model.layers.#.feed_forward.down_proj", "blk.#.ffn_down"),
+    rule("model.layers.#.feed_forward.router", "blk.#.ffn_gate_inp"),
+    changed(
+        "model.layers.#.feed_forward.experts.gate_up_proj",
+        "blk.#.ffn_gate_exps.weight",
+        TransposedPart(0, 2),
+    ),
+    changed(
+        "model.layers.#.feed_forward.experts.gate_up_proj",
+        "blk.#.ffn_up_exps.weight",
+        TransposedPart(1, 2),
+    ),
+    changed(
+        "model.layers.#.feed_forward.experts.down_proj",
+        "blk.#.ffn_down_exps.weight",
+        TransposedPart(0, 1),
+    ),
+    rule("model.layers.#.feed_forward.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"),
+    rule("model.layers.#.feed_forward.shared_expert.up_proj", "blk.#.ffn_up_shexp"),
+    rule("model.layers.#.feed_forward.shared_expert.down_proj", "blk.#.ffn_down_shexp"),
+];
+
+const FOURTH_KEYS: &[Key] = &[
+    required(size("feed_forward_length", &["intermediate_size_mlp"])),
+    required(size("expert_feed_forward_length", &["intermediate_size"])),
+    required(size("interleave_moe_layer_step", &["interleave_moe_layer_step"])),
 ];
 
 pub(super) const BASE: Family = Family {
@@ -52,14 +85,40 @@ pub const FAMILIES: &[Family] = &[
         models: &["SmolLM3ForCausalLM"],
         architecture: "smollm3",
         more: |config, keys| {
-            if let Some(rotated) = config.list("no_rope_layers")?
-                && rotated.iter().enumerate().any(|(layer, flag)| (flag == 1) != (layer % 4 != 3))
-            {
-                return Err(
-                    config.wrong("key no_rope_layers: only every fourth layer can be without rotation")
-                );
-            }
+            fourths_unrotated(config)?;
             more(config, keys)
+        },
+        ..BASE
+    },
+    Family {
+        models: &["Llama4ForCausalLM", "Llama4ForConditionalGeneration"],
+        architecture: "llama4",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, FOURTH_KEYS],
+        more: |config, keys| {
+            fourths_unrotated(config)?;
+            more(config, keys)
+        },
+        tensors: &[FOURTH, LLAMA],
+        ..BASE
+    },
+    Family {
+        models: &["Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"],
+        architecture: "mistral3",
+        defaults: |config| {
+            heads(config)?;
+            let size = config.head_size()?;
+            config.set_default("head_dim", size);
+            Ok(())
+        },
+        more: |config, keys| {
+            more(config, keys)?;
+            if let Some(factor) = config.rope_float("mscale_all_dim")? {
+                keys.float("rope.scaling.yarn_log_multiplier", factor);
+            }
+            if let Some(scale) = config.rope_float("llama_4_scaling_beta")? {
+                keys.float("attention.temperature_scale", scale);
+            }
+            Ok(())
         },
         ..BASE
     },
@@ -77,6 +136,16 @@ pub const FAMILIES: &[Family] = &[
         ..BASE
     },
 ];
+
+/// Refuses other layers without rotation than every fourth.
+fn fourths_unrotated(config: &Config) -> Result<()> {
+    if let Some(rotated) = config.list("no_rope_layers")?
+        && rotated.iter().enumerate().any(|(layer, flag)| (flag == 1) != (layer % 4 != 3))
+    {
+        return Err(config.wrong("key no_rope_layers: only every fourth layer can be without rotation"));
+    }
+    Ok(())
+}
 
 /// Where the configuration does not say it, every query head has its own keys, and the base of angles is 10,000.
 fn heads(config: &mut Config) -> Result<()> {

@@ -4,7 +4,7 @@ use super::{Family, PLAIN, common, vocabulary_size};
 use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, float, required, size};
-use crate::names::How::{NegativeExp, Squeezed};
+use crate::names::How::{Column, ColumnNegativeExp, InGroups, NegativeExp, Squeezed};
 use crate::names::{LLAMA, Rule, changed, rule};
 
 const LFM2: &[Rule] = &[
@@ -46,6 +46,23 @@ const MAMBA: &[Rule] = &[
     changed("backbone.layers.#.mixer.A_log", "blk.#.ssm_a", NegativeExp),
     rule("backbone.layers.#.mixer.D", "blk.#.ssm_d"),
     rule("backbone.layers.#.mixer.out_proj", "blk.#.ssm_out"),
+];
+
+/// Scans of heads, whose decays and factors are one number each.
+const MAMBA2: &[Rule] = &[
+    changed("backbone.layers.#.mixer.A_log", "blk.#.ssm_a", ColumnNegativeExp),
+    changed("backbone.layers.#.mixer.D", "blk.#.ssm_d", Column),
+    rule("backbone.layers.#.mixer.dt_bias", "blk.#.ssm_dt.bias"),
+    changed("backbone.layers.#.mixer.norm", "blk.#.ssm_norm", InGroups),
+];
+
+const MAMBA2_KEYS: &[Key] = &[
+    required(size("block_count", &["num_hidden_layers", "n_layer", "n_layers"])),
+    required(size("embedding_length", &["hidden_size", "d_model"])),
+    required(size("ssm.conv_kernel", &["conv_kernel", "d_conv"])),
+    required(size("ssm.state_size", &["state_size", "d_state"])),
+    required(size("ssm.group_count", &["n_groups"])),
+    required(float("attention.layer_norm_rms_epsilon", &["layer_norm_epsilon", "rms_norm_eps"])),
 ];
 
 const MAMBA_KEYS: &[Key] = &[
@@ -97,17 +114,47 @@ pub const FAMILIES: &[Family] = &[
         },
         keys: &[MAMBA_KEYS],
         more: |_, keys| {
-            // There is no end to it; and no attention, whose keys readers want all the same.
-            keys.size("context_length", 1 << 20);
-            keys.size("feed_forward_length", 0);
-            keys.size("attention.head_count", 0);
+            no_attention(keys);
             keys.flag("ssm.dt_b_c_rms", false);
             Ok(())
         },
         tensors: &[MAMBA],
         ..PLAIN
     },
+    Family {
+        models: &["Mamba2ForCausalLM"],
+        architecture: "mamba2",
+        defaults: |config| {
+            config.set_default("conv_kernel", 4);
+            config.set_default("state_size", 128);
+            config.set_default("head_dim", 64);
+            config.set_default("n_groups", 1);
+            config.set_default("layer_norm_epsilon", 1e-5);
+            Ok(())
+        },
+        keys: &[MAMBA2_KEYS],
+        more: |config, keys| {
+            no_attention(keys);
+            let width = config.require_size(&["hidden_size", "d_model"])?;
+            let inner = match config.size(&["intermediate_size", "d_inner"])? {
+                Some(inner) => inner,
+                None => width.saturating_mul(config.size(&["expand"])?.unwrap_or(2)),
+            };
+            keys.size("ssm.inner_size", inner);
+            keys.size("ssm.time_step_rank", inner / config.require_size(&["head_dim"])?.max(1));
+            Ok(())
+        },
+        tensors: &[MAMBA2, MAMBA],
+        ..PLAIN
+    },
 ];
+
+/// There is no end to it; and no attention, whose keys readers want all the same.
+fn no_attention(keys: &mut Keys) {
+    keys.size("context_length", 1 << 20);
+    keys.size("feed_forward_length", 0);
+    keys.size("attention.head_count", 0);
+}
 
 /// Layers of convolutions have no heads of keys and values.
 fn shared(config: &Config, keys: &mut Keys) -> Result<()> {

@@ -34,6 +34,8 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 const UNLIKE_TRANSFORMERS: &[&str] = &[
     // Its router leaves out experts that are far from the best; llama.cpp's does not.
     "phimoe",
+    // transformers takes its norm over all groups at once.
+    "mamba2-groups",
 ];
 
 fn check_keys(truth: &Truth, file: &Gguf) {
