@@ -15,6 +15,7 @@ mod mxfp4;
 mod names;
 mod recipe;
 mod safetensors;
+mod shaped;
 mod shards;
 mod tensors;
 mod vocabulary;

@@ -40,6 +40,22 @@ pub enum How {
     Blocks(usize, usize),
     /// Groups of queries, keys and values become all queries, all keys, all values.
     Grouped,
+    /// Of linear attention whose heads each have query, key, values and gates: all queries, all keys, all values.
+    LinearQueries,
+    /// Of the same all gates.
+    LinearGate,
+    /// Rows of value heads by key head: the first of every key head, then the second, and so on.
+    Values,
+    /// The same after the rows of queries and keys.
+    ValuesAfterKeys,
+    /// The same of a convolution's channels, without its dimension of one.
+    ConvolvedValues,
+    /// The same with one row, or one value, for each value head.
+    ValueHeads,
+    /// The same, and −eˣ of every value.
+    ValueDecays,
+    /// The same with columns.
+    ValueColumns,
     /// It is left out.
     Skipped,
 }

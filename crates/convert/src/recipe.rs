@@ -40,17 +40,42 @@ pub enum Order {
         /// How far the next one is.
         step: usize,
     },
-    /// Groups of query heads, a key head and a value head become all queries, all keys, all values.
-    Grouped {
+    /// Of groups of so many rows, first one part of each, then another, then a third.
+    Gathered {
         /// How many groups there are.
         groups: usize,
-        /// How many query heads a group has.
-        queries: usize,
-        /// How many rows a head has.
-        head: usize,
+        /// How many rows a group has.
+        rows: usize,
+        /// Where each part begins in a group, and how many rows it has.
+        parts: [(usize, usize); 3],
     },
+    /// Heads by group become the first of every group, then the second, and so on.
+    Tiled(Tiled),
+    /// The same with columns.
+    TiledColumns(Tiled),
     /// Columns become rows.
     Transposed(Transposed),
+}
+
+/// Heads by group become the first of every group, then the second, and so on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiled {
+    /// How many rows before the heads stay where they are.
+    pub kept: usize,
+    /// How many groups there are.
+    pub groups: usize,
+    /// How many heads a group has.
+    pub each: usize,
+    /// How many rows a head has.
+    pub head: usize,
+}
+
+impl Tiled {
+    fn source(&self, place: usize) -> usize {
+        let Some(place) = place.checked_sub(self.kept) else { return place };
+        let (head, within) = (place / self.head, place % self.head);
+        self.kept + (head % self.groups * self.each + head / self.groups) * self.head + within
+    }
 }
 
 /// Columns of matrices that follow each other become rows.
@@ -110,20 +135,23 @@ impl Recipe {
 
     fn source_row(&self, row: usize) -> usize {
         match self.order {
-            Order::AsIs | Order::Transposed(_) => row,
+            Order::AsIs | Order::Transposed(_) | Order::TiledColumns(_) => row,
+            Order::Tiled(tiled) => tiled.source(row),
             Order::Paired(head) => {
                 let (start, pair, second) = (row - row % head, row % head / 2, row % 2);
                 start + second * (head / 2) + pair
             }
             Order::Part { first, count, of } => row / count * of + first + row % count,
             Order::Every { first, step } => row * step + first,
-            Order::Grouped { groups, queries, head } => {
-                let (which, within) = (row / head, row % head);
-                let (group, place) = match which.checked_sub(groups * queries) {
-                    None => (which / queries, which % queries),
-                    Some(which) => (which % groups, queries + which / groups),
-                };
-                (group * (queries + 2) + place) * head + within
+            Order::Gathered { groups, rows, parts } => {
+                let mut rest = row;
+                for (start, length) in parts {
+                    if rest < groups * length {
+                        return rest / length * rows + start + rest % length;
+                    }
+                    rest -= groups * length;
+                }
+                row
             }
         }
     }
@@ -133,6 +161,14 @@ impl Recipe {
         let source = &self.sources[row / self.rows];
         let data = &source.bytes[source.offset..];
         let (row, width) = (row % self.rows, width(self.from));
+        if let Order::TiledColumns(tiled) = self.order {
+            let data = &data[row * self.columns * width..][..self.columns * width];
+            scratch.clear();
+            for column in (0..self.columns).map(|column| tiled.source(column)) {
+                scratch.extend_from_slice(&data[column * width..][..width]);
+            }
+            return scratch;
+        }
         let Order::Transposed(Transposed { columns, from, step, taken, rows, first }) = self.order else {
             let length = self.columns * width;
             return &data[self.source_row(row) * length..][..length];

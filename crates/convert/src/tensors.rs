@@ -10,8 +10,9 @@ use crate::config::Config;
 use crate::error::{Result, malformed, shown};
 use crate::mxfp4::Mxfp4;
 use crate::names::{How, Rule, Target, targets};
-use crate::recipe::{Change, Order, Recipe, Source, Transposed};
+use crate::recipe::{Order, Recipe, Source};
 use crate::safetensors::{Tensor, Type};
+use crate::shaped::{Shaped, shaped};
 use crate::shards::Shards;
 
 /// Ends of names that are F32 in every file, beside those of vectors: small, and sensitive.
@@ -139,7 +140,8 @@ pub fn vector(name: &str, values: &[f32]) -> Piece {
 fn text_name(name: &str) -> Option<String> {
     const OTHERS: [&str; 6] =
         ["visual.", "vision_", "audio_", "multi_modal_projector.", "embed_vision.", "embed_audio."];
-    if OTHERS.iter().any(|other| name.contains(other)) {
+    // Neither what guesses further tokens.
+    if OTHERS.iter().any(|other| name.contains(other)) || name.starts_with("mtp.") {
         return None;
     }
     Some(name.replace("language_model.model.", "model.").replace("language_model.", ""))
@@ -189,123 +191,10 @@ fn join(
         }
         sources.push(source(part.tensor, shards));
     }
-    let mut shape = first.tensor.shape.clone();
-    if shape.is_empty() {
-        shape.push(1);
-    }
     let wrong =
-        |what: &str| format!("tensor {}: its shape {:?} {what}", shown(first.name), first.tensor.shape);
-    let (mut order, mut change) = (Order::AsIs, Change::None);
-    match first.how {
-        How::AsIs | How::Skipped | How::Blocks(..) => {}
-        How::Queries | How::Keys => {
-            let heads = if first.how == How::Queries { config.heads() } else { config.kv_heads() };
-            let heads = heads.map_err(|error| error.to_string())? as usize;
-            if !shape[0].is_multiple_of(2 * heads) || shape[0] == 0 {
-                return Err(wrong(&format!("is not one of {heads} heads")));
-            }
-            order = Order::Paired(shape[0] / heads);
-        }
-        How::PlusOne => change = Change::Plus(1.0),
-        How::Part(number, of) => {
-            // The rows: all dimensions but the last; those of one matrix are the last but one.
-            let Some(rows) = shape.len().checked_sub(2).map(|at| &mut shape[at]) else {
-                return Err(wrong("has no rows"));
-            };
-            if !rows.is_multiple_of(of) || *rows == 0 {
-                return Err(wrong(&format!("cannot be cut into {of} parts")));
-            }
-            let count = *rows / of;
-            order = Order::Part { first: number * count, count, of: *rows };
-            *rows = count;
-        }
-        How::Transposed => {
-            if let [.., rows, columns] = &mut shape[..] {
-                order = Order::Transposed(Transposed {
-                    columns: *columns,
-                    from: 0,
-                    step: 1,
-                    taken: *columns,
-                    rows: *rows,
-                    first: 0,
-                });
-                std::mem::swap(rows, columns);
-            }
-        }
-        How::LatentKeys | How::LatentValues => {
-            let told = |key: &str| config.require_size(&[key]).map(|size| size as usize);
-            let sizes = || {
-                Ok::<_, crate::Error>((
-                    config.heads()? as usize,
-                    told("qk_nope_head_dim")?,
-                    told("v_head_dim")?,
-                ))
-            };
-            let (heads, keys, values) = sizes().map_err(|error| error.to_string())?;
-            let [rows, rank] = shape[..] else { return Err(wrong("is not a matrix")) };
-            let both = keys + values;
-            if keys == 0 || values == 0 || rows != heads * both {
-                return Err(wrong(&format!("is not one of {heads} heads of {keys} and {values} values")));
-            }
-            if first.how == How::LatentKeys {
-                order = Order::Transposed(Transposed {
-                    columns: rank,
-                    from: 0,
-                    step: 1,
-                    taken: rank,
-                    rows: both,
-                    first: 0,
-                });
-                shape = vec![heads, rank, keys];
-            } else {
-                order = Order::Part { first: keys, count: values, of: both };
-                shape = vec![heads, values, rank];
-            }
-        }
-        How::TransposedEvery(number, of) | How::TransposedPart(number, of) => {
-            let [.., rows, columns] = &mut shape[..] else { return Err(wrong("is not a matrix")) };
-            if !columns.is_multiple_of(of) {
-                return Err(wrong(&format!("cannot be cut into {of} parts")));
-            }
-            let taken = *columns / of;
-            let in_turns = matches!(first.how, How::TransposedEvery(..));
-            let (from, step) = if in_turns { (number, of) } else { (number * taken, 1) };
-            order =
-                Order::Transposed(Transposed { columns: *columns, from, step, taken, rows: *rows, first: 0 });
-            (*rows, *columns) = (taken, *rows);
-        }
-        How::Every(first, step) => {
-            let Some(last) = shape.last_mut().filter(|last| last.is_multiple_of(step)) else {
-                return Err(wrong(&format!("cannot be cut into {step} parts")));
-            };
-            *last /= step;
-            order = Order::Every { first, step };
-        }
-        How::NegativeExp => change = Change::NegativeExp,
-        How::Column => shape.push(1),
-        How::ColumnNegativeExp => {
-            shape.push(1);
-            change = Change::NegativeExp;
-        }
-        How::InGroups => {
-            let groups = config.size(&["n_groups"]).map_err(|error| error.to_string())?.unwrap_or(1) as usize;
-            if groups == 0 || !shape[0].is_multiple_of(groups) {
-                return Err(wrong(&format!("cannot be cut into {groups} groups")));
-            }
-            shape = vec![groups, shape.iter().product::<usize>() / groups];
-        }
-        How::Squeezed => shape.retain(|&length| length != 1),
-        How::Grouped => {
-            let told = || Some((config.heads().ok()? as usize, config.kv_heads().ok()? as usize));
-            let (heads, groups) = told().ok_or("the number of heads is missing")?;
-            let queries = heads / groups;
-            let in_all = groups * (queries + 2);
-            if !heads.is_multiple_of(groups) || !shape[0].is_multiple_of(in_all) || shape[0] == 0 {
-                return Err(wrong(&format!("is not one of {heads} heads in {groups} groups")));
-            }
-            order = Order::Grouped { groups, queries, head: shape[0] / in_all };
-        }
-    }
+        |what: String| format!("tensor {}: its shape {:?} {what}", shown(first.name), first.tensor.shape);
+    let Shaped { mut shape, order, change } =
+        shaped(first.how, first.tensor.shape.clone(), config).map_err(wrong)?;
     // Vectors are rows of one value where their order changes, so that a row is what moves.
     let moves = order != Order::AsIs && shape.len() == 1 || matches!(order, Order::Every { .. });
     let columns = if moves { 1 } else { *shape.last().unwrap_or(&1) };
@@ -318,10 +207,6 @@ fn join(
     let to = if keeps { first.format } else { Format::F32 };
     shape.reverse();
     let spec = TensorSpec { name: place.to_string(), shape, format: to };
-    // A model with empty tensors is none; nothing then divides by their rows.
-    if rows == 0 || columns == 0 {
-        return Err(wrong("has no values"));
-    }
     let recipe = Recipe { sources, from: first.format, to, columns, rows, order, change };
     Ok(Planned { spec, making: Making::Floats(recipe) })
 }

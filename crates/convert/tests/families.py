@@ -137,6 +137,15 @@ FAMILIES = {
     "mistral3": (t.Ministral3ForCausalLM, t.Ministral3Config, decoder(
         head_dim=16, **rope("yarn", 1e6, factor=2.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
                             original_max_position_embeddings=128, llama_4_scaling_beta=0.1)), "bpe", "BF16"),
+    "qwen35": (t.Qwen3_5ForCausalLM, t.Qwen3_5TextConfig, decoder(
+        head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=8), "bpe", "BF16"),
+    "qwen35moe": (t.Qwen3_5MoeForCausalLM, t.Qwen3_5MoeTextConfig, decoder(
+        head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=8, num_experts=4, shared_expert_intermediate_size=40, **EXPERTS), "bpe", "BF16"),
+    "qwen3next": (t.Qwen3NextForCausalLM, t.Qwen3NextConfig, decoder(
+        head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=8, num_experts=4, shared_expert_intermediate_size=40, **EXPERTS), "bpe", "BF16"),
     "nemotron": (t.NemotronForCausalLM, t.NemotronConfig, decoder(head_dim=8), "spm", "BF16"),
 }
 

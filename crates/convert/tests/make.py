@@ -207,6 +207,8 @@ def convert(name: str, folder: Path, out: Path, kind: str):
         model = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
         file_type = {"F32": gguf.LlamaFileType.ALL_F32, "F16": gguf.LlamaFileType.MOSTLY_F16,
                      "BF16": gguf.LlamaFileType.MOSTLY_BF16}[kind]
+        # Layers that guess further tokens are left out, where a family may have them.
+        model.no_mtp = True
         model(folder, file_type, out, eager=True).write()
     reader = gguf.GGUFReader(out)
     metadata = {key: plain(field, gguf) for key, field in reader.fields.items() if not key.startswith("GGUF.")}

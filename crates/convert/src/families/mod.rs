@@ -2,6 +2,7 @@
 
 mod cohere;
 mod deepseek;
+mod delta;
 mod dense;
 mod experts;
 mod gemma;
@@ -129,6 +130,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         dense::FAMILIES,
         experts::FAMILIES,
         deepseek::FAMILIES,
+        delta::FAMILIES,
         recurrent::FAMILIES,
     ];
     ALL.iter().flat_map(|families| families.iter())
