@@ -33,12 +33,3 @@ pub enum Error {
 pub(crate) fn malformed(file: &str, what: impl Into<String>) -> Error {
     Error::Malformed { file: file.to_string(), what: what.into() }
 }
-
-/// A name from a file for a message: on one line, and not longer than a reader wants.
-pub(crate) fn shown(name: &str) -> String {
-    let mut text: String = name.chars().take(100).flat_map(char::escape_debug).collect();
-    if name.chars().nth(100).is_some() {
-        text.push('…');
-    }
-    text
-}

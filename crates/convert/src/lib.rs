@@ -22,7 +22,7 @@ mod vocabulary;
 
 use std::path::Path;
 
-use gleed_gguf::{Array, Format, Gguf, Mix, Value};
+use gleed_gguf::{Array, Format, Gguf, Mix, Value, shown};
 
 pub use error::{Error, Result};
 
@@ -88,11 +88,7 @@ fn family(config: &Config) -> Result<&'static Family> {
     let model = config.model()?;
     families::all().find(|family| family.models.contains(&model)).ok_or_else(|| {
         let known: Vec<&str> = known().map(|(model, _)| model).collect();
-        config.wrong(format!(
-            "{} is not a model that can be read; known: {}",
-            error::shown(model),
-            known.join(", ")
-        ))
+        config.wrong(format!("{} is not a model that can be read; known: {}", shown(model), known.join(", ")))
     })
 }
 

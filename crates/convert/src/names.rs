@@ -190,3 +190,12 @@ pub const EXPERTS: &[Rule] = &[
     rule("model.layers.#.mlp.shared_experts.down_proj", "blk.#.ffn_down_shexp"),
     rule("model.layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias"),
 ];
+
+/// Experts as Mixtral names them.
+pub const BLOCKS: &[Rule] = &[
+    rule("model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w1", "blk.#.ffn_gate_exps"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w2", "blk.#.ffn_down_exps"),
+    rule("model.layers.#.block_sparse_moe.experts.*.w3", "blk.#.ffn_up_exps"),
+    rule("model.layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias"),
+];

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gleed_gguf::{Bytes, Format};
+use gleed_gguf::{Bytes, Format, shown};
 use serde::Deserialize;
 
-use crate::error::{Result, malformed, shown};
+use crate::error::{Result, malformed};
 
 /// The longest table that is read, as in the format's description: 100 MB.
 const LONGEST_HEADER: u64 = 100_000_000;

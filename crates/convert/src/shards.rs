@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use gleed_gguf::Bytes;
+use gleed_gguf::{Bytes, shown};
 use serde::Deserialize;
 
-use crate::error::{Result, malformed, shown};
+use crate::error::{Result, malformed};
 use crate::json;
 use crate::safetensors::{File, Tensor};
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gleed_gguf::{Format, Piece, Place, TensorSpec};
+use gleed_gguf::{Format, Piece, Place, TensorSpec, shown};
 
 use crate::config::Config;
-use crate::error::{Result, malformed, shown};
+use crate::error::{Result, malformed};
 use crate::mxfp4::Mxfp4;
 use crate::names::{How, Rule, Target, targets};
 use crate::recipe::{Order, Recipe, Source};

@@ -27,4 +27,5 @@ pub use format::{Format, Groups, Unpacked};
 pub use map::Bytes;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use mix::{Facts, Mix, TensorFormat};
+pub use wire::shown;
 pub use writer::{TensorSpec, Writer};

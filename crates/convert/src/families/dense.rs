@@ -1,6 +1,6 @@
 //! Families of a few lines each: StableLM, GLM 4, ERNIE 4.5, Hunyuan, Seed-OSS, EXAONE 4, Nemotron.
 
-use super::{Family, PLAIN, Vocabulary, common, rotated_share, vocabulary_size, window_pattern};
+use super::{Family, PLAIN, Vocabulary, common, rotated_share, vocabulary_size, windows};
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
 use crate::names::How::PlusOne;
 use crate::names::{FOUR_NORMS, LLAMA, Rule, changed, rule};
@@ -112,11 +112,7 @@ pub const FAMILIES: &[Family] = &[
         more: |config, keys| {
             common(config, keys)?;
             vocabulary_size(config, keys)?;
-            if let Some(window) = config.size(&["sliding_window"])? {
-                keys.size("attention.sliding_window", window);
-                keys.flags("attention.sliding_window_pattern", window_pattern(config, 4)?);
-            }
-            Ok(())
+            windows(config, keys)
         },
         tensors: &[FOUR_NORMS, LLAMA],
         vectors: super::llama::llama3_factors,

@@ -1,8 +1,8 @@
 //! Mixtures of experts of a few lines each: GLM 4.5, dots.llm1, MiniMax M2, ERNIE 4.5, K-EXAONE, Phi 3.5 MoE, Trinity.
 
-use super::{Family, PLAIN, Vocabulary, common, llama, phi, rotated_share, vocabulary_size, window_pattern};
+use super::{Family, PLAIN, Vocabulary, common, llama, phi, rotated_share, vocabulary_size, windows};
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
-use crate::names::{EXPERTS, LLAMA, Rule, rule};
+use crate::names::{BLOCKS, EXPERTS, LLAMA, Rule, rule};
 
 /// What routers choose, and how much of it.
 const ROUTING: &[Key] = &[
@@ -14,15 +14,6 @@ const ROUTING: &[Key] = &[
 ];
 
 const GLM: &[Rule] = &[rule("model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm")];
-
-/// Experts as Mixtral names them.
-const BLOCKS: &[Rule] = &[
-    rule("model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w1", "blk.#.ffn_gate_exps"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w2", "blk.#.ffn_down_exps"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w3", "blk.#.ffn_up_exps"),
-    rule("model.layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias"),
-];
 
 const MINIMAX_KEYS: &[Key] = &[
     required(size("expert_feed_forward_length", &["intermediate_size"])),
@@ -113,10 +104,7 @@ pub const FAMILIES: &[Family] = &[
         more: |config, keys| {
             common(config, keys)?;
             vocabulary_size(config, keys)?;
-            if let Some(window) = config.size(&["sliding_window"])? {
-                keys.size("attention.sliding_window", window);
-                keys.flags("attention.sliding_window_pattern", window_pattern(config, 4)?);
-            }
+            windows(config, keys)?;
             let shared = config.require_size(&["num_shared_experts"])?;
             let width = config.require_size(&["moe_intermediate_size"])?;
             keys.size("expert_shared_feed_forward_length", width.saturating_mul(shared));

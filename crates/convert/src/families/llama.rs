@@ -5,14 +5,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, required, size};
 use crate::names::How::TransposedPart;
-use crate::names::{LLAMA, PAIRED, Rule, changed, rule};
-
-const MIXTRAL: &[Rule] = &[
-    rule("model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w1", "blk.#.ffn_gate_exps"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w2", "blk.#.ffn_down_exps"),
-    rule("model.layers.#.block_sparse_moe.experts.*.w3", "blk.#.ffn_up_exps"),
-];
+use crate::names::{BLOCKS, LLAMA, PAIRED, Rule, changed, rule};
 
 const APERTUS: &[Rule] = &[
     rule("model.layers.#.attention_layernorm", "blk.#.attn_norm"),
@@ -70,7 +63,7 @@ pub const FAMILIES: &[Family] = &[
             "LlamaModel",
         ],
         architecture: "llama",
-        tensors: &[PAIRED, MIXTRAL, LLAMA],
+        tensors: &[PAIRED, BLOCKS, LLAMA],
         defaults: |config| {
             heads(config)?;
             if config.model()? != "MixtralForCausalLM" {

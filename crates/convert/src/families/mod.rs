@@ -107,12 +107,17 @@ fn rotated_share(config: &Config, keys: &mut Keys, default: f64) -> Result<()> {
     Ok(())
 }
 
-/// Which layers see a window: by `layer_types`, or all but every `every`-th.
-fn window_pattern(config: &Config, every: u32) -> Result<Vec<bool>> {
-    Ok(match config.list("layer_types")? {
-        Some(types) => types.iter().map(|kind| kind == "sliding_attention").collect(),
-        None => (0..config.layers()?).map(|layer| (layer + 1) % every != 0).collect(),
-    })
+/// Which layers see a window, if any does: by `layer_types`, or all but every fourth.
+fn windows(config: &Config, keys: &mut Keys) -> Result<()> {
+    if let Some(window) = config.size(&["sliding_window"])? {
+        keys.size("attention.sliding_window", window);
+        let windowed = match config.list("layer_types")? {
+            Some(types) => types.iter().map(|kind| kind == "sliding_attention").collect(),
+            None => (0..config.layers()?).map(|layer| (layer + 1) % 4 != 0).collect(),
+        };
+        keys.flags("attention.sliding_window_pattern", windowed);
+    }
+    Ok(())
 }
 
 /// All families.

@@ -1,6 +1,6 @@
 //! OLMo 2 and 3, OLMoE.
 
-use super::{Family, PLAIN, common, window_pattern};
+use super::{Family, PLAIN, common, windows};
 use crate::names::{EXPERTS, FOUR_NORMS, LLAMA};
 
 pub const FAMILIES: &[Family] = &[
@@ -9,11 +9,7 @@ pub const FAMILIES: &[Family] = &[
         architecture: "olmo2",
         more: |config, keys| {
             common(config, keys)?;
-            if let Some(window) = config.size(&["sliding_window"])? {
-                keys.size("attention.sliding_window", window);
-                keys.flags("attention.sliding_window_pattern", window_pattern(config, 4)?);
-            }
-            Ok(())
+            windows(config, keys)
         },
         tensors: &[FOUR_NORMS, LLAMA],
         ..PLAIN

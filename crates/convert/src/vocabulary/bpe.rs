@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use gleed_gguf::Strings;
+use gleed_gguf::{Strings, shown};
 
 use super::hugging_face::{Bpe, Merge, TokenizerConfig, TokenizerJson};
 use super::pieces::{BYTE, CONTROL, NORMAL, Pieces, UNKNOWN};
-use crate::error::{Result, malformed, shown};
+use crate::error::{Result, malformed};
 
 /// The tokens of byte-level BPE.
 pub fn pieces(json: &TokenizerJson, bpe: &Bpe, settings: &TokenizerConfig, size: usize) -> Result<Pieces> {

@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use super::hugging_face::{TokenizerJson, kind, steps};
-use crate::error::{Result, malformed, shown};
+use gleed_gguf::shown;
+
+use crate::error::{Result, malformed};
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";

@@ -1,5 +1,6 @@
 //! The tests of this crate in one binary, but for those that count what is allocated.
 
+mod assembling;
 mod bad_files;
 mod container;
 mod formats;
