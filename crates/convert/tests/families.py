@@ -38,6 +38,10 @@ FAMILIES = {
         head_dim=16, tie_word_embeddings=True, sliding_window=16, query_pre_attn_scalar=16), "spm", "BF16"),
     "gemma3": (t.Gemma3ForCausalLM, t.Gemma3TextConfig, decoder(
         head_dim=16, tie_word_embeddings=True, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16), "spm", "BF16"),
+    "gemma3-vision": (t.Gemma3ForConditionalGeneration, t.Gemma3Config, dict(
+        text_config=decoder(head_dim=16, sliding_window=16, num_hidden_layers=6, query_pre_attn_scalar=16),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                           patch_size=14), mm_tokens_per_image=4), "spm", "BF16"),
     "phi3": (t.Phi3ForCausalLM, t.Phi3Config, decoder(), "spm", "BF16"),
     "phi3-long": (t.Phi3ForCausalLM, t.Phi3Config, decoder(
         max_position_embeddings=256, original_max_position_embeddings=32,
@@ -146,6 +150,10 @@ FAMILIES = {
     "qwen3next": (t.Qwen3NextForCausalLM, t.Qwen3NextConfig, decoder(
         head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
         linear_value_head_dim=8, num_experts=4, shared_expert_intermediate_size=40, **EXPERTS), "bpe", "BF16"),
+    "mistral3-vision": (t.Mistral3ForConditionalGeneration, t.Mistral3Config, dict(
+        text_config=decoder(head_dim=16, sliding_window=None) | {"model_type": "mistral"},
+        vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                           image_size=28, patch_size=14, head_dim=8)), "bpe", "BF16"),
     "nemotron": (t.NemotronForCausalLM, t.NemotronConfig, decoder(head_dim=8), "spm", "BF16"),
 }
 
