@@ -53,6 +53,11 @@ impl Mxfp4 {
 }
 
 impl Make for Mxfp4 {
+    fn release(&self) {
+        self.codes.release();
+        self.exponents.release();
+    }
+
     fn make(&self, start: usize, out: &mut [u8]) {
         let size = Format::MXFP4.block_bytes();
         for (block, out) in (start / size..).zip(out.chunks_exact_mut(size)) {

@@ -14,6 +14,15 @@ pub struct Source {
     pub bytes: Arc<Bytes>,
     /// Where its data starts in the file.
     pub offset: usize,
+    /// How many bytes its data takes.
+    pub length: usize,
+}
+
+impl Source {
+    /// Lets its pages be dropped from memory.
+    pub fn release(&self) {
+        self.bytes.release(self.offset..self.offset + self.length);
+    }
 }
 
 /// Which row of a source a row is.
@@ -184,6 +193,10 @@ impl Recipe {
 }
 
 impl Make for Recipe {
+    fn release(&self) {
+        self.sources.iter().for_each(Source::release);
+    }
+
     fn make(&self, start: usize, out: &mut [u8]) {
         let length = self.columns * width(self.to);
         if length == 0 {

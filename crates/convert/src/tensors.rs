@@ -130,6 +130,8 @@ pub fn vector(name: &str, values: &[f32]) -> Piece {
         fn make(&self, start: usize, out: &mut [u8]) {
             out.copy_from_slice(&self.0[start..start + out.len()]);
         }
+
+        fn release(&self) {}
     }
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let spec = TensorSpec { name: name.to_string(), shape: vec![values.len()], format: Format::F32 };
@@ -212,8 +214,8 @@ fn join(
 }
 
 fn source(tensor: &Tensor, shards: &Shards) -> Source {
-    let Tensor { file, offset, .. } = *tensor;
-    Source { file, bytes: shards.files[file].1.clone(), offset }
+    let Tensor { file, offset, bytes: length, .. } = *tensor;
+    Source { file, bytes: shards.files[file].1.clone(), offset, length }
 }
 
 /// A tensor of blocks, whose scales are in the tensor beside.

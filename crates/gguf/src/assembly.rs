@@ -32,6 +32,9 @@ pub enum Place {
 pub trait Make: Send + Sync {
     /// Writes the tensor's bytes from `start` on, as many as `out` takes. Both are whole rows.
     fn make(&self, start: usize, out: &mut [u8]);
+
+    /// Tells the system that what the tensor is made of can be dropped from memory, where it is a file's.
+    fn release(&self);
 }
 
 /// A tensor that is made when it is read.
@@ -52,8 +55,15 @@ impl Made {
         self.kept.get_or_init(|| {
             let mut data = vec![0; self.bytes];
             self.make.make(0, &mut data);
+            // Here twice otherwise.
+            self.make.release();
             data
         })
+    }
+
+    /// Lets what it is made of be dropped from memory.
+    pub fn release(&self) {
+        self.make.release();
     }
 
     /// A part of it, made for this call unless all of it is there.

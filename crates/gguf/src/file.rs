@@ -302,8 +302,9 @@ impl Gguf {
     /// Tells the system that a tensor's pages can be dropped from memory; they are read from the file
     /// again when used again. Does nothing where it cannot.
     pub fn release(&self, tensor: &TensorInfo) {
-        if let Some(part) = self.parts.get(tensor.part) {
-            part.bytes.release(tensor.offset..tensor.offset + tensor.bytes);
+        match self.parts.get(tensor.part) {
+            Some(part) => part.bytes.release(tensor.offset..tensor.offset + tensor.bytes),
+            None => self.made[tensor.part - self.parts.len()].release(),
         }
     }
 }

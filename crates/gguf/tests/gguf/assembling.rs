@@ -14,6 +14,8 @@ impl Make for Counting {
             *byte = place as u8;
         }
     }
+
+    fn release(&self) {}
 }
 
 fn piece(name: &str, rows: usize, place: Place) -> Piece {
