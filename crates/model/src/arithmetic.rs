@@ -319,7 +319,11 @@ pub fn dot_q8(weights: IntegerRow, q: &[i8], activation_scales: &[f32]) -> f32 {
 #[inline(always)]
 pub fn score(query: &[f32], key: &[f32], scale: f32) -> f32 {
     assert_eq!(query.len(), key.len());
-    query.iter().zip(key).fold(0.0, |acc: f32, (q, k)| q.mul_add(*k, acc)) * scale
+    let mut sum = 0.0f32;
+    for (q, k) in query.iter().zip(key) {
+        sum = q.mul_add(*k, sum);
+    }
+    sum * scale
 }
 
 /// The running softmax of one query over the positions of a span, one tile (page) at a time, and then

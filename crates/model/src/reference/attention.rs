@@ -84,16 +84,14 @@ impl Reference {
                     continue;
                 }
                 let slots: Vec<usize> = seen.clone().map(|p| self.slot(cache, r, p)).collect();
-                let mut scores: Vec<f32> = slots
-                    .iter()
-                    .zip(seen)
-                    .map(|(slot, position)| {
-                        let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
-                        let score = score(query, k, scale);
-                        let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
-                        slope.map_or(score, |slope| plain::faded(score, slope, own, position))
-                    })
-                    .collect();
+                // In a loop: what iterators call is compiled apart, see `with_fused_multiply_add`.
+                let mut scores = Vec::with_capacity(slots.len());
+                for (slot, position) in slots.iter().zip(seen) {
+                    let k = &self.keys[cache][(slot * kv_heads + kv_head) * key_dim..][..key_dim];
+                    let score = score(query, k, scale);
+                    let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
+                    scores.push(slope.map_or(score, |slope| plain::faded(score, slope, own, position)));
+                }
                 let correction = span_softmax.tile(&mut scores);
                 span_acc.iter_mut().for_each(|a| *a *= correction);
                 for (weight, slot) in scores.iter().zip(&slots) {
