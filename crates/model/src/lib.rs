@@ -17,7 +17,7 @@ pub mod executor;
 pub mod fuse;
 pub mod groups;
 mod joined;
-mod kernels;
+pub mod kernels;
 mod keys;
 pub mod kv;
 mod model;

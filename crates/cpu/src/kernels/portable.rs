@@ -1,6 +1,11 @@
 //! The vector unit in plain Rust: arrays and loops, for every machine.
+//!
+//! Where 64-bit x86 in general has no instruction for what others have one (a fused multiply-add, rounding, halves), every
+//! lane is a call of a function. Such operations are functions of their own there: sixteen calls at each place of each
+//! kernel were more code than all other instruction sets together.
 
 use gleed_model::arithmetic::{LANES, fold};
+use gleed_model::kernels::with_fused_multiply_add;
 use half::f16;
 
 use super::simd::{Kernel, Simd};
@@ -96,25 +101,41 @@ impl Simd for Portable {
         a.map(f32::abs)
     }
 
-    #[inline(always)]
-    fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
-        each(|i| a[i].mul_add(b[i], c[i]))
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    fn mul_add(self, a: Self::F32, b: Self::F32, mut c: Self::F32) -> Self::F32 {
+        with_fused_multiply_add(
+            #[inline(always)]
+            || {
+                for i in 0..LANES {
+                    c[i] = a[i].mul_add(b[i], c[i]);
+                }
+                c
+            },
+        )
     }
 
     #[inline(always)]
     fn mul_sub(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
-        each(|i| a[i].mul_add(b[i], -c[i]))
+        self.mul_add(a, b, c.map(|c| -c))
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn mul_add_partial(self, a: &[f32], b: &[f32], mut c: Self::F32) -> Self::F32 {
-        for (c, (a, b)) in c.iter_mut().zip(a.iter().zip(b)) {
-            *c = a.mul_add(*b, *c);
-        }
-        c
+        with_fused_multiply_add(
+            #[inline(always)]
+            || {
+                for (c, (a, b)) in c.iter_mut().zip(a.iter().zip(b)) {
+                    *c = a.mul_add(*b, *c);
+                }
+                c
+            },
+        )
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn round(self, a: Self::F32) -> Self::F32 {
         a.map(f32::round_ties_even)
     }
@@ -144,12 +165,14 @@ impl Simd for Portable {
         f32::from_bits(a.into_iter().fold(0, |largest, x| largest.max(x.to_bits())))
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn load_half(self, x: &[u16; LANES]) -> Self::F32 {
         x.map(|x| f16::from_bits(x).to_f32())
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn store_half(self, x: Self::F32, out: &mut [u16; LANES]) {
         *out = x.map(|x| f16::from_f32(x).to_bits());
     }
@@ -169,7 +192,8 @@ impl Simd for Portable {
         x.map(f32::from)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn store_i8(self, x: Self::F32, out: &mut [i8; LANES]) {
         *out = x.map(|x| x.round_ties_even() as i8);
     }

@@ -4,7 +4,7 @@
 /// the same and so is every bit of its result: `mul_add` is rounded once with the instruction and without it, but
 /// without it each one is a call of a function. What is not inlined here is compiled without it: closures say so.
 #[inline(always)]
-pub(crate) fn with_fused_multiply_add<T>(run: impl FnOnce() -> T) -> T {
+pub fn with_fused_multiply_add<T>(run: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,fma")]
