@@ -183,9 +183,9 @@ echo '[{"build_commit": "abc", "build_number": 77, "n_threads": 2, "avg_ts": 50.
         for (name, script, expected) in cases {
             let folder = peer(name, &[("llama-bench", script)]);
             let program = folder.join("llama-bench");
-            let arguments = ["bench", &stories(), "-p", "16", "-n", "4", "-s", "2", "-r", "2"];
-            let arguments = [&arguments[..], &["--against", program.to_str().unwrap()]].concat();
-            let output = gleed(&arguments);
+            let (model, program) = (stories(), program.to_str().unwrap());
+            let arguments = ["bench", &model, "-p", "16", "-n", "4", "-s", "2", "--against", program, "-r"];
+            let output = gleed(&[&arguments[..], &["2"]].concat());
             assert!(output.status.success());
             let (table, notes) =
                 (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -196,7 +196,7 @@ echo '[{"build_commit": "abc", "build_number": 77, "n_threads": 2, "avg_ts": 50.
             assert!(notes.contains("there is no llama-batched-bench beside"), "{notes}");
             // What has failed once is not tried again.
             assert_eq!(calls(&folder).lines().count(), 2);
-            let report = json(&[&arguments[..], &["--json"]].concat());
+            let report = json(&[&arguments[..], &["1", "--json"]].concat());
             assert!(report["results"][0]["peer_error"].as_str().unwrap().contains(expected));
             assert!(report["results"][0]["peer"].is_null());
             positive(&report["results"][0]["median"]);
