@@ -37,7 +37,7 @@ fn a_split_model_continues_as_llama_cpp_does() {
 
 /// What greedy choices make of a beginning.
 fn story(options: &[&str]) -> Vec<u8> {
-    let output = gleed(&[&["run", "Once upon a time", "--temperature", "0", "-n", "24"], options].concat());
+    let output = gleed(&[&["run", "Once upon a time", "--temperature", "0", "-n", "12"], options].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
@@ -191,9 +191,9 @@ fn conversation(chains: bool, sampler: &SamplerSettings) -> (Vec<(Vec<Event>, Fi
     let (mut engine, tokenizer, asked) = watched(chains);
     let (mut sequence, never) = (Sequence::default(), AtomicBool::new(false));
     let (mut prompt, mut turns) = (tokenizer.encode_prompt("Once upon a time", true, true), vec![]);
-    for stop in ["day", "no such word", "."] {
+    for stop in ["girl", "no such word", "."] {
         let settings = GenerationSettings {
-            max_tokens: Some(24),
+            max_tokens: Some(12),
             stop: vec![stop.to_string()],
             sampler: sampler.clone(),
             ..Default::default()
@@ -237,7 +237,7 @@ fn answers(chains: bool) -> Vec<Heard> {
         let sampler = if seed == 0 { SamplerSettings::greedy() } else { sampler };
         let request = Request {
             prompt: tokenizer.encode_prompt(prompt, true, true),
-            settings: GenerationSettings { max_tokens: Some(10 + 5 * seed), sampler, ..Default::default() },
+            settings: GenerationSettings { max_tokens: Some(6 + 3 * seed), sampler, ..Default::default() },
             text: Box::new(TokenizerText::shared(tokenizer.clone())),
             constraint: None,
             uses_cache: true,
