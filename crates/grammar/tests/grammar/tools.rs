@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::walk::{Model, Random};
 use gleed_gguf::{Array, Metadata, Value as Entry};
-use gleed_grammar::{Error, Grammar, Tool, ToolChoice, ToolGrammar, Vocabulary};
+use gleed_grammar::{Error, Grammar, Tool, ToolChoice, ToolGrammar};
 use gleed_tokenizer::marks::{Calls, MarkPart};
 use gleed_tokenizer::{AnswerEvent, AnswerFormat, AnswerParser, Special, Tokenizer, Tools, byte_alphabet};
 use serde_json::{Value, json};
@@ -163,9 +163,7 @@ pub fn model(controls: &[&str]) -> Model {
     metadata.set("tokenizer.ggml.token_type", Entry::Array(Array::I32(kinds)));
     metadata.set("tokenizer.ggml.merges", Entry::Array(Array::Str(none.into_iter().collect())));
     metadata.set("tokenizer.ggml.eos_token_id", Entry::U32(end));
-    let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
-    let vocabulary = Vocabulary::new(&tokenizer).unwrap();
-    Model { tokenizer, vocabulary }
+    Model::new(Tokenizer::from_metadata(&metadata).unwrap())
 }
 
 /// Tools with all that their parameters may be.

@@ -12,14 +12,34 @@ use gleed_tokenizer::{DecodeOptions, Tokenizer};
 pub struct Model {
     pub tokenizer: Tokenizer,
     pub vocabulary: Vocabulary,
+    /// In ascending order.
+    short: Vec<Short>,
+}
+
+/// A token that is one byte, or a mark of structure: few of a vocabulary, and asked for at every step.
+struct Short {
+    id: u32,
+    byte: Option<u8>,
+    is_control: bool,
 }
 
 impl Model {
     pub fn open(path: &Path) -> Model {
         let file = Gguf::open(path).unwrap();
-        let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+        Model::new(Tokenizer::from_metadata(file.metadata()).unwrap())
+    }
+
+    pub fn new(tokenizer: Tokenizer) -> Model {
         let vocabulary = Vocabulary::new(&tokenizer).unwrap();
-        Model { tokenizer, vocabulary }
+        let all = (0..tokenizer.vocab_size() as u32).map(|id| Short {
+            id,
+            byte: tokenizer
+                .token_bytes(id)
+                .and_then(|bytes| <[u8; 1]>::try_from(&*bytes).ok().map(|[byte]| byte)),
+            is_control: tokenizer.is_control(id),
+        });
+        let short = all.filter(|short| short.byte.is_some() || short.is_control).collect();
+        Model { tokenizer, vocabulary, short }
     }
 
     /// The story model: SentencePiece, with a token for every byte.
@@ -61,11 +81,8 @@ impl Model {
 
     /// A token that is one byte.
     fn byte(&self, byte: u8) -> u32 {
-        let found = (0..self.tokenizer.vocab_size() as u32).find(|&id| {
-            !self.tokenizer.is_control(id)
-                && self.tokenizer.token_bytes(id).is_some_and(|bytes| *bytes == [byte])
-        });
-        found.unwrap()
+        let found = self.short.iter().find(|short| short.byte == Some(byte) && !short.is_control);
+        found.unwrap().id
     }
 
     /// Follows a constraint by choosing at random what it allows, until the answer ends. None when it has not ended
@@ -92,8 +109,8 @@ impl Model {
             assert!(!allowed.is_empty(), "nothing may follow {:?}", self.text(&tokens));
             let token = {
                 let hurry = tokens.len() > about;
-                let next = if hurry { self.towards(&tokens, &allowed, ends, random) } else { None };
-                next.unwrap_or_else(|| self.choose(&allowed, random, hurry))
+                let next = if hurry { self.towards(&tokens, &mask, ends, random) } else { None };
+                next.unwrap_or_else(|| self.choose(&allowed, &mask, random, hurry))
             };
             constraint.accept(token).unwrap();
             if self.tokenizer.is_end_of_generation(token) {
@@ -105,7 +122,7 @@ impl Model {
     }
 
     /// A token that goes on with the end that most of is there already, or begins one.
-    fn towards(&self, tokens: &[u32], allowed: &[u32], ends: &[String], random: &mut Random) -> Option<u32> {
+    fn towards(&self, tokens: &[u32], mask: &TokenMask, ends: &[String], random: &mut Random) -> Option<u32> {
         let last = &tokens[tokens.len().saturating_sub(80)..];
         let written: Vec<u8> = last
             .iter()
@@ -121,32 +138,31 @@ impl Model {
         // Inside of a string no end is reached by it.
         let first = ends.iter().filter_map(|end| end.bytes().next()).filter(|_| random.below(2) == 0);
         let is = |byte: u8| {
-            let fits =
-                |token: &&u32| self.tokenizer.token_bytes(**token).is_some_and(|bytes| *bytes == [byte]);
-            allowed.iter().find(fits).copied()
+            let fits = |short: &&Short| short.byte == Some(byte) && mask.allows(short.id);
+            self.short.iter().find(fits).map(|short| short.id)
         };
-        let is_end = |token: &u32| self.tokenizer.is_end_of_generation(*token);
-        if allowed.iter().any(is_end) {
+        if self.end(mask).is_some() {
             return None;
         }
         next.into_iter().chain(first.collect::<Vec<_>>()).find_map(is)
     }
 
-    fn choose(&self, allowed: &[u32], random: &mut Random, hurry: bool) -> u32 {
-        let is_end = |token: &&u32| self.tokenizer.is_end_of_generation(**token);
-        if let Some(end) = allowed.iter().find(is_end).filter(|_| hurry || random.below(4) == 0) {
-            return *end;
+    /// A token that ends the answer, where one may come.
+    fn end(&self, mask: &TokenMask) -> Option<u32> {
+        self.tokenizer.ends_of_generation().iter().copied().find(|&end| mask.allows(end))
+    }
+
+    fn choose(&self, allowed: &[u32], mask: &TokenMask, random: &mut Random, hurry: bool) -> u32 {
+        if let Some(end) = self.end(mask).filter(|_| hurry || random.below(4) == 0) {
+            return end;
         }
         // Of thousands of words few end a string: half of the time, only bytes are chosen from.
         let bytes = |wanted: &[u8]| -> Vec<u32> {
-            let fits = |token: &&u32| {
-                self.tokenizer.is_control(**token)
-                    || self
-                        .tokenizer
-                        .token_bytes(**token)
-                        .is_some_and(|bytes| bytes.len() == 1 && wanted.contains(&bytes[0]))
+            let fits = |short: &&Short| {
+                mask.allows(short.id)
+                    && (short.is_control || short.byte.is_some_and(|byte| wanted.contains(&byte)))
             };
-            allowed.iter().filter(fits).copied().collect()
+            self.short.iter().filter(fits).map(|short| short.id).collect()
         };
         if hurry {
             for wanted in [&b"\"'>})]"[..], b"</\n", b"0aeT:,- {["] {
