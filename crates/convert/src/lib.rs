@@ -34,11 +34,6 @@ use safetensors::Type;
 use shards::Shards;
 use tensors::Planned;
 
-/// Whether a folder looks like a checkpoint.
-pub fn is_checkpoint(folder: &Path) -> bool {
-    folder.join("config.json").is_file()
-}
-
 /// The classes of transformers whose checkpoints can be read, with the architecture that each becomes.
 pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     families::all().flat_map(|family| family.models.iter().map(|model| (*model, family.architecture)))

@@ -1,7 +1,6 @@
 //! Tiny checkpoint folders against what llama.cpp's converter makes of them, key by key and tensor by tensor, and
 //! against the logits of transformers. `make.py` made the truth; the folders are written here.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{Truth, hash, metadata_json, truths};
@@ -210,13 +209,4 @@ fn vocabularies_cut_texts_as_their_makers_do() {
             );
         }
     }
-}
-
-#[test]
-fn a_folder_looks_like_a_checkpoint_by_its_configuration() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(!gleed_convert::is_checkpoint(folder.path()));
-    std::fs::write(folder.path().join("config.json"), "{}").unwrap();
-    assert!(gleed_convert::is_checkpoint(folder.path()));
-    assert!(!gleed_convert::is_checkpoint(Path::new("/no/such/folder")));
 }
