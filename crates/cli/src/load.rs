@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, visible_alias = "n-gpu-layers", value_name = "N")]
     pub gpu_layers: Option<usize>,
 
-    /// The order of operations: q8 (int8 activations, fast) or f32 [default: q8]
+    /// The order of operations: q8 (int8 activations, fast), f32, or on a GPU with matrix units f16 [default: q8]
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 

@@ -8,6 +8,12 @@ pub enum Error {
     /// The file holds no model that could be run.
     #[error(transparent)]
     Model(#[from] gleed_model::Error),
+    /// The order of operations is another device's.
+    #[error("the CPU has no arithmetic in {arithmetic}, which is for a GPU's matrix units; use q8 or f32")]
+    Arithmetic {
+        /// What was asked for.
+        arithmetic: gleed_model::Arithmetic,
+    },
     /// The program names a tensor that the file does not have.
     #[error("tensor {name} is missing")]
     MissingTensor {

@@ -76,6 +76,9 @@ impl Cpu {
         options: Options,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Cpu, Error> {
+        if options.arithmetic == Arithmetic::F16 {
+            return Err(Error::Arithmetic { arithmetic: options.arithmetic });
+        }
         let isa = options.isa.unwrap_or_else(Isa::detect);
         let kernels = Kernels::new(isa).ok_or_else(|| Error::Isa {
             isa,

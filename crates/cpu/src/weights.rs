@@ -236,7 +236,7 @@ fn find(file: &Gguf, weight: &gleed_model::program::Weight, arithmetic: Arithmet
     }
     let groups = match arithmetic {
         Arithmetic::Q8 => format.groups(),
-        Arithmetic::F32 => None,
+        Arithmetic::F32 | Arithmetic::F16 => None,
     };
     Ok(Weight { tensor, format, experts, rows, columns, row_bytes, groups, packed: None })
 }

@@ -1,7 +1,7 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
 //! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128|chains32x8|units128x128x64x32] [--floats]
-//! [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! [--halves] [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
 //! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
 
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use gleed_gguf::Format;
 use gleed_gpu::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, Quantize, Quantized,
-    RowsView, Tiling,
+    HalfRows, Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, Quantize,
+    Quantized, RowsView, Tiling, ToHalves,
 };
 use gleed_gpu::{Gpu, Selection};
 use gleed_model::program::Activation;
@@ -22,10 +22,14 @@ const SPREAD: u64 = 1 << 30;
 /// Dispatches of a measurement.
 const DISPATCHES: usize = 200;
 
+/// Times that all tilings take their turns.
+const ROUNDS: usize = 5;
+
 struct Arguments {
     adapter: Option<String>,
     tilings: Option<Vec<Tiling>>,
     floats: bool,
+    halves: bool,
     shapes: Vec<(usize, usize)>,
     formats: Vec<Format>,
     rows: Vec<u32>,
@@ -39,6 +43,7 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
         adapter: None,
         tilings: None,
         floats: false,
+        halves: false,
         shapes: vec![],
         formats: vec![],
         rows: vec![],
@@ -52,13 +57,16 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
         if argument == "--adapter" {
             parsed.adapter = Some(value()?);
         } else if argument == "--tiling" {
-            parsed.tilings = tilings(&value()?)?;
+            let more = tilings(&value()?)?;
+            parsed.tilings = parsed.tilings.into_iter().chain(more).reduce(|all, more| [all, more].concat());
         } else if argument == "--spread-mib" {
             parsed.spread = value()?.parse::<u64>()? << 20;
         } else if argument == "--dispatches" {
             parsed.dispatches = value()?.parse()?;
         } else if argument == "--floats" {
             parsed.floats = true;
+        } else if argument == "--halves" {
+            parsed.halves = true;
         } else if argument == "--gated" {
             parsed.gated = true;
         } else if let Some((outputs, columns)) = argument.split_once('x') {
@@ -103,9 +111,15 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
             return Err(format!("{name}: units128x128x64x32").into());
         };
         vec![Tiling::Units { tile: (sums, rows), own: (own_sums, own_rows) }]
+    } else if let Some(text) = name.strip_prefix("halves") {
+        let [rows, split, across] = numbers(text)?[..] else {
+            return Err(format!("{name}: halves64x1x2").into());
+        };
+        vec![Tiling::Halves { rows, split, across }]
     } else {
         return Err(format!(
-            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, chains32x8, units128x128x64x32"
+            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, chains32x8, units128x128x64x32, \
+             halves64x1x2"
         )
         .into());
     };
@@ -121,7 +135,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("the adapter has no timestamps".into());
     }
     let tilings = |all: &[Tiling]| arguments.tilings.clone().unwrap_or(all.to_vec());
-    let kernels = LinearKernels::new(&gpu, &tilings(&Tiling::ALL), &tilings(&Tiling::INTEGERS))?;
+    // Tilings for halves are measured in turns; of others the one that fits the number of rows is.
+    let kernels = match &arguments.tilings {
+        Some(all) if arguments.halves => all
+            .iter()
+            .map(|tiling| {
+                let kernels = LinearKernels::new(&gpu, &[], &[])?.with_halves(vec![*tiling]);
+                Ok((tiling.to_string(), kernels))
+            })
+            .collect::<Result<Vec<_>, gleed_gpu::Error>>()?,
+        _ => {
+            let kernels = LinearKernels::new(&gpu, &tilings(&Tiling::ALL), &tilings(&Tiling::INTEGERS))?;
+            vec![("".to_string(), kernels)]
+        }
+    };
     println!("{:>14} {:>8} {:>5} {:>10} {:>8} {:>8}", "shape", "format", "rows", "us", "GB/s", "TFLOP/s");
     for &(outputs, columns) in &arguments.shapes {
         for &format in &arguments.formats {
@@ -135,13 +162,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn measure(
     gpu: &Gpu,
-    kernels: &LinearKernels,
+    all_kernels: &[(String, LinearKernels)],
     arguments: &Arguments,
     (outputs, columns): (usize, usize),
     format: Format,
     rows: u32,
 ) -> Result<(), Box<dyn Error>> {
+    let kernels = &all_kernels[0].1;
     let packing = Packing::new("weights", format, outputs, columns)?;
+    let packing = if arguments.halves { packing.for_halves() } else { packing };
     let values: Vec<f32> = (0..columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 500.0).collect();
     let mut row = vec![0; format.row_bytes(columns)?];
     format.encode(&values, &mut row)?;
@@ -164,7 +193,14 @@ fn measure(
     gpu.queue.write_buffer(&input, 0, bytemuck::cast_slice(&values.repeat(rows as usize)));
     let floats = RowsView { buffer: &input, offset: 0, stride: columns as u32 };
     let quantized = Quantized::new(gpu, rows as usize, columns)?;
-    let integers = !arguments.floats && matches!(packing.layout(), Layout::Integers(_));
+    let half_rows = HalfRows::new(gpu, rows as usize, columns)?;
+    if arguments.halves {
+        let to_halves = ToHalves::new(gpu, kernels, floats, columns, &half_rows, &batch)?;
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        to_halves.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows)?;
+        gpu.queue.submit([encoder.finish()]);
+    }
+    let integers = !arguments.floats && !arguments.halves && matches!(packing.layout(), Layout::Integers(_));
     if integers {
         let quantize = Quantize::new(gpu, kernels, floats, columns, &quantized, &batch)?;
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -172,38 +208,51 @@ fn measure(
         gpu.queue.submit([encoder.finish()]);
     }
     let operands = Operands {
-        input: if integers { Input::Integers(&quantized) } else { Input::Floats(floats) },
+        input: match integers {
+            true => Input::Integers(&quantized),
+            false if arguments.halves => Input::Halves(&half_rows),
+            false => Input::Floats(floats),
+        },
         output: RowsView { buffer: &output, offset: 0, stride: outputs as u32 },
         integers: None,
         batch: &batch,
     };
-    let layers = (0..copies)
-        .map(|_| {
-            let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &[&file], &mut |_| {});
-            let weight = upload()?;
-            let matrix = Matrix { weight: &weight, bias: None };
-            if arguments.gated {
-                let up = upload()?;
-                let both = [matrix, Matrix { weight: &up, bias: None }];
-                return Linear::gated(gpu, kernels, "bench", Activation::Silu, both, operands);
+    let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &[&file], &mut |_| {});
+    let weights = (0..copies * matrices).map(|_| upload()).collect::<Result<Vec<_>, _>>()?;
+    let layers = |kernels: &LinearKernels| {
+        let layer = |weights: &[PackedWeight]| {
+            let all: Vec<Matrix> = weights.iter().map(|weight| Matrix { weight, bias: None }).collect();
+            match all[..] {
+                [gate, up] => Linear::gated(gpu, kernels, "bench", Activation::Silu, [gate, up], operands),
+                _ => Linear::new(gpu, kernels, "bench", all[0], operands),
             }
-            Linear::new(gpu, kernels, "bench", matrix, operands)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+        };
+        weights.chunks(matrices as usize).map(layer).collect::<Result<Vec<_>, _>>()
+    };
+    let all = all_kernels.iter().map(|(_, kernels)| layers(kernels)).collect::<Result<Vec<_>, _>>()?;
     // A device that had nothing to do while the weights were packed takes a while to reach its full clock.
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(400) {
-        time(gpu, &layers, rows, layers.len())?;
+        time(gpu, &all[0], rows, all[0].len())?;
     }
-    let seconds = time(gpu, &layers, rows, arguments.dispatches)? / arguments.dispatches as f64;
-    let work = 2.0 * (matrices as usize * outputs * columns * rows as usize) as f64;
-    println!(
-        "{:>14} {format:>8} {rows:>5} {:>10.2} {:>8.0} {:>8.2}",
-        format!("{outputs}x{columns}"),
-        seconds * 1e6,
-        bytes as f64 / seconds / 1e9,
-        work / seconds / 1e12
-    );
+    let mut times = vec![Vec::new(); all.len()];
+    for _ in 0..ROUNDS {
+        for (layers, times) in all.iter().zip(&mut times) {
+            times.push(time(gpu, layers, rows, arguments.dispatches)? / arguments.dispatches as f64);
+        }
+    }
+    for ((name, _), times) in all_kernels.iter().zip(&mut times) {
+        times.sort_by(f64::total_cmp);
+        let seconds = times[ROUNDS / 2];
+        let work = 2.0 * (matrices as usize * outputs * columns * rows as usize) as f64;
+        println!(
+            "{:>14} {format:>8} {rows:>5} {:>10.2} {:>8.0} {:>8.2} {name}",
+            format!("{outputs}x{columns}"),
+            seconds * 1e6,
+            bytes as f64 / seconds / 1e9,
+            work / seconds / 1e12
+        );
+    }
     Ok(())
 }
 

@@ -238,7 +238,7 @@ impl Workshop {
         let Job { name, text, layout, .. } = job;
         let what = format!("compiling {name}");
         // Kernels that WGSL has no words for are completed here.
-        let translated = text.contains(spirv::STUBS).then(|| spirv::translate(text)).transpose();
+        let translated = spirv::is_needed(text).then(|| spirv::translate(text)).transpose();
         let translated = translated.map_err(|reason| {
             let adapter = self.adapter.clone();
             Error::Device { adapter, what: what.clone(), reason }

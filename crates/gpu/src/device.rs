@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::compiler::{Compiled, Compiler};
 use crate::kernel_file::KernelFile;
-use crate::linear::{BYTE_MATRICES, exact_units};
+use crate::linear::{BYTE_MATRICES, HALF_MATRICES, exact_units, half_units};
 use crate::matrices::MatrixShape;
 use crate::{Error, Result, lost, units, vulkan};
 
@@ -211,6 +211,7 @@ fn choose(adapters: &[AdapterInfo], choice: Selection) -> Result<usize> {
 fn useful_features() -> wgpu::Features {
     wgpu::Features::SHADER_F16
         | wgpu::Features::SUBGROUP
+        | wgpu::Features::SUBGROUP_BARRIER
         | wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
@@ -281,6 +282,9 @@ impl Gpu {
         // Matrices of bytes are not there if they are not as our kernels need them.
         if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
             gpu.info.cooperative_matrices.retain(|shape| *shape != BYTE_MATRICES);
+        }
+        if half_units(&gpu.info) && !units::halves_are_as_expected(&gpu).unwrap_or(false) {
+            gpu.info.cooperative_matrices.retain(|shape| *shape != HALF_MATRICES);
         }
         gpu.opened.probe = start.elapsed() - gpu.opened.device;
         gpu.check()?;

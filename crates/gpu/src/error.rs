@@ -30,6 +30,14 @@ pub enum Error {
         /// What the driver said.
         reason: String,
     },
+    /// Halves are asked for where no matrix units multiply them.
+    #[error(
+        "{adapter} has no matrix units that multiply halves as expected, which --arithmetic f16 needs; use q8 or f32"
+    )]
+    NoHalves {
+        /// The adapter's name.
+        adapter: String,
+    },
     /// The device ran out of memory.
     #[error("{adapter} has no memory left for {what}; use fewer rows, a smaller context or a smaller model")]
     OutOfMemory {

@@ -23,7 +23,7 @@ use crate::buffers::Activations;
 use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
 use crate::kernels::{Kernels, List};
-use crate::linear::{LinearKernels, Quantized, Tiling, Upload};
+use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload, half_units};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
 use crate::state::LayerState;
 use crate::step::{Counts, Step};
@@ -108,6 +108,9 @@ impl GpuExecutor {
         let begun = Instant::now();
         let mut start = Start { opened: gpu.opened(), ..Start::default() };
         plan::check(&program)?;
+        if options.arithmetic == Arithmetic::F16 && !half_units(&gpu.info) {
+            return Err(Error::NoHalves { adapter: gpu.info.name.clone() });
+        }
         let Options { kv, max_rows, matrix_units, .. } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
@@ -116,7 +119,7 @@ impl GpuExecutor {
         let Sizes { attention_rows, capacity, logits_rows, logits_stride, integer_columns, memory, .. } =
             sizes;
         sizes::fits(&gpu, file, &program, options, memory)?;
-        let converted = weights::converted(&program)?;
+        let converted = weights::converted(&program, options.arithmetic)?;
 
         let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
         let (groups, page_groups) = cache::page_groups(&program, options);
@@ -142,7 +145,8 @@ impl GpuExecutor {
         };
         let readable = [readable, more];
         let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
-        let (weights, chunks) = Weights::new(&gpu, file, &program)?;
+        let (weights, chunks) = Weights::new(&gpu, file, &program, options.arithmetic)?;
+        let half_rows = HalfRows::new(&gpu, max_rows, sizes.half_columns)?;
         let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
@@ -164,6 +168,7 @@ impl GpuExecutor {
                 partials: &partials,
                 linear: &linear,
                 quantized: (integer_columns > 0).then_some(&quantized),
+                halves: (sizes.half_columns > 0).then_some(&half_rows),
                 workgroup_memory: gpu.device.limits().max_compute_workgroup_storage_size as usize,
                 row_counts: &row_counts,
                 chosen: &links.chosen,

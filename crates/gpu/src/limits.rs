@@ -68,7 +68,7 @@ impl Limits {
 /// Operations on bytes of matrix units.
 fn of_units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
     let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("kernels/limit_units.wgsl"));
-    let dispatch = units::kernel(gpu, "the limit of matrix units", &text, out)?;
+    let dispatch = units::kernel(gpu, "the limit of matrix units", crate::spirv::STUBS, &text, out)?;
     let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 32;
     rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }

@@ -13,16 +13,16 @@ use crate::compiler::{Pipeline, Run};
 use crate::kernels::attention::{self, Attention, QueryTiling};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
-use crate::kernels::norm::{Norm, norm};
+use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
 use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts, state, streams};
-use crate::linear::{Linear, LinearKernels, PackedWeight, Quantized};
+use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
-pub(crate) use layers::integer_columns;
 use layers::{Layers, Producer};
+pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
 
 /// One node, ready to run.
@@ -116,6 +116,8 @@ pub(crate) struct Resources<'a> {
     pub linear: &'a LinearKernels,
     /// Where activations become integers, in arithmetic of integers: those that norms write, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
+    /// Where they become halves, in arithmetic of halves.
+    pub halves: Option<&'a HalfRows>,
     /// Bytes of memory that a workgroup may have.
     pub workgroup_memory: usize,
     pub row_counts: &'a RowCounts,
@@ -226,10 +228,12 @@ pub(crate) fn plan(
             (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
                 layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
             }
-            (Op::Norm { norm, heads: 1, out, .. } | Op::AddNorm { norm, out, .. }, _)
-                if norm.bias.is_some() && planner.norm_integers(norm, *out).is_some() =>
-            {
-                Some((*out, Producer::Norm))
+            (Op::Norm { norm, heads: 1, out, .. } | Op::AddNorm { norm, out, .. }, _) => {
+                match planner.norm_also(norm, *out) {
+                    Also::Integers(_) if norm.bias.is_none() => None,
+                    Also::Integers(_) | Also::Halves(_) => Some((*out, Producer::Norm)),
+                    Also::Nothing => None,
+                }
             }
             (Op::Attention { attention, out, .. }, _)
                 if planner.attention_integers(attention, *out).is_some() =>
@@ -321,12 +325,12 @@ impl<'a> Planner<'a> {
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
-                let integers = self.norm_integers(of, *out).filter(|_| *heads == 1);
-                norm(kernels, self.norm(of), *heads, place(input), None, place(out), integers).map(one)
+                let also = if *heads == 1 { self.norm_also(of, *out) } else { Also::Nothing };
+                norm(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
             }
             Op::AddNorm { x, y, norm: of, out } => {
-                let integers = self.norm_integers(of, *out);
-                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), integers).map(one)
+                let also = self.norm_also(of, *out);
+                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), also).map(one)
             }
             Op::Center { heads, input, out } => center(kernels, *heads, place(input), place(out)).map(one),
             // The step's upload has brought it.

@@ -1,13 +1,16 @@
 //! Kernels that WGSL cannot express: those that multiply matrices of bytes, and elements of matrices.
 //!
-//! Their WGSL has [`STUBS`], types and functions of which only the names count. The kernel is translated to SPIR-V by
+//! Their WGSL has [`STUBS`] or [`FRAGMENTS`], types and functions of which only the names count. The kernel is translated to SPIR-V by
 //! naga, as wgpu would do itself; then these types are changed and the bodies of these functions replaced. Only Vulkan
 //! takes such kernels.
 
 use std::ops::Range;
 
-/// What is replaced.
+/// What is replaced in kernels of bytes.
 pub(crate) const STUBS: &str = include_str!("kernels/matrix.wgsl");
+
+/// What is replaced in kernels of halves.
+pub(crate) const FRAGMENTS: &str = include_str!("kernels/fragments.wgsl");
 
 /// Vectors from one staged sum or row to the next.
 const STRIDE: u32 = 3;
@@ -17,9 +20,11 @@ pub(crate) const ZERO: u32 = 0x4b40_0000;
 
 /// The numbers of the instructions that are read or written here.
 mod op {
+    pub const UNDEFINED: u32 = 1;
     pub const NAME: u32 = 5;
     pub const CAPABILITY: u32 = 17;
     pub const TYPE_INT: u32 = 21;
+    pub const TYPE_FLOAT: u32 = 22;
     pub const TYPE_VECTOR: u32 = 23;
     pub const TYPE_STRUCT: u32 = 30;
     pub const TYPE_POINTER: u32 = 32;
@@ -31,6 +36,8 @@ mod op {
     pub const ACCESS: u32 = 65;
     pub const CONSTRUCT: u32 = 80;
     pub const EXTRACT: u32 = 81;
+    pub const INSERT: u32 = 82;
+    pub const BITCAST: u32 = 124;
     pub const BARRIER: u32 = 224;
     pub const LABEL: u32 = 248;
     pub const RETURN_VALUE: u32 = 254;
@@ -61,7 +68,12 @@ enum Use {
 const HEADER: usize = 5;
 const BOUND: usize = 3;
 
-/// A kernel in WGSL with [`STUBS`] as SPIR-V, or why it cannot be.
+/// Whether a kernel has something to be replaced.
+pub(crate) fn is_needed(text: &str) -> bool {
+    text.contains(STUBS) || text.contains(FRAGMENTS)
+}
+
+/// A kernel in WGSL with [`STUBS`] or [`FRAGMENTS`] as SPIR-V, or why it cannot be.
 pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
     use naga::back::spv;
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -91,7 +103,56 @@ pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
         ..Default::default()
     };
     let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
-    completed(words).ok_or_else(|| "its SPIR-V is not as expected".to_string())
+    let completed = if text.contains(FRAGMENTS) { with_elements(words) } else { completed(words) };
+    completed.ok_or_else(|| "its SPIR-V is not as expected".to_string())
+}
+
+/// The module of a kernel of halves with the functions that look at elements of matrices replaced; nothing where it is not
+/// as naga writes it.
+fn with_elements(words: Vec<u32>) -> Option<Vec<u32>> {
+    let mut module = Module { words };
+    let word = module.number_of(op::TYPE_INT, |operands| operands == [32, 0])?;
+    let [half, float] = [16, 32].map(|bits| module.number_of(op::TYPE_FLOAT, |operands| operands == [bits]));
+    let (half, float) = (half?, float?);
+    let two_halves = module.kind(op::FUNCTION, op::TYPE_VECTOR, &[half, 2])?;
+    let four = module.kind(op::FUNCTION, op::TYPE_VECTOR, &[float, 4])?;
+    let eight = module.number_of(op::TYPE_STRUCT, |operands| operands == [four, four])?;
+    let [left, right] = [Use::Left, Use::Right].map(|used| module.matrix(word, used).map(|at| at.start + 1));
+    let (left, right) = (module.words[left?], module.words[right?]);
+    module.replace("left_of", |body, parameters| {
+        let elements: Vec<u32> =
+            parameters.iter().flat_map(|four| body.elements(half, *four, 0..4)).collect();
+        Some(body.matrix(left, &elements))
+    })?;
+    module.replace("right_of", |body, parameters| {
+        let words: Vec<u32> = parameters.iter().flat_map(|two| body.elements(word, *two, 0..2)).collect();
+        let mut elements = Vec::new();
+        for word in words {
+            let [both] = body.numbers();
+            body.put(op::BITCAST, &[two_halves, both, word]);
+            elements.extend(body.elements(half, both, 0..2));
+        }
+        Some(body.matrix(right, &elements))
+    })?;
+    module.replace("sums_of", |body, parameters| {
+        let [sums] = *parameters else { return None };
+        let halves = [0..4, 4..8].map(|range| {
+            let elements = body.elements(float, sums, range);
+            let [half] = body.numbers();
+            body.put(op::CONSTRUCT, &[&[four, half], &elements[..]].concat());
+            half
+        });
+        let [result] = body.numbers();
+        body.put(op::CONSTRUCT, &[&[eight, result], &halves[..]].concat());
+        Some(result)
+    })?;
+    module.replace("halves_of", |body, parameters| {
+        let [bits] = *parameters else { return None };
+        let [result] = body.numbers();
+        body.put(op::BITCAST, &[two_halves, result, bits]);
+        Some(result)
+    })?;
+    Some(module.words)
 }
 
 /// The module with everything replaced; nothing where it is not as naga writes it.
@@ -192,6 +253,28 @@ impl Body {
         self.words.push((operands.len() as u32 + 1) << 16 | op);
         self.words.extend(operands);
     }
+
+    /// Elements of a vector or of what a lane has of a matrix.
+    fn elements(&mut self, kind: u32, of: u32, range: Range<u32>) -> Vec<u32> {
+        let element = |index| {
+            let number = self.number();
+            self.put(op::EXTRACT, &[kind, number, of, index]);
+            number
+        };
+        range.map(element).collect()
+    }
+
+    /// A matrix of which a lane has these elements.
+    fn matrix(&mut self, kind: u32, elements: &[u32]) -> u32 {
+        let mut matrix = self.number();
+        self.put(op::UNDEFINED, &[kind, matrix]);
+        for (element, index) in elements.iter().zip(0..) {
+            let with = self.number();
+            self.put(op::INSERT, &[kind, with, *element, matrix, index]);
+            matrix = with;
+        }
+        matrix
+    }
 }
 
 impl Module {
@@ -289,7 +372,9 @@ fn name(words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, UNITS_ENABLED, source};
+    use crate::linear::{
+        Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, UNITS_ENABLED, source,
+    };
     use gleed_gguf::Format;
     use gleed_model::program::Activation;
 
@@ -330,7 +415,6 @@ mod tests {
     /// Every number is given to one result, below the bound, and types are declared before their constants.
     #[test]
     fn numbers_are_given_once() {
-        const TYPE_FLOAT: u32 = 22;
         let words = translate(&kernels(Format::Q2_K).next().unwrap()).unwrap();
         let bound = words[BOUND];
         let module = Module { words };
@@ -339,7 +423,7 @@ mod tests {
             let operands = &module.words[range.start + 1..range.end];
             let result = match op {
                 op::TYPE_INT
-                | TYPE_FLOAT
+                | op::TYPE_FLOAT
                 | op::TYPE_VECTOR
                 | op::TYPE_STRUCT
                 | op::TYPE_POINTER
@@ -353,6 +437,25 @@ mod tests {
             };
             assert!(result < bound && given.insert(result), "{op} gives {result} again");
         }
+    }
+
+    #[test]
+    fn every_kernel_of_halves_is_completed() {
+        for format in Format::all() {
+            let first = (Layout::Halves(HalfLayout::of(format)), false);
+            let gated = Some((first, Combination::Gated(Activation::Silu)));
+            for (second, tiling) in [None, gated].into_iter().zip(Tiling::halves(36)) {
+                let input = InputKind::Halves(36);
+                let spec = LinearSpec { first, second, input, normed: true, requantizes: false };
+                let words =
+                    translate(&source(spec, tiling)).unwrap_or_else(|error| panic!("{format}: {error}"));
+                let module = Module { words };
+                let inserted = module.instructions().filter(|(op, _)| *op == op::INSERT).count();
+                assert_eq!(inserted, 16, "both functions put eight elements into a matrix");
+            }
+        }
+        let places = include_str!("kernels/halves_places.wgsl");
+        assert_eq!(translate(&format!("{UNITS_ENABLED}{FRAGMENTS}{places}")).err(), None);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Matrix units: kernels for them that need one buffer, and whether they are what the kernels expect.
 
+use gleed_model::arithmetic::unit;
+use half::f16;
+
 use crate::kernels::{Dispatch, Grid};
 use crate::linear::UNITS_ENABLED;
 use crate::{Gpu, Result, spirv};
@@ -8,9 +11,15 @@ use crate::{Gpu, Result, spirv};
 const LANES: u32 = 32;
 const WORDS: u64 = 8;
 
-/// A kernel with [`spirv::STUBS`] that binds one buffer, which it reads and writes.
-pub(crate) fn kernel(gpu: &Gpu, name: &'static str, kernel: &str, out: &wgpu::Buffer) -> Result<Dispatch> {
-    let text = format!("{UNITS_ENABLED}{}{kernel}", spirv::STUBS);
+/// A kernel with [`spirv::STUBS`] or [`spirv::FRAGMENTS`] that binds one buffer, which it reads and writes.
+pub(crate) fn kernel(
+    gpu: &Gpu,
+    name: &'static str,
+    stubs: &str,
+    kernel: &str,
+    out: &wgpu::Buffer,
+) -> Result<Dispatch> {
+    let text = format!("{UNITS_ENABLED}{stubs}{kernel}");
     // What SPIR-V binds is not looked up: it is said here.
     let entry = wgpu::BindGroupLayoutEntry {
         binding: 0,
@@ -46,11 +55,47 @@ pub(crate) fn kernel(gpu: &Gpu, name: &'static str, kernel: &str, out: &wgpu::Bu
 
 /// Whether a product is exact, and lanes have its elements where `matrix.wgsl` says: Vulkan leaves that to the driver.
 pub(crate) fn are_as_expected(gpu: &Gpu) -> Result<bool> {
+    Ok(product(gpu, spirv::STUBS, include_str!("kernels/units_places.wgsl"))? == expected())
+}
+
+/// Whether a product of halves is what [`gleed_model::arithmetic::unit`] says, and lanes have its elements where
+/// `fragments.wgsl` says.
+pub(crate) fn halves_are_as_expected(gpu: &Gpu) -> Result<bool> {
+    let found = product(gpu, spirv::FRAGMENTS, include_str!("kernels/halves_places.wgsl"))?;
+    let expected = expected_of_halves();
+    Ok(found.iter().zip(&expected).all(|(found, expected)| *found as u32 == expected.to_bits()))
+}
+
+/// What lanes have of a product.
+fn product(gpu: &Gpu, stubs: &str, text: &str) -> Result<Vec<i32>> {
     let bytes = u64::from(LANES) * WORDS * 4;
     let (out, read) =
         (gpu.storage("places of a product", bytes)?, gpu.readable("places of a product", bytes)?);
-    let dispatch = kernel(gpu, "the places of a product", include_str!("kernels/units_places.wgsl"), &out)?;
-    Ok(run(gpu, &dispatch, &out, &read)? == expected())
+    let dispatch = kernel(gpu, "the places of a product", stubs, text, &out)?;
+    run(gpu, &dispatch, &out, &read)
+}
+
+/// A half of a matrix, as `halves_places.wgsl` makes it.
+fn half_of(seed: u32) -> f16 {
+    let mixed = seed.wrapping_mul(0xc2b2_ae35);
+    let bits = ((mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b) >> 16) as u16;
+    f16::from_bits(if bits & 0x7c00 == 0x7c00 { bits ^ 0x4000 } else { bits })
+}
+
+/// What all lanes should have of the product of halves.
+fn expected_of_halves() -> Vec<f32> {
+    let element = |output: u32, row: u32| {
+        (0..4).fold(0.0, |sum, step| {
+            let of = |first: u32| std::array::from_fn(|column| half_of(step * 512 + first + column as u32));
+            unit(sum, of(output * 16), of(256 + row * 16))
+        })
+    };
+    let of = |lane: u32| {
+        let outputs = [lane / 4, lane / 4 + 8];
+        let rows = [0, 1, 8, 9].map(|row| 2 * (lane % 4) + row);
+        outputs.into_iter().flat_map(move |output| rows.map(|row| element(output, row)))
+    };
+    (0..LANES).flat_map(of).collect()
 }
 
 /// What one workgroup of a kernel writes.

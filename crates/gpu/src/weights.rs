@@ -1,6 +1,7 @@
 //! The weights of a program on the device: norms as f32, matrices and tables packed.
 
 use gleed_gguf::{Format, Gguf};
+use gleed_model::Arithmetic;
 use gleed_model::program::{Op, Program, Projection, Weight, WeightId};
 use gleed_model::verify::vectors;
 
@@ -27,10 +28,10 @@ pub struct Converted {
 }
 
 /// The tensors of a program that are converted, by format.
-pub(crate) fn converted(program: &Program) -> Result<Vec<Converted>> {
+pub(crate) fn converted(program: &Program, arithmetic: Arithmetic) -> Result<Vec<Converted>> {
     let mut all: Vec<Converted> = Vec::new();
-    for weight in &program.weights {
-        let packing = packing(weight)?;
+    for (id, weight) in program.weights.iter().enumerate() {
+        let packing = packing(program, arithmetic, id)?;
         if !packing.converted() {
             continue;
         }
@@ -43,6 +44,7 @@ pub(crate) fn converted(program: &Program) -> Result<Vec<Converted>> {
         let kept_as = match packing.layout() {
             Layout::Integers(_) => "8-bit integers",
             Layout::F32 | Layout::F16 | Layout::Bf16 => "f32",
+            Layout::Halves(_) => "halves, or integers with halves as scales",
         };
         all.push(Converted { format: weight.format, kept_as, tensors: 1, more_bytes });
     }
@@ -62,16 +64,21 @@ enum Loaded {
 impl Weights {
     /// Checks that the file has every weight as the program says, and returns the bytes that they take on
     /// the device.
-    pub fn check(file: &Gguf, program: &Program) -> Result<u64> {
-        let bytes = program.weights.iter().map(|weight| {
+    pub fn check(file: &Gguf, program: &Program, arithmetic: Arithmetic) -> Result<u64> {
+        let bytes = program.weights.iter().enumerate().map(|(id, weight)| {
             find(file, weight)?;
-            Ok(packing(weight)?.bytes())
+            Ok(packing(program, arithmetic, id)?.bytes())
         });
         bytes.sum()
     }
 
     /// Room for every weight, and what is to be copied there. Norms and biases are on their way already.
-    pub fn new<'f>(gpu: &Gpu, file: &'f Gguf, program: &Program) -> Result<(Weights, Vec<Chunk<'f>>)> {
+    pub fn new<'f>(
+        gpu: &Gpu,
+        file: &'f Gguf,
+        program: &Program,
+        arithmetic: Arithmetic,
+    ) -> Result<(Weights, Vec<Chunk<'f>>)> {
         let channels = program.nodes.iter().flat_map(|node| node.op.channels());
         let vectors: Vec<WeightId> = vectors(program).chain(channels).collect();
         let stacks = stacks(program);
@@ -88,7 +95,7 @@ impl Weights {
                 return load_vector(gpu, &weights, &tensors);
             }
             let rows = weights.iter().map(|weight| weight.experts * weight.rows).sum();
-            let packing = Packing::new(&first.name, first.format, rows, first.columns)?;
+            let packing = packing(program, arithmetic, id)?.with_rows(rows);
             let matrix = PackedWeight::new(gpu, &first.name, packing)?;
             chunks.extend(matrix.chunks(&tensors));
             Ok(Loaded::Matrix(matrix))
@@ -122,8 +129,11 @@ impl Weights {
     }
 }
 
-fn packing(weight: &Weight) -> Result<Packing> {
-    Packing::new(&weight.name, weight.format, weight.experts * weight.rows, weight.columns)
+fn packing(program: &Program, arithmetic: Arithmetic, id: WeightId) -> Result<Packing> {
+    let weight = &program.weights[id];
+    let packing = Packing::new(&weight.name, weight.format, weight.experts * weight.rows, weight.columns)?;
+    let in_halves = arithmetic == Arithmetic::F16 && program.is_multiplied(id);
+    Ok(if in_halves { packing.for_halves() } else { packing })
 }
 
 fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Loaded> {

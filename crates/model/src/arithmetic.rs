@@ -5,6 +5,7 @@
 //! one fused multiply-add per block for integer products. `docs/arithmetic.md` says the same in prose.
 
 mod encoders;
+mod halves;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,10 @@ mod xielu;
 
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
+};
+pub use halves::{
+    HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_row, half_terms, half_values, half_weights,
+    unit,
 };
 pub use streams::{correct_streams, length, mix_streams, sparsify};
 pub use xielu::{Xielu, exp_m1, xielu};
@@ -25,6 +30,8 @@ pub enum Arithmetic {
     Q8,
     /// Weights decoded to f32, products accumulated in sixteen lanes.
     F32,
+    /// Weights and activations rounded to f16, as the matrix units of GPUs multiply them; only those do.
+    F16,
 }
 
 impl std::str::FromStr for Arithmetic {
@@ -34,7 +41,8 @@ impl std::str::FromStr for Arithmetic {
         match name {
             "q8" => Ok(Arithmetic::Q8),
             "f32" => Ok(Arithmetic::F32),
-            _ => Err(format!("unknown arithmetic {name}; known: q8, f32")),
+            "f16" => Ok(Arithmetic::F16),
+            _ => Err(format!("unknown arithmetic {name}; known: q8, f32, f16")),
         }
     }
 }
@@ -44,6 +52,7 @@ impl std::fmt::Display for Arithmetic {
         f.write_str(match self {
             Arithmetic::Q8 => "q8",
             Arithmetic::F32 => "f32",
+            Arithmetic::F16 => "f16",
         })
     }
 }

@@ -315,6 +315,12 @@ impl Program {
         self.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1)
     }
 
+    /// Whether linear layers have a weight, other than those of experts.
+    pub fn is_multiplied(&self, id: WeightId) -> bool {
+        let linear = |op: &Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. });
+        self.nodes.iter().any(|node| linear(&node.op) && node.op.matrices().contains(&id))
+    }
+
     /// Whether all rows of a sequence must be in one step, one after the other: rows see later ones, or are pooled.
     pub fn needs_whole_sequences(&self) -> bool {
         self.nodes.iter().any(|node| match &node.op {

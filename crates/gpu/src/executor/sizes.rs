@@ -6,7 +6,7 @@ use gleed_model::{Arithmetic, split};
 
 use super::Memory;
 use crate::kernels::choose;
-use crate::linear::Quantized;
+use crate::linear::{HalfRows, Quantized};
 use crate::step::Capacity;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result, buffers, cache, plan, state};
@@ -34,6 +34,8 @@ pub(super) struct Sizes {
     pub input_bytes: u64,
     /// The most columns of activations that become integers.
     pub integer_columns: usize,
+    /// The most columns of activations that become halves.
+    pub half_columns: usize,
     /// All of it, and the weights.
     pub memory: Memory,
 }
@@ -64,9 +66,14 @@ impl Sizes {
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
         let integer_columns = match arithmetic {
             Arithmetic::Q8 => plan::integer_columns(program),
-            Arithmetic::F32 => 0,
+            Arithmetic::F32 | Arithmetic::F16 => 0,
         };
-        let integer_bytes = 2 * Quantized::bytes(max_rows, integer_columns);
+        let half_columns = match arithmetic {
+            Arithmetic::F16 => plan::half_columns(program),
+            Arithmetic::Q8 | Arithmetic::F32 => 0,
+        };
+        let converted_bytes =
+            2 * Quantized::bytes(max_rows, integer_columns) + HalfRows::bytes(max_rows, half_columns);
         let rule_bytes = (4 * choose::RULE_WORDS * logits_rows) as u64;
         let link_bytes = (step_bytes + rule_bytes).max(LINK_BYTES);
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
@@ -74,7 +81,7 @@ impl Sizes {
         let kv_bytes = cache::all_bytes(program, options);
         let states = program.states.iter().map(|layer| state::layer_bytes(*layer, slots));
         let memory = Memory {
-            weights: Weights::check(file, program)?,
+            weights: Weights::check(file, program, arithmetic)?,
             kv: kv_bytes.chain(states).fold(0, u64::saturating_add),
             buffers: [
                 step_bytes,
@@ -82,7 +89,7 @@ impl Sizes {
                 partial_bytes,
                 page_bytes,
                 input_bytes,
-                integer_bytes,
+                converted_bytes,
                 read_bytes,
                 choice_bytes,
             ]
@@ -101,6 +108,7 @@ impl Sizes {
             page_bytes,
             input_bytes,
             integer_columns,
+            half_columns,
             memory,
         })
     }

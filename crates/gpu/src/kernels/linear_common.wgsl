@@ -52,6 +52,10 @@ struct Shape {
 // and these together times the scale.
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
+//@if HALVES
+// [row][group][4]: eight halves each, and the factors of the rows.
+@group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
+//@end
 @group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;
 @group(0) @binding(8) var<uniform> shape: Shape;
 // The number of rows, in x.

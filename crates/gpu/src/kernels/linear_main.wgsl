@@ -9,12 +9,20 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
     //@end
 ) {
+    //@if ROWSFIRST
+    let block = workgroup.y;
+    let block_row = workgroup.x;
+    //@end
+    //@if OUTPUTSFIRST
+    let block = workgroup.x;
+    let block_row = workgroup.y;
+    //@end
     //@if JOINED
     let blocks = (shape.outputs_a + $OUTPUTS - 1u) / $OUTPUTS;
-    if (workgroup.x >= blocks) {
-        body_b(workgroup.x - blocks, workgroup.y, $LANES);
+    if (block >= blocks) {
+        body_b(block - blocks, block_row, $LANES);
         return;
     }
     //@end
-    body_a(workgroup.x, workgroup.y, $LANES);
+    body_a(block, block_row, $LANES);
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
-use crate::linear::{Layout, PackedWeight, Piece, Quantized, decode};
+use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, decode};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, Result};
 
@@ -146,7 +146,7 @@ impl<'a> Source<'a> {
     pub fn matrix(mut self, weight: &'a PackedWeight, piece: &'a Piece) -> Self {
         let packing = weight.packing();
         self.matrix.push(piece.low());
-        if let Layout::Integers(_) = packing.layout() {
+        if let Layout::Integers(_) | Layout::Halves(_) = packing.layout() {
             self.matrix.push(piece.rest());
         }
         let (groups, rest) = (packing.groups(), packing.rest_row());
@@ -193,6 +193,16 @@ impl<'a> Source<'a> {
             .snippet(include_str!("integers.wgsl"))
             .snippet(include_str!("put_integers.wgsl"))
             .write("integers", "u32", integers.buffer())
+    }
+
+    /// A buffer of halves, and what writes rows of so many columns there.
+    pub fn put_halves(mut self, halves: &'a HalfRows, columns: usize) -> Self {
+        self.constants.insert_str(0, "enable f16;\n");
+        self.size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
+            .size("HALF_FACTORS", 2 * halves.factors())
+            .snippet(include_str!("half_factor.wgsl"))
+            .snippet(include_str!("put_halves.wgsl"))
+            .write("halves", "vec2<u32>", halves.buffer())
     }
 
     /// The rows of the step, for kernels that look at them.

@@ -2,8 +2,8 @@
 
 use super::{Dispatch, Grid, Kernels, Place, Source};
 use crate::Result;
-use crate::linear::Quantized;
 use crate::linear::template::{Values, expand};
+use crate::linear::{HalfRows, Quantized};
 
 /// The vectors of a norm.
 #[derive(Debug, Clone, Copy)]
@@ -16,9 +16,17 @@ pub(crate) struct Norm<'a> {
     pub of_heads: bool,
 }
 
-/// out = norm(input) of each head, after input += addend where there is one; as integers too, where there is
-/// somewhere to write them and the columns are whole groups. The integers of an RMS norm are those of its input
-/// times its weights, beside the factor of each row.
+/// What else a norm of whole rows writes, besides floats.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Also<'a> {
+    Nothing,
+    /// Integers, where columns are whole groups. Those of an RMS norm are of its input times its weights, beside the
+    /// factor of each row.
+    Integers(&'a Quantized),
+    Halves(&'a HalfRows),
+}
+
+/// out = norm(input) of each head, after input += addend where there is one.
 pub(crate) fn norm(
     kernels: &mut Kernels,
     norm: Norm,
@@ -26,7 +34,7 @@ pub(crate) fn norm(
     input: Place,
     addend: Option<Place>,
     out: Place,
-    integers: Option<&Quantized>,
+    also: Also,
 ) -> Result<Dispatch> {
     let width = out.width / heads;
     let places = [Some(input), addend, Some(out)];
@@ -38,7 +46,8 @@ pub(crate) fn norm(
         .switch("LAYER", norm.bias.is_some())
         .switch("RMS", norm.bias.is_none())
         .switch("ADD", addend.is_some())
-        .switch("INTEGERS", integers.is_some());
+        .switch("INTEGERS", matches!(also, Also::Integers(_)))
+        .switch("HALVES", matches!(also, Also::Halves(_)));
     let quad = |name: &str, writes: bool| {
         let values = Values::default()
             .set("NAME", name)
@@ -47,8 +56,8 @@ pub(crate) fn norm(
             .switch("WRITES", writes);
         expand(include_str!("quad.wgsl"), &values)
     };
-    let text = match (integers, norm.bias) {
-        (Some(_), None) => {
+    let text = match (also, norm.bias) {
+        (Also::Integers(_), None) => {
             expand(include_str!("rms_integers.wgsl"), &values) + include_str!("row_factor.wgsl")
         }
         _ => expand(include_str!("norm.wgsl"), &values) + include_str!("fold.wgsl"),
@@ -73,7 +82,10 @@ pub(crate) fn norm(
     if let Some(addend) = addend {
         source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
     }
-    if let Some(integers) = integers {
+    if let Also::Halves(halves) = also {
+        source = source.put_halves(halves, width);
+    }
+    if let Also::Integers(integers) = also {
         source = source.put_integers(integers, 256 * width.div_ceil(4 * 256));
         if norm.bias.is_none() {
             source = source

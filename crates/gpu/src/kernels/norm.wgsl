@@ -4,7 +4,8 @@
 // A workgroup per head and row. Sums have 256 lanes: lane l takes the quads of columns l, l + 256, … one
 // column after the other; 16 neighbouring lanes are folded, then the 16 sums of these. A row is read once,
 // and all that is read is asked for before anything is written. With INTEGERS the result is also written as
-// linear layers of integers read it: eight neighbouring lanes have a group of 32 columns.
+// linear layers of integers read it: eight neighbouring lanes have a group of 32 columns. With HALVES it is also written
+// as those of halves do.
 
 var<workgroup> lanes: array<vec4<f32>, 64>;
 var<workgroup> blocks: array<vec4<f32>, 4>;
@@ -89,6 +90,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //@if INTEGERS
     put_largest(quad_$i, result_$i);
     //@end
+    //@end
+    //@if HALVES
+    var largest = 0u;
+    //@for i in EACH
+    let kept_$i = select(vec4<f32>(), result_$i, within(quad_$i));
+    largest = max(largest, largest_of(kept_$i));
+    //@end
+    let factor = half_factor(largest_of_lanes(lane, largest));
+    //@for i in EACH
+    put_halves(group.y, quad_$i, one_over(factor), kept_$i);
+    //@end
+    if lane == 0u {
+        put_half_factor(group.y, factor);
+    }
     //@end
     //@if INTEGERS
     workgroupBarrier();

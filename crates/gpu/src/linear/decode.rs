@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use super::half_weights;
 use super::layout::{Factors, GROUP, Integers, Layout, Scales};
 
 /// The exponent of 2²³, above 23 bits of mantissa.
@@ -16,6 +17,9 @@ const EXPONENT: u32 = 0x4b00_0000;
 /// `load_m(row, group) -> Raw_m`, `ready_m(Raw_m, group) -> Ready_m` and `quad_m_0(Ready_m) -> vec4<f32>` to
 /// `quad_m_7`, which give four weights each. They read `groups` and `rest_m` of a `shape`.
 pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
+    if let Layout::Halves(halves) = layout {
+        return half_weights::as_floats(halves, first_binding);
+    }
     let mut wgsl = raw(layout, m) + &loads(layout, m, m, first_binding);
     match layout {
         Layout::Integers(integers) => {

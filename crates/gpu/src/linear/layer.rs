@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use gleed_model::program::Activation;
 
+use super::halves::HalfRows;
 use super::layout::GROUP;
 use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
 use super::pipelines::{LinearKernels, Tiled};
@@ -37,7 +38,12 @@ impl Launch {
     fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors)
+            match self.spec.input {
+                InputKind::Halves(groups) | InputKind::Single(groups) => {
+                    tiling.half_cost(workgroups, groups, self.multiprocessors)
+                }
+                _ => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),
+            }
         };
         fitting(&self.pipelines, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }
@@ -179,9 +185,10 @@ impl Linear {
         })
     }
 
-    /// Whether so many rows are multiplied on matrix units, as bytes.
+    /// Whether so many rows are multiplied on matrix units, as bytes or halves.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        self.launches.iter().all(|dispatch| dispatch.fitting(rows).0.on_units())
+        let halves = |tiling: Tiling| matches!(tiling, Tiling::Halves { .. });
+        self.launches.iter().map(|dispatch| dispatch.fitting(rows).0).all(|t| t.on_units() || halves(t))
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
@@ -196,6 +203,8 @@ impl Linear {
             let (tiling, pipeline) = dispatch.fitting(rows);
             let blocks = dispatch.blocks(*tiling);
             let groups = [blocks[0] + blocks[1], rows.div_ceil(tiling.rows())];
+            // Workgroups that share weights come one after the other.
+            let groups = if tiling.rows_first() { [groups[1], groups[0]] } else { groups };
             Run { pipeline, bindings: &dispatch.bind_group, groups }
         })
     }
@@ -228,6 +237,12 @@ impl Builder<'_> {
                 let (columns, room) = (packing.columns(), quantized.columns());
                 return wrong(format!("integers of up to {room} columns"), format!("{columns} columns"));
             }
+            if let Input::Halves(halves) = self.operands.input
+                && packing.columns() > halves.columns()
+            {
+                let (columns, room) = (packing.columns(), halves.columns());
+                return wrong(format!("halves of up to {room} columns"), format!("{columns} columns"));
+            }
             if let Some(bias) = matrix.bias
                 && bias.size() < 4 * packing.rows() as u64
             {
@@ -246,13 +261,14 @@ impl Builder<'_> {
         let integers = self.integers();
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
         let (input_offset, input_stride, room) = match input {
-            Input::Floats(view) => {
+            Input::Floats(view) | Input::Single(view) => {
                 let (offset, stride) = view.offset_and_stride();
                 (offset, stride, view.room(first.columns() as u64))
             }
             Input::Integers(quantized) | Input::Normed(quantized, _) => {
                 (0, quantized.stride(first.columns()), quantized.rows())
             }
+            Input::Halves(halves) => (0, HalfRows::stride(first.columns()), halves.rows()),
         };
         let epsilon = if let Input::Normed(_, epsilon) = input { epsilon } else { 0.0 };
         let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
@@ -265,7 +281,10 @@ impl Builder<'_> {
             output_stride: output.stride,
             most_rows: u32::try_from(room).unwrap_or(u32::MAX),
             squares: input.quantized().map_or(0, |quantized| quantized.squares() as u32),
-            factors: input.quantized().map_or(0, |quantized| quantized.factors() as u32),
+            factors: match input {
+                Input::Halves(halves) => halves.factors() as u32,
+                _ => input.quantized().map_or(0, |quantized| quantized.factors() as u32),
+            },
             inverse_width: 1.0 / first.columns() as f32,
             epsilon,
             written_squares: integers.map_or(0, |quantized| 4 * quantized.squares() as u32),
@@ -302,8 +321,14 @@ impl Builder<'_> {
         let [first, second] =
             matrices.map(|matrix| (matrix.weight.packing().layout(), matrix.bias.is_some()));
         let second = combination.map(|combination| (second, combination));
-        let normed = matches!(input, Input::Normed(..));
-        let spec = LinearSpec { first, second, input: input.kind(), normed, requantizes: false };
+        let normed = matches!(input, Input::Normed(..) | Input::Halves(_));
+        let spec = LinearSpec {
+            first,
+            second,
+            input: input.kind(matrices[0].weight.packing().columns()),
+            normed,
+            requantizes: false,
+        };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
         let can = whole

@@ -14,6 +14,8 @@
 
 use gleed_gguf::Format;
 
+use super::half_layout::{FRAGMENT, HalfLayout, UNIT};
+
 /// Columns per group: the unit of a chain of the sum, and of one load of a lane.
 pub(crate) const GROUP: usize = 32;
 
@@ -37,6 +39,8 @@ pub enum Layout {
     Bf16,
     /// Integers with scales.
     Integers(Integers),
+    /// For matrix units of halves: see [`HalfLayout`].
+    Halves(HalfLayout),
 }
 
 /// Integers of few bits: `weight = (scale · factor) · (integer - offset) [+ min · min factor]`.
@@ -129,7 +133,14 @@ impl Layout {
             Layout::F32 => 32,
             Layout::F16 | Layout::Bf16 => 16,
             Layout::Integers(integers) => integers.low_bits as usize,
+            Layout::Halves(halves) => halves.low_bits as usize,
         }
+    }
+
+    /// Groups that so many columns make, with those that rows are padded to.
+    pub(crate) fn groups(self, columns: usize) -> usize {
+        let groups = columns.div_ceil(GROUP);
+        if let Layout::Halves(_) = self { groups.next_multiple_of(UNIT) } else { groups }
     }
 
     /// Words of the vectors that the low plane is read in.
@@ -141,13 +152,18 @@ impl Layout {
     pub(crate) fn together(self) -> usize {
         match self {
             Layout::Integers(_) => TOGETHER,
+            Layout::Halves(_) => FRAGMENT,
             Layout::F32 | Layout::F16 | Layout::Bf16 => 1,
         }
     }
 
     /// Words of a row of so many groups in the rest plane.
     pub(crate) fn rest_words(self, groups: usize) -> usize {
-        let Layout::Integers(integers) = self else { return 0 };
+        let integers = match self {
+            Layout::Integers(integers) => integers,
+            Layout::Halves(halves) => return halves.rest_words(groups),
+            Layout::F32 | Layout::F16 | Layout::Bf16 => return 0,
+        };
         let scales = match integers.scales {
             Scales::Half => groups.div_ceil(2),
             Scales::HalfMin | Scales::Float => groups,

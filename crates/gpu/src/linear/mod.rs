@@ -5,6 +5,10 @@
 //! Whatever the number of rows, each result is the same bits.
 
 pub(crate) mod decode;
+mod half_layout;
+mod half_tiling;
+pub(crate) mod half_weights;
+mod halves;
 mod integers;
 mod layer;
 mod layout;
@@ -20,6 +24,9 @@ mod tiling;
 mod upload;
 mod weight;
 
+pub use half_layout::{HalfLayout, Terms};
+pub use half_tiling::half_units;
+pub use halves::{HalfRows, ToHalves};
 pub use layer::Linear;
 pub use layout::{Factors, Integers, Layout, Scales};
 pub use operands::{Input, Matrix, NextNorm, Operands, RowsView};
@@ -28,7 +35,7 @@ pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
 pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
-pub(crate) use tiling::BYTE_MATRICES;
+pub(crate) use tiling::{BYTE_MATRICES, HALF_MATRICES};
 pub use tiling::{Tiling, cooperative, exact_units};
 pub(crate) use upload::{Chunk, Upload, Uploaded};
 pub use weight::PackedWeight;

@@ -1,5 +1,6 @@
 //! What linear layers read and write besides their matrices.
 
+use super::halves::HalfRows;
 use super::quantize::Quantized;
 use super::shader::InputKind;
 use super::weight::PackedWeight;
@@ -37,6 +38,11 @@ impl RowsView<'_> {
         if aligned { InputKind::Aligned } else { InputKind::Unaligned }
     }
 
+    /// Whether rows can be read four floats at a time.
+    pub(crate) fn is_aligned(self) -> bool {
+        self.kind() == InputKind::Aligned
+    }
+
     /// Where rows start and how far they are apart, in what a kernel reads at a time.
     pub(super) fn offset_and_stride(self) -> (u32, u32) {
         let element = if self.kind() == InputKind::Aligned { 4 } else { 1 };
@@ -63,13 +69,20 @@ pub enum Input<'a> {
     /// The same of rows that an RMS norm has multiplied with its weights, but not with their factors yet: results
     /// are. The number is what the norm adds to the mean of squares.
     Normed(&'a Quantized, f32),
+    /// Halves, for any matrices.
+    Halves(&'a HalfRows),
+    /// A single row of aligned floats, multiplied in halves.
+    Single(RowsView<'a>),
 }
 
 impl Input<'_> {
-    pub(super) fn kind(self) -> InputKind {
+    /// What it is for matrices of so many columns.
+    pub(super) fn kind(self, columns: usize) -> InputKind {
         match self {
             Input::Floats(view) => view.kind(),
             Input::Integers(_) | Input::Normed(..) => InputKind::Integers,
+            Input::Halves(_) => InputKind::Halves(HalfRows::groups(columns) as u32),
+            Input::Single(_) => InputKind::Single(HalfRows::groups(columns) as u32),
         }
     }
 
@@ -80,14 +93,15 @@ impl Input<'_> {
 
     pub(super) fn quantized(&self) -> Option<&Quantized> {
         match self {
-            Input::Floats(_) => None,
+            Input::Floats(_) | Input::Single(_) | Input::Halves(_) => None,
             Input::Integers(quantized) | Input::Normed(quantized, _) => Some(quantized),
         }
     }
 
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
         match self {
-            Input::Floats(view) => view.buffer,
+            Input::Floats(view) | Input::Single(view) => view.buffer,
+            Input::Halves(halves) => halves.buffer(),
             Input::Integers(quantized) | Input::Normed(quantized, _) => quantized.buffer(),
         }
     }

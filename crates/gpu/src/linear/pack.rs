@@ -1,7 +1,10 @@
 //! Packing: rows of a tensor, as the file has them, become words of the low and the rest plane.
 
 use gleed_gguf::{Format, Groups, Unpacked};
+use gleed_model::arithmetic::IntegerRow;
 use half::f16;
+
+use super::half_layout::{HalfLayout, pack_floats};
 
 use super::layout::{Factors, GROUP, Integers, Layout, SUPER_BLOCK, SUPER_BLOCK_WORDS, Scales, place};
 use crate::{Error, Result};
@@ -42,6 +45,16 @@ impl Packing {
         Ok(Packing { format, layout, converted, rows, columns, file_row })
     }
 
+    /// The same of so many rows.
+    pub(crate) fn with_rows(self, rows: usize) -> Packing {
+        Packing { rows, ..self }
+    }
+
+    /// The same for matrix units of halves.
+    pub fn for_halves(self) -> Packing {
+        Packing { layout: Layout::Halves(HalfLayout::of(self.format)), ..self }
+    }
+
     /// The layout.
     pub fn layout(&self) -> Layout {
         self.layout
@@ -69,7 +82,7 @@ impl Packing {
 
     /// Groups of 32 columns in a row; the last may be partly padding.
     pub(crate) fn groups(&self) -> usize {
-        self.columns.div_ceil(GROUP)
+        self.layout.groups(self.columns)
     }
 
     /// Words of a row in the low plane.
@@ -113,6 +126,10 @@ impl Packing {
             row_low.fill(0);
             row_rest.fill(0);
             self.pack_row(&mut room, bytes, &mut row_low, &mut row_rest);
+            if let Layout::Halves(halves) = self.layout {
+                halves.interleave(row, [&row_low, &row_rest], [&mut *low, &mut *rest]);
+                continue;
+            }
             match self.layout.vector_words() {
                 2 => self.interleave::<2>(row, &row_low, low),
                 _ => self.interleave::<4>(row, &row_low, low),
@@ -144,6 +161,17 @@ impl Packing {
                 self.format.decode(bytes, &mut room.values);
                 low.iter_mut().zip(&room.values).for_each(|(word, value)| *word = value.to_bits());
             }
+            Layout::Halves(halves) => match self.format.groups() {
+                Some(groups) => {
+                    self.format.unpack(bytes, room.unpacked());
+                    halves.pack_integers(room.row(groups), low, rest);
+                }
+                None => {
+                    room.values.resize(self.columns, 0.0);
+                    self.format.decode(bytes, &mut room.values);
+                    pack_floats(&room.values, low, rest);
+                }
+            },
             Layout::F16 | Layout::Bf16 => {
                 for (word, pair) in low.iter_mut().zip(bytes.chunks(4)) {
                     let mut padded = [0; 4];
@@ -188,6 +216,11 @@ impl Room {
             min_factors: &mut self.min_factors,
             mins: &mut self.mins,
         }
+    }
+
+    fn row(&self, groups: Groups) -> IntegerRow<'_> {
+        let Room { integers, factors, scales, min_factors, mins, .. } = self;
+        IntegerRow { integers, factors, scales, min_factors, mins, block: groups.block, group: groups.len }
     }
 
     fn pack(&self, layout: Integers, low: &mut [u32], rest: &mut [u32]) {

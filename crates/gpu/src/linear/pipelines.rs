@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::half_tiling::half_units;
 use super::layer::Shape;
-use super::shader::{InputKind, LinearSpec, quantize_source, source};
+use super::shader::{InputKind, LinearSpec, quantize_source, source, to_halves_source};
 use super::tiling::{Tiling, cooperative, exact_units};
 use crate::compiler::Pipeline;
 use crate::{Error, Gpu, Result};
@@ -13,6 +14,8 @@ use crate::{Error, Gpu, Result};
 pub struct LinearKernels {
     tilings: Vec<Tiling>,
     integer_tilings: Vec<Tiling>,
+    /// Those for inputs of halves, where they are not all that there are.
+    half_tilings: Option<Vec<Tiling>>,
     bindings: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
     /// The WGSL of a layer in one tiling: tests have texts of their own.
@@ -77,19 +80,33 @@ impl LinearKernels {
                 immediate_size: 0,
             });
             let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
-            let known = Mutex::default();
-            LinearKernels { tilings, integer_tilings, bindings, pipeline_layout, source, unused, known }
+            let half_tilings = (!half_units(&gpu.info)).then(Vec::new);
+            LinearKernels {
+                tilings,
+                integer_tilings,
+                half_tilings,
+                bindings,
+                pipeline_layout,
+                source,
+                unused,
+                known: Mutex::default(),
+            }
         })
     }
 
-    /// The same kernels, of one tiling for inputs of integers and with other texts.
+    /// The same kernels, of these tilings for inputs of halves instead of all.
+    pub fn with_halves(self, tilings: Vec<Tiling>) -> LinearKernels {
+        LinearKernels { half_tilings: Some(tilings), ..self }
+    }
+
+    /// The same kernels, of one tiling for inputs of integers or halves and with other texts.
     #[cfg(test)]
     pub(super) fn with_texts(
         self,
         tiling: Tiling,
         source: fn(LinearSpec, Tiling) -> String,
     ) -> LinearKernels {
-        LinearKernels { integer_tilings: vec![tiling], source, ..self }
+        LinearKernels { integer_tilings: vec![tiling], half_tilings: Some(vec![tiling]), source, ..self }
     }
 
     /// Whether layers can write their results as integers.
@@ -100,6 +117,9 @@ impl LinearKernels {
     /// Why there is no kernel for a layer.
     pub(super) fn lack(&self, gpu: &Gpu, spec: LinearSpec) -> String {
         let limits = gpu.device.limits();
+        if let InputKind::Halves(_) | InputKind::Single(_) = spec.input {
+            return "it has no matrix units that multiply halves as expected".to_string();
+        }
         let of = if spec.input == InputKind::Integers { "integers" } else { "floats" };
         let (threads, bytes) =
             (limits.max_compute_invocations_per_workgroup, limits.max_compute_workgroup_storage_size);
@@ -112,8 +132,14 @@ impl LinearKernels {
         if let Some((_, tiled)) = known.iter().find(|(other, _)| *other == spec) {
             return Arc::clone(tiled);
         }
-        let tilings = if spec.input == InputKind::Integers { &self.integer_tilings } else { &self.tilings };
-        let tilings = Tiling::of_layer(tilings, spec);
+        let tilings = match spec.input {
+            InputKind::Integers => Tiling::of_layer(&self.integer_tilings, spec),
+            InputKind::Aligned | InputKind::Unaligned => Tiling::of_layer(&self.tilings, spec),
+            InputKind::Halves(groups) => self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups)),
+            InputKind::Single(groups) => {
+                self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups)])
+            }
+        };
         let tiled: Tiled =
             tilings.into_iter().map(|tiling| (tiling, self.pipeline(gpu, spec, tiling))).collect();
         known.push((spec, Arc::clone(&tiled)));
@@ -132,6 +158,12 @@ impl LinearKernels {
     pub(super) fn quantize(&self, gpu: &Gpu, input: InputKind) -> Pipeline {
         // SAFETY: as above.
         unsafe { gpu.compiler.pipeline("quantize", &quantize_source(input), &self.pipeline_layout) }
+    }
+
+    /// The pipeline that makes halves of floats.
+    pub(super) fn to_halves(&self, gpu: &Gpu, input: InputKind) -> Pipeline {
+        // SAFETY: as above.
+        unsafe { gpu.compiler.pipeline("to halves", &to_halves_source(input), &self.pipeline_layout) }
     }
 
     /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too,

@@ -5,7 +5,7 @@ use gleed_model::program::Activation;
 use super::layout::{Layout, Scales};
 use super::template::{Values, expand};
 use super::tiling::Tiling;
-use super::{decode, integers};
+use super::{decode, half_weights, integers};
 use crate::kernels::activate;
 use crate::spirv;
 
@@ -25,6 +25,9 @@ const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
 const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wgsl");
+const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
+const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
+const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
 const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -53,6 +56,10 @@ pub enum InputKind {
     Unaligned,
     /// What [`super::Quantize`] makes of floats. All matrices are integers then.
     Integers,
+    /// What [`super::ToHalves`] makes of floats, in so many groups.
+    Halves(u32),
+    /// A single row of aligned floats, of which the kernel makes halves, in so many groups.
+    Single(u32),
 }
 
 /// What a second matrix is for.
@@ -68,6 +75,14 @@ impl LinearSpec {
     /// Whether the layer is gated.
     pub(crate) fn is_gated(self) -> bool {
         matches!(self.second, Some((_, Combination::Gated(_))))
+    }
+
+    /// Groups of an input that is multiplied in halves.
+    pub(crate) fn half_groups(self) -> u32 {
+        match self.input {
+            InputKind::Halves(groups) | InputKind::Single(groups) => groups,
+            InputKind::Aligned | InputKind::Unaligned | InputKind::Integers => 0,
+        }
     }
 
     /// Whether the layer adds its results to the output, for the norm that follows.
@@ -109,22 +124,35 @@ pub fn quantize_source(input: InputKind) -> String {
     expand(COMMON, &values) + TO_INTEGERS + &expand(QUANTIZE, &values)
 }
 
+/// The WGSL that makes halves of floats.
+pub fn to_halves_source(input: InputKind) -> String {
+    let values = common(input).list("LETTERS", [""; 0]).set("OUTPUT", "vec4<u32>");
+    "enable f16;\n".to_string() + &expand(COMMON, &values) + HALF_FACTOR + TO_HALVES
+}
+
 /// What all kernels are told: that there is nothing but an input and an output.
 fn common(input: InputKind) -> Values {
     let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
         .list("EIGHT", 0..8)
-        .switch("ALIGNED", input == InputKind::Aligned)
+        .switch("ALIGNED", matches!(input, InputKind::Aligned | InputKind::Single(_)))
         .switch("UNALIGNED", input == InputKind::Unaligned)
-        .switch("FLOATS", input != InputKind::Integers)
+        .switch("FLOATS", matches!(input, InputKind::Aligned | InputKind::Unaligned | InputKind::Single(_)))
+        .switch("CONVERTS", matches!(input, InputKind::Single(_)))
         .switch("INTEGERS", input == InputKind::Integers)
+        .switch("HALVES", matches!(input, InputKind::Halves(_)))
         .switch("NORMED", false)
         .switch("UNNORMED", true)
 }
 
 /// The WGSL of a linear layer in one tiling.
 pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
+    text_of(spec, tiling, true)
+}
+
+/// The same, with loops that are written out for a device's compiler, or left as loops for a slow one.
+pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> String {
     let gated = spec.is_gated();
     let joined = spec.second.is_some() && !gated;
     let activation = match spec.second {
@@ -146,6 +174,17 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
         .switch("NORMED", spec.normed)
         .switch("UNNORMED", !spec.normed);
+    let ahead = tiling.ahead();
+    let all = ["0u", "1u", "2u", "3u"];
+    let (first, groups) =
+        if written_out { (&all[..ahead], &all[..]) } else { (&["turn"][..], &["turn"][..]) };
+    let turns = |turns: usize| format!("{}u", if written_out { 1 } else { turns });
+    let values = values
+        .list("GROUPS", groups)
+        .list("FIRSTGROUPS", first)
+        .set("TURNS", turns(4))
+        .set("FIRSTTURNS", turns(ahead))
+        .set("AHEAD", format!("{ahead}u"));
     let values = tiled(values, spec, tiling);
     let (enable, kernel) = match tiling {
         Tiling::Few { .. } if spec.input == InputKind::Integers => ("", INTEGERS_FEW),
@@ -153,6 +192,7 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         Tiling::Few { .. } => ("", FEW),
         Tiling::Many { .. } => ("", MANY),
         Tiling::Cooperative { .. } => (UNITS_ENABLED, COOPERATIVE),
+        Tiling::Halves { .. } => (UNITS_ENABLED, HALVES),
         Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
         Tiling::Chains { .. } => (UNITS_ENABLED, INTEGERS_CHAINS),
     };
@@ -161,8 +201,19 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
     if tiling.on_units() {
         text.push_str(spirv::STUBS);
     }
+    let halves = matches!(tiling, Tiling::Halves { .. });
+    let groups = spec.half_groups();
+    if halves {
+        text.push_str(&format!("const GROUPS = {groups}u;\n"));
+        text.push_str(spirv::FRAGMENTS);
+        text.push_str(HALF_FACTOR);
+    }
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
+        if let Layout::Halves(layout) = layout {
+            text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, ahead));
+            return;
+        }
         text.push_str(&decode::snippet(layout, m, binding));
         if let (InputKind::Integers, Some(integers)) = (spec.input, layout.integers()) {
             text.push_str(&integers::snippet(integers, m));
@@ -200,6 +251,10 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
         let values =
             values.clone().set("BODY", body).list("MATRICES", matrices.chars()).switch("FIRST", i == 0);
         let values = match tiling {
+            Tiling::Halves { .. } => {
+                let second = if gated { 'b' } else { *body };
+                values.set("FIRSTMATRIX", body).set("SECONDMATRIX", second)
+            }
             Tiling::Cooperative { sums, .. } => {
                 values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
             }
@@ -221,13 +276,15 @@ pub fn source(spec: LinearSpec, tiling: Tiling) -> String {
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Cooperative { .. });
+    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Cooperative { .. } | Tiling::Halves { .. });
     let threads = tiling.threads(spec);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
         .set("THREADS", threads)
         .set("LANES", if subgroups { "thread, subgroup, lane" } else { "thread" })
-        .switch("SUBGROUPS", subgroups);
+        .switch("SUBGROUPS", subgroups)
+        .switch("ROWSFIRST", tiling.rows_first())
+        .switch("OUTPUTSFIRST", !tiling.rows_first());
     let matrices = if spec.is_gated() { 2 } else { 1 };
     let copies = 1 + u32::from(spec.has_halves());
     let half_mins = spec.scales().into_iter().flatten().any(|scales| scales.halves() && scales.mins());
@@ -243,7 +300,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             // Outputs that lie together are loaded together.
             let (lane, slot) = match spec.first.0 {
                 Layout::Integers(_) => ("thread / 16u", "thread % 16u"),
-                Layout::F32 | Layout::F16 | Layout::Bf16 => ("thread % 8u", "thread / 8u"),
+                _ => ("thread % 8u", "thread / 8u"),
             };
             values
                 .list("ROWS", 0..rows)
@@ -314,6 +371,45 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("OWNWEIGHTS", format!("{}u", 32 * 3 * copies))
                 .set("WEIGHTS", (subgroups * 32 * 3 * copies).max(subgroups * parts * 32))
                 .set("INPUTS", subgroups * rows * 3)
+        }
+        Tiling::Halves { rows, split, across } => {
+            let fragments = rows.div_ceil(16);
+            // Of few rows lanes have nothing in half of their sums.
+            let one_side = rows <= 8;
+            let elements = match rows {
+                1 => 1,
+                8 => 2,
+                _ => 4,
+            };
+            let room = if let InputKind::Single(groups) = spec.input { groups * 4 } else { 0 };
+            let fragment_parts = 2 * elements * 32;
+            let tile_parts = across * fragments * 2 * fragment_parts;
+            values
+                .set("ROOM", room)
+                .set("UNITS", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
+                .list("PIECES", 0..room.div_ceil(threads))
+                .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
+                .switch("ONESIDE", one_side)
+                .switch("BOTHSIDES", !one_side)
+                .list("TWO", 0..2)
+                .list("FOUR", 0..4)
+                .list("TILES", 0..2)
+                .list("ROWFRAGMENTS", 0..fragments)
+                .set("ROWFRAGMENTCOUNT", format!("{fragments}u"))
+                .list("ELEMENTS", (0..elements).map(|e| format!("{e}u")))
+                .list("ENTRIES", (0..(tile_parts / 2).div_ceil(threads)).map(|e| e.to_string()))
+                .set("SIDEPARTS", format!("{}u", 32 * elements))
+                .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
+                .switch("SHARED", split > 1)
+                .switch("ALONE", split == 1)
+                .set("SPLIT", format!("{split}u"))
+                .set("ACROSS", format!("{across}u"))
+                .set("OWNOUTPUTS", format!("{}u", 32 / matrices))
+                .set("SECONDTILE", if matrices == 1 { "16u" } else { "0u" })
+                .set("TILEROWS", format!("{rows}u"))
+                .set("TILEPARTS", format!("{tile_parts}u"))
+                .set("PARTS", split * tile_parts)
+                .set("ALLTHREADS", format!("{threads}u"))
         }
         Tiling::Cooperative { sums, rows } => values
             .list("TWO", 0..2)

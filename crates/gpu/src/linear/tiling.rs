@@ -36,6 +36,15 @@ pub enum Tiling {
         /// Subgroups of a workgroup: 4 or 8.
         subgroups: u32,
     },
+    /// Halves on the device's matrix units, for inputs of halves and any number of rows. Where [`half_units`] says so.
+    Halves {
+        /// Rows of a workgroup: 16, 32 or 64.
+        rows: u32,
+        /// Subgroups that share the columns of their outputs.
+        split: u32,
+        /// Subgroups for outputs beside each other, each of 32 sums.
+        across: u32,
+    },
     /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
     /// sums are not. Where [`cooperative`] says so.
     Cooperative {
@@ -54,7 +63,8 @@ impl fmt::Display for Tiling {
             Tiling::Many { rows } => write!(f, "many 64x{rows}"),
             Tiling::Units { tile: (sums, rows), .. } => write!(f, "units {sums}x{rows}"),
             Tiling::Chains { rows, subgroups } => write!(f, "chains 32x{rows} by {subgroups}"),
-            Tiling::Cooperative { sums, rows } => write!(f, "halves {sums}x{rows}"),
+            Tiling::Halves { rows, split, across } => write!(f, "halves {}x{rows} by {split}", 32 * across),
+            Tiling::Cooperative { sums, rows } => write!(f, "rounded {sums}x{rows}"),
         }
     }
 }
@@ -68,7 +78,7 @@ pub fn cooperative(adapter: &AdapterInfo) -> bool {
 }
 
 /// The products that [`Tiling::Cooperative`] needs.
-const HALF_MATRICES: MatrixShape =
+pub(crate) const HALF_MATRICES: MatrixShape =
     MatrixShape { m: 16, n: 16, k: 16, operands: Element::F16, sums: Element::F32 };
 
 /// The products that [`Tiling::Units`] needs.
@@ -128,7 +138,7 @@ impl Tiling {
                 let sums = 32 * outputs.max(2);
                 MOST_KEPT_BYTES.max(4 * rows * sums * (tiling.few_threads() / 32 + 1))
             }
-            Tiling::Many { .. } | Tiling::Cooperative { .. } => 0,
+            Tiling::Many { .. } | Tiling::Cooperative { .. } | Tiling::Halves { .. } => 0,
             // Chains, or weights and padding, which may be there twice; and inputs.
             Tiling::Chains { rows, subgroups } => 16 * subgroups * ((8 * rows).max(2 * 3 * 32) + 3 * rows),
             // Two stages of weights and their scales, which may be there twice, and of inputs.
@@ -196,6 +206,11 @@ impl Tiling {
         }
     }
 
+    /// Whether workgroups for the same outputs and other rows come one after the other.
+    pub(super) fn rows_first(self) -> bool {
+        matches!(self, Tiling::Halves { .. })
+    }
+
     /// Whether it multiplies bytes on matrix units.
     pub(crate) fn on_units(self) -> bool {
         matches!(self, Tiling::Units { .. } | Tiling::Chains { .. })
@@ -227,6 +242,7 @@ impl Tiling {
             Tiling::Few { .. } if spec.input == InputKind::Integers => self.few_threads(),
             Tiling::Few { .. } | Tiling::Many { .. } => 128,
             Tiling::Cooperative { .. } => 256,
+            Tiling::Halves { split, across, .. } => 32 * split * across,
             Tiling::Chains { subgroups, .. } => 32 * subgroups,
             Tiling::Units { tile, own } => tile.0 * tile.1 / (own.0 * own.1) * 32,
         }
@@ -251,6 +267,7 @@ impl Tiling {
             Tiling::Few { .. } if spec.input == InputKind::Integers => 32 * self.slot_outputs(spec),
             Tiling::Few { outputs, .. } => 16 * outputs,
             Tiling::Many { .. } => 64,
+            Tiling::Halves { across, .. } => across * if spec.is_gated() { 16 } else { 32 },
             Tiling::Chains { .. } if spec.is_gated() => 16,
             Tiling::Chains { .. } => 32,
             Tiling::Cooperative { sums, .. } | Tiling::Units { tile: (sums, _), .. } => {
@@ -269,6 +286,7 @@ impl Tiling {
             Tiling::Few { outputs, .. } => outputs,
             Tiling::Many { .. }
             | Tiling::Cooperative { .. }
+            | Tiling::Halves { .. }
             | Tiling::Units { .. }
             | Tiling::Chains { .. } => 1,
         }
@@ -281,6 +299,7 @@ impl Tiling {
             | Tiling::Many { rows }
             | Tiling::Chains { rows, .. }
             | Tiling::Cooperative { rows, .. }
+            | Tiling::Halves { rows, .. }
             | Tiling::Units { tile: (_, rows), .. } => rows,
         }
     }
@@ -298,7 +317,7 @@ const MOST_KEPT_BYTES: u32 = 16 << 10;
 fn few_in_turn(input: InputKind) -> u32 {
     match input {
         InputKind::Integers => 112,
-        InputKind::Aligned | InputKind::Unaligned => 24,
+        InputKind::Aligned | InputKind::Unaligned | InputKind::Halves(_) | InputKind::Single(_) => 24,
     }
 }
 
@@ -310,6 +329,9 @@ pub(super) fn fitting<T>(
     input: InputKind,
     cost: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
+    if let InputKind::Halves(_) | InputKind::Single(_) = input {
+        return pipelines.iter().min_by_key(|(tiling, _)| cost(*tiling));
+    }
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
     if rows > Tiling::FEW_BESIDE_UNITS && on_units().next().is_some() {
         let has_room =

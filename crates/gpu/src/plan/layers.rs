@@ -8,9 +8,11 @@ use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, We
 use super::norms::{leaves_factors, next_norm, norm_of};
 use super::{Command, Planner, Recorded, Resources};
 use crate::compiler::{Pipeline, Run};
+use crate::kernels::norm::Also;
 use crate::kernels::{Place, attention};
 use crate::linear::{
-    Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView,
+    Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView, Tiling,
+    ToHalves,
 };
 use crate::step::{Counts, Items};
 use crate::{Gpu, Result};
@@ -19,10 +21,14 @@ use crate::{Gpu, Result};
 type FindMatrix<'f, 'a> = &'f dyn Fn(WeightId) -> Result<&'a PackedWeight>;
 
 /// The layers of an op that share their input, and how they have it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Layers {
     /// What makes integers of the input, where the layers multiply integers.
     quantize: Option<Quantize>,
+    /// What makes halves of the input, where they multiply those.
+    to_halves: Option<ToHalves>,
+    /// The layers for a single row, which need no halves to be made.
+    single: Vec<Linear>,
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
     pub(super) layers: Vec<Linear>,
@@ -65,15 +71,22 @@ impl Layers {
         let quantized = self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts));
         let quantize = self.quantize.iter().filter(move |_| !quantized);
         let with_norm = self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts));
-        let layers = with_norm.map_or(&self.layers[..], std::slice::from_ref);
+        let single = !quantized && rows == 1 && !self.single.is_empty();
+        let layers = if single { &self.single[..] } else { &self.layers[..] };
+        let layers = with_norm.map_or(layers, std::slice::from_ref);
         let layers = layers.iter().flat_map(move |layer| layer.runs(rows));
-        quantize.filter_map(move |quantize| quantize.run(rows)).chain(layers)
+        let quantize = quantize.filter_map(move |quantize| quantize.run(rows));
+        let to_halves = self.to_halves.iter().filter(move |_| !quantized && !single);
+        let to_halves = to_halves.filter_map(move |to_halves| to_halves.run(rows));
+        quantize.chain(to_halves).chain(layers)
     }
 
     /// All pipelines that they may need, and for how many rows.
     pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
         let quantize = self.quantize.iter().map(|quantize| (1, quantize.pipeline()));
-        quantize.chain(self.layers.iter().chain(&self.with_norm).flat_map(Linear::pipelines))
+        let to_halves = self.to_halves.iter().map(|to_halves| (1, to_halves.pipeline()));
+        let layers = self.layers.iter().chain(&self.single).chain(&self.with_norm);
+        quantize.chain(to_halves).chain(layers.flat_map(Linear::pipelines))
     }
 }
 
@@ -99,6 +112,13 @@ pub(super) fn of_integers(program: &Program, op: &Op) -> bool {
     }
 }
 
+/// The most columns of the inputs that become halves: all that linear layers but those of experts have.
+pub(crate) fn half_columns(program: &Program) -> usize {
+    let is_linear = |op: &&Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. });
+    let ops = program.nodes.iter().map(|node| &node.op).filter(is_linear);
+    ops.flat_map(Op::matrices).map(|id| program.weights[id].columns).max().unwrap_or(0)
+}
+
 /// The most columns of the inputs that become integers.
 pub(crate) fn integer_columns(program: &Program) -> usize {
     let ops = program.nodes.iter().map(|node| &node.op).filter(|op| of_integers(program, op));
@@ -110,18 +130,23 @@ impl<'a> Planner<'a> {
     pub(super) fn linear(&self, gpu: &Gpu, op: &Op, matrix: FindMatrix<'_, 'a>) -> Result<Command> {
         let Op::Linear { parts, input, out } = op else { unreachable!("called for linear ops") };
         let floats = rows_view(self.place(*input));
-        self.layers(gpu, op, *input, |integers| {
+        self.layers(gpu, op, *input, |converted| {
             let mut matrices = self.matrices(parts);
             // Two at a time, which are one dispatch, where both have integers or both have floats.
             let pairs = std::iter::from_fn(|| {
                 let first = matrices.pop_front()?;
-                let kind = |(part, _): &(&Projection, usize)| has_integers(self.program, part.weight);
+                let kind = |(part, _): &(&Projection, usize)| {
+                    self.resources.halves.is_none() && has_integers(self.program, part.weight)
+                };
                 Some((first, matrices.pop_front_if(|second| kind(second) == kind(&first))))
             });
             let mut offset = 0;
             let layers = pairs.map(|((first, rows), second)| {
-                let integers = integers.filter(|_| has_integers(self.program, first.weight));
-                let input = integers.unwrap_or(Input::Floats(floats));
+                let takes = |input: &Input| match input {
+                    Input::Integers(_) | Input::Normed(..) => has_integers(self.program, first.weight),
+                    Input::Floats(_) | Input::Single(_) | Input::Halves(_) => true,
+                };
+                let input = converted.filter(takes).unwrap_or(Input::Floats(floats));
                 let outputs = rows + second.map_or(0, |(_, rows)| rows);
                 let operands = self.operands(input, self.place(out.part(offset, outputs)));
                 offset += outputs;
@@ -180,6 +205,23 @@ impl<'a> Planner<'a> {
     ) -> Result<Command> {
         let linear = self.resources.linear;
         let floats = rows_view(self.place(input));
+        if let Some(halves) = self.resources.halves {
+            let to_halves = ToHalves::new(gpu, linear, floats, input.width, halves, self.row_count)?;
+            let layers = make(Some(Input::Halves(halves)))?;
+            let before = self.producer.as_ref().filter(|(view, _)| *view == input);
+            let producer = before.map(|(_, producer)| producer.clone());
+            let alone = !matches!(producer, Some(Producer::Norm))
+                && floats.is_aligned()
+                && Tiling::has_single(gpu, input.width);
+            let single = if alone { make(Some(Input::Single(floats)))? } else { vec![] };
+            return Ok(Command::Linear(Layers {
+                to_halves: Some(to_halves),
+                single,
+                producer,
+                layers,
+                ..Layers::default()
+            }));
+        }
         let (mut quantize, mut producer, mut integers) = (None, None, None);
         if let Some([by_norms, by_others]) =
             self.resources.quantized.filter(|_| of_integers(self.program, op))
@@ -201,7 +243,8 @@ impl<'a> Planner<'a> {
             }
         }
         let with_norm = self.with_norm(gpu, op, integers)?;
-        Ok(Command::Linear(Layers { quantize, producer, layers: make(integers)?, with_norm }))
+        let layers = make(integers)?;
+        Ok(Command::Linear(Layers { quantize, producer, layers, with_norm, ..Layers::default() }))
     }
 
     /// The layer that does the work of a linear op and of the norm after it, where one can.
@@ -225,13 +268,14 @@ impl<'a> Planner<'a> {
         Operands { input, output: rows_view(output), integers: None, batch: self.row_count }
     }
 
-    /// Whether the next op multiplies a view with matrices of integers.
+    /// Whether the next op multiplies a view with matrices of integers, or of halves where all are.
     fn next_multiplies(&self, view: View) -> bool {
         let reads = |op: &&Op| match op {
             Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
             _ => false,
         };
-        self.next().filter(reads).is_some_and(|op| of_integers(self.program, op))
+        let halves = self.resources.halves.is_some();
+        self.next().filter(reads).is_some_and(|op| halves || of_integers(self.program, op))
     }
 
     /// Where attention writes its output as integers.
@@ -241,8 +285,18 @@ impl<'a> Planner<'a> {
         (whole && self.next_makes_none(out)).then_some(by_others)
     }
 
+    /// Where a norm of whole rows writes its output too.
+    pub(super) fn norm_also(&self, norm: &Norm, out: View) -> Also<'a> {
+        let halves = self.resources.halves.filter(|_| self.next_makes_none(out));
+        match (halves, self.norm_integers(norm, out)) {
+            (Some(halves), _) => Also::Halves(halves),
+            (_, Some(integers)) => Also::Integers(integers),
+            _ => Also::Nothing,
+        }
+    }
+
     /// Where a norm writes its output as integers.
-    pub(super) fn norm_integers(&self, norm: &Norm, out: View) -> Option<&'a Quantized> {
+    fn norm_integers(&self, norm: &Norm, out: View) -> Option<&'a Quantized> {
         let [by_norms, _] = self.resources.quantized?;
         let writes = if norm.bias.is_none() {
             self.writes_factors(self.index)

@@ -4,7 +4,7 @@ use gleed_model::Arithmetic;
 use gleed_model::program::{Op, Program, WeightId};
 
 use super::layers::{has_integers, of_integers};
-use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling};
+use crate::linear::{Combination, InputKind, Layout, LinearSpec, Packing, Tiling};
 use crate::{Gpu, Options};
 
 /// The kernels that multiply with a matrix.
@@ -43,6 +43,12 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
         }
         _ => (id, None),
     };
+    if options.arithmetic == Arithmetic::F16 {
+        let groups = Packing::new("", program.weights[id].format, 0, program.weights[id].columns);
+        let groups = groups.map_or(0, |packing| packing.for_halves().groups());
+        let tilings: Vec<String> = Tiling::halves(groups as u32).iter().map(Tiling::to_string).collect();
+        return format!("f16: {}", tilings.join(", "));
+    }
     let input = if integers { InputKind::Integers } else { InputKind::Aligned };
     let spec = LinearSpec { first: layout(first), second, input, normed: false, requantizes: false };
     let tilings = match integers {

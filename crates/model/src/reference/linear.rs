@@ -5,7 +5,10 @@ use std::ops::Range;
 use gleed_gguf::{Groups, Unpacked};
 
 use super::{Normed, Order, Reference};
-use crate::arithmetic::{self as plain, IntegerRow, SUPER_BLOCK, dot, dot_q8};
+use crate::arithmetic::{
+    self as plain, HalfRow, IntegerRow, SUPER_BLOCK, dot, dot_halves, dot_q8, half_row, half_values,
+    half_weights,
+};
 use crate::kernels::with_fused_multiply_add;
 use crate::program::{Projection, View, Weight, WeightId};
 
@@ -15,9 +18,24 @@ enum Activations {
     Floats(Vec<Vec<f32>>),
     /// In integers, in the blocks of the weights.
     Integers(Vec<Quantised>, Groups),
+    /// In halves.
+    Halves(Vec<HalfRow>),
 }
 
 impl Reference {
+    /// A row of a matrix as its [`half_terms`] say, or of one of floats as halves are.
+    pub(super) fn half_weight_row(&self, weight: WeightId, row: usize) -> Vec<f32> {
+        let w = &self.program.weights[weight];
+        let data = self.data(weight);
+        let bytes = data.len() / w.rows;
+        let data = &data[row * bytes..][..bytes];
+        let Some(groups) = w.format.groups() else {
+            let HalfRow { values, factor } = half_row(&self.weight_row(weight, row));
+            return values.iter().map(|half| half.to_f32() * factor).collect();
+        };
+        half_values(Integers::new(groups, w.columns).row(w, data))
+    }
+
     pub(super) fn linear(&mut self, order: Order, part: Projection, input: View, out: View) {
         let weight = &self.program.weights[part.weight];
         let bias = part.bias.map(|b| self.vector(b));
@@ -41,6 +59,7 @@ impl Reference {
         let weight = &self.program.weights[id];
         let rows = inputs.len();
         let activations = match weight.format.groups().filter(|_| order == Order::Blocks) {
+            _ if order == Order::Halves => Activations::Halves(inputs.iter().map(|x| half_row(x)).collect()),
             Some(groups) => {
                 let quantised = inputs.iter().map(|x| Quantised::new(x, groups.block)).collect();
                 Activations::Integers(quantised, groups)
@@ -97,29 +116,64 @@ fn outputs(weight: &Weight, data: &[u8], activations: &Activations, range: Range
             }
         }
         Activations::Integers(rows, groups) => {
-            let (block, group) = (groups.block, groups.len);
-            let (count, blocks) = (weight.columns / group, weight.columns / block);
-            let with_mins = |length| if groups.mins { length } else { 0 };
-            let (integers, factors) = (&mut vec![0; weight.columns][..], &mut vec![0; count][..]);
-            let (scales, mins) = (&mut vec![0.0; blocks][..], &mut vec![0.0; with_mins(blocks)][..]);
-            let min_factors = &mut vec![0; with_mins(count)][..];
+            let mut room = Integers::new(*groups, weight.columns);
             for data in rows_of_weights {
-                let unpacked = Unpacked {
-                    integers: &mut *integers,
-                    factors: &mut *factors,
-                    scales: &mut *scales,
-                    min_factors: &mut *min_factors,
-                    mins: &mut *mins,
-                };
-                weight.format.unpack(data, unpacked);
-                let row = IntegerRow { integers, factors, scales, min_factors, mins, block, group };
+                let row = room.row(weight, data);
                 for x in rows {
                     results.push(x.dot(row));
                 }
             }
         }
+        Activations::Halves(rows) => {
+            let mut values = vec![0.0; weight.columns];
+            let mut room = weight.format.groups().map(|groups| Integers::new(groups, weight.columns));
+            for data in rows_of_weights {
+                let weights = match &mut room {
+                    Some(room) => half_weights(room.row(weight, data)),
+                    None => {
+                        weight.format.decode(data, &mut values);
+                        half_row(&values)
+                    }
+                };
+                for x in rows {
+                    results.push(weights.factor * x.factor * dot_halves(&weights.values, &x.values));
+                }
+            }
+        }
     }
     results
+}
+
+/// Room for a row of weights in integers.
+struct Integers {
+    groups: Groups,
+    integers: Vec<i8>,
+    factors: Vec<i8>,
+    scales: Vec<f32>,
+    min_factors: Vec<i8>,
+    mins: Vec<f32>,
+}
+
+impl Integers {
+    fn new(groups: Groups, columns: usize) -> Integers {
+        let (count, blocks) = (columns / groups.len, columns / groups.block);
+        let with_mins = |length| if groups.mins { length } else { 0 };
+        Integers {
+            groups,
+            integers: vec![0; columns],
+            factors: vec![0; count],
+            scales: vec![0.0; blocks],
+            min_factors: vec![0; with_mins(count)],
+            mins: vec![0.0; with_mins(blocks)],
+        }
+    }
+
+    /// The row that these bytes of a file are.
+    fn row(&mut self, weight: &Weight, data: &[u8]) -> IntegerRow<'_> {
+        let Integers { groups, integers, factors, scales, min_factors, mins } = self;
+        weight.format.unpack(data, Unpacked { integers, factors, scales, min_factors, mins });
+        IntegerRow { integers, factors, scales, min_factors, mins, block: groups.block, group: groups.len }
+    }
 }
 
 /// A row of activations in integers, and where it is uneven, what they leave of it.

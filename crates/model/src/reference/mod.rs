@@ -51,6 +51,8 @@ enum Order {
     Groups,
     /// As they are.
     Floats,
+    /// As halves, and the weights too.
+    Halves,
 }
 
 impl Order {
@@ -58,6 +60,7 @@ impl Order {
         match arithmetic {
             Arithmetic::Q8 => Order::Blocks,
             Arithmetic::F32 => Order::Floats,
+            Arithmetic::F16 => Order::Halves,
         }
     }
 }
@@ -223,8 +226,13 @@ impl Reference {
                 }
             }
             Op::Embed { table, out } => {
+                let halves = order == Order::Halves && self.program.is_multiplied(*table);
                 for r in 0..self.rows.len() {
-                    let entry = self.weight_row(*table, self.rows[r].token as usize);
+                    let token = self.rows[r].token as usize;
+                    let entry = match halves {
+                        true => self.half_weight_row(*table, token),
+                        false => self.weight_row(*table, token),
+                    };
                     self.set(*out, r).copy_from_slice(&entry);
                 }
             }
@@ -293,6 +301,8 @@ impl Reference {
             }
             Op::Route { routing, scores, out } => self.route(*routing, *scores, *out),
             Op::ExpertLinear { parts, choice, input, out } => {
+                // The matrix units are not for experts.
+                let order = if order == Order::Halves { Order::Floats } else { order };
                 self.expert_linear(order, parts, *choice, *input, *out);
             }
             Op::Weigh { choice, input, out } => self.weigh(*choice, *input, *out),

@@ -30,6 +30,7 @@ pub fn run(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Result<()>
         _ if arguments.options.matrix_units => 0.02,
         Arithmetic::Q8 => 0.02,
         Arithmetic::F32 => 1e-6,
+        Arithmetic::F16 => 1e-4,
     });
     // NaN must not pass.
     let divergence = logits.divergence(executor.program());

@@ -57,6 +57,7 @@ fn against_reference(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -
     let tolerance = arguments.tolerance.unwrap_or(match arguments.options.arithmetic.unwrap_or_default() {
         Arithmetic::Q8 => 0.01,
         Arithmetic::F32 => 1e-5,
+        Arithmetic::F16 => 1e-4,
     });
     let passed = f64::from(farthest) <= tolerance;
     if arguments.json {

@@ -1,5 +1,7 @@
 //! Unpacking the planes, by the words of their documentation, gives back what the formats decode to.
 
+use gleed_model::arithmetic::{half_row, half_values};
+
 use super::*;
 
 /// A generator of pseudo-random words (SplitMix64).
@@ -53,6 +55,7 @@ fn unpack(layout: Layout, columns: usize, low: &[u32], rest: &[u32]) -> Vec<f32>
         Layout::F32 => f32::from_bits(low[column]),
         Layout::F16 => half(low[column / 2] >> (column % 2 * 16)),
         Layout::Bf16 => f32::from_bits(low[column / 2] >> (column % 2 * 16) << 16),
+        Layout::Halves(_) => unreachable!("they have a test of their own"),
         Layout::Integers(integers) => {
             let (bits, extra_bits) = (integers.low_bits as usize, integers.extra_bits as usize);
             // Quad q of the row has byte `column % 4` of its word, and 8 / bits quads share a word.
@@ -161,4 +164,89 @@ fn native_formats_take_about_the_size_of_their_file_and_others_say_so() {
     assert!(Packing::new("w", Format::IQ2_XXS, 1, 256).unwrap().converted());
     let error = Packing::new("blk.0.w", Format::Q4_K, 1, 300).unwrap_err().to_string();
     assert!(error.contains("blk.0.w") && error.contains("256"), "{error}");
+}
+
+/// What a lane of a subgroup reads of a row, by the words of the layout's documentation.
+fn of_lanes(layout: HalfLayout, groups: usize, low: &[u32], rest: &[u32], row: usize, column: usize) -> f32 {
+    let (tile, first, side) = (row / 16, row % 8, row % 16 / 8);
+    let (group, lane, pair, upper) = (column / 32, column % 32 / 8, column % 8 / 2, column % 2);
+    let word = |plane: &[u32], vector: usize| plane[((vector * 8 + first) * 4 + lane) * 2 + side];
+    let bits_of = |plane: &[u32], bits: usize| match bits {
+        1 => word(plane, group / 4) >> (group % 4 * 4 + pair + 16 * upper) & 1,
+        2 => word(plane, group / 2) >> (group % 2 * 8 + 2 * pair + 16 * upper) & 3,
+        4 => word(plane, group) >> ([0, 8, 4, 12][pair] + 16 * upper) & 15,
+        8 => word(plane, group * 2 + pair / 2) >> (pair % 2 * 8 + 16 * upper) & 255,
+        _ => word(plane, group * 4 + pair) >> (16 * upper) & 0xffff,
+    };
+    let (low_bits, extra_bits) = (layout.low_bits as usize, layout.extra_bits as usize);
+    let rest_words = layout.rest_words(groups);
+    let low = &low[tile * 16 * groups * low_bits..];
+    let rest = &rest[tile * 16 * rest_words..];
+    let scale_word = |word: usize| rest[(groups * extra_bits + word) * 16 + first * 2 + side];
+    let factor = f32::from_bits(rest[(rest_words - 1) * 16 + first * 2 + side]);
+    let Some(terms) = layout.terms else { return half(bits_of(low, 16)) * factor };
+    let extra = if extra_bits > 0 { bits_of(rest, extra_bits) } else { 0 };
+    let integer = (bits_of(low, low_bits) | extra << low_bits) as f32;
+    let half_of_group = column % 32 / 16;
+    let place = if terms.halves { 2 * group + half_of_group } else { group };
+    if terms.mins {
+        let both = scale_word(place);
+        return integer.mul_add(half(both) / (1 << 24) as f32, half(both >> 16)) * factor;
+    }
+    (integer - layout.offset as f32) * half(scale_word(place / 2) >> (place % 2 * 16)) * factor
+}
+
+/// In the layout for matrix units, lanes find the columns that they are said to have.
+#[test]
+fn lanes_find_their_columns() {
+    let mut random = Random(77);
+    for format in Format::all() {
+        let columns = if format.block_len() == 1 { 70 } else { format.block_len() * 5 };
+        let rows = 35;
+        let packing = Packing::new("w", format, rows, columns).unwrap().for_halves();
+        let Layout::Halves(layout) = packing.layout() else { unreachable!("packed for halves") };
+        let files: Vec<Vec<u8>> = (0..rows).map(|_| moderate_row(&mut random, format, columns)).collect();
+        let packed = packing.pack(&files.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        for (r, file) in files.iter().enumerate() {
+            let expected = match format.groups() {
+                Some(groups) => {
+                    let mut room = Room::new(Some(groups), columns);
+                    format.unpack(file, room.unpacked());
+                    half_values(room.row(groups))
+                }
+                None => {
+                    let mut values = vec![0.0; columns];
+                    format.decode(file, &mut values);
+                    let row = half_row(&values);
+                    row.values.iter().map(|value| value.to_f32() * row.factor).collect()
+                }
+            };
+            for (column, expected) in expected.iter().enumerate() {
+                let found = of_lanes(layout, packing.groups(), &packed.low, &packed.rest, r, column);
+                assert_eq!(found.to_bits(), expected.to_bits(), "{format}, row {r}, column {column}");
+            }
+            for column in columns..packing.groups() * 32 {
+                let found = of_lanes(layout, packing.groups(), &packed.low, &packed.rest, r, column);
+                assert!(
+                    found == 0.0 || layout.terms.is_some_and(|t| !t.mins),
+                    "{format}: padding is {found}"
+                );
+            }
+        }
+    }
+}
+
+/// A row of random blocks whose values are finite.
+fn moderate_row(random: &mut Random, format: Format, columns: usize) -> Vec<u8> {
+    let mut values = vec![0.0; format.block_len()];
+    let blocks = (0..columns / format.block_len()).flat_map(|_| {
+        loop {
+            let bytes: Vec<u8> = (0..format.block_bytes()).map(|_| random.next() as u8).collect();
+            format.decode(&bytes, &mut values);
+            if values.iter().all(|v| v.abs() < 1e30) {
+                break bytes;
+            }
+        }
+    });
+    blocks.collect()
 }

@@ -1,7 +1,7 @@
-//! Kernels on matrix units for bytes, on devices that have none: what they multiply is multiplied by plain WGSL, so that
-//! all else that such a kernel does can be tested anywhere.
+//! Kernels on matrix units, on devices that have none: what they multiply is multiplied by plain WGSL, so that all else
+//! that such a kernel does can be tested anywhere.
 
-use crate::linear::shader::{UNITS_ENABLED, source};
+use crate::linear::shader::{UNITS_ENABLED, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
 use crate::{Gpu, spirv};
 
@@ -12,15 +12,28 @@ pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {
 }
 
 /// The text of a kernel with plain products, and with subgroups of 32 threads whatever the device's are.
-fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
-    let text = source(spec, tiling);
+pub fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
+    let text = text_of(spec, tiling, false);
     let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
-    let text = text.replace(spirv::STUBS, include_str!("matrix_plain.wgsl"));
+    let halves = matches!(tiling, Tiling::Halves { .. });
+    let text = match halves {
+        true => text.replace(spirv::FRAGMENTS, include_str!("fragments_plain.wgsl")),
+        false => text.replace(spirv::STUBS, include_str!("matrix_plain.wgsl")),
+    };
+    let enable = match tiling {
+        Tiling::Halves { split, across, .. } => {
+            format!("enable f16;\nconst ALL_FRAGMENTS = {}u;\n", 256 * split * across)
+        }
+        _ => String::new(),
+    };
+    let text = enable + &text;
     let text = text.replace("    @builtin(subgroup_id) subgroup: u32,\n", "");
     let text = text.replace("    @builtin(subgroup_invocation_id) lane: u32,\n", "");
     let (before, main) = text.split_once("fn main(").expect("an entry");
-    let lanes =
-        ") {\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n";
-    let main = main.replacen(") {\n", lanes, 1);
+    let own_subgroup = if halves { "    units_subgroup = subgroup;\n" } else { "" };
+    let lanes = format!(
+        ") {{\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n{own_subgroup}"
+    );
+    let main = main.replacen(") {\n", &lanes, 1);
     format!("{before}fn main({main}").replace("subgroupBarrier();", "workgroupBarrier();")
 }

@@ -2,6 +2,7 @@
 //! few rows against many; and views, biases, gates and cut matrices.
 
 mod emulation;
+mod halves;
 mod integers;
 mod support;
 mod translation;

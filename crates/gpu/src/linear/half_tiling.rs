@@ -1,0 +1,74 @@
+//! The tilings for inputs of halves: which there are for so many columns, and which takes least time.
+
+use gleed_model::arithmetic::SEGMENT;
+
+use super::layout::GROUP;
+use super::tiling::{Tiling, cooperative};
+use crate::{AdapterInfo, Gpu};
+
+/// Groups of a segment of halves.
+const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;
+
+/// Whether an adapter can run [`Tiling::Halves`]: the same products, through Vulkan. An open device does not list them if it
+/// computes something else than its kernels expect.
+pub fn half_units(adapter: &AdapterInfo) -> bool {
+    adapter.backend == wgpu::Backend::Vulkan && cooperative(adapter)
+}
+
+impl Tiling {
+    /// Those for inputs of halves of so many groups, of which the one that takes least time by an estimate is used. The
+    /// segments of few rows are shared by as many subgroups as there may be.
+    pub fn halves(groups: u32) -> Vec<Tiling> {
+        let shared = |rows: u32, most: u32| Tiling::shared(rows, groups, most);
+        vec![
+            shared(8, 12),
+            shared(16, 8),
+            shared(32, 8),
+            shared(64, 4),
+            Tiling::Halves { rows: 64, split: 1, across: 2 },
+        ]
+    }
+
+    /// That for a single row that the kernel makes halves of itself.
+    pub(super) fn single(groups: u32) -> Tiling {
+        Tiling::shared(1, groups, 12)
+    }
+
+    /// Whether a device has the workgroup memory for that: a half of each column, and what is added up.
+    pub(crate) fn has_single(gpu: &Gpu, columns: usize) -> bool {
+        let bytes = 2 * columns.next_multiple_of(SEGMENT) + 8192;
+        bytes <= gpu.device.limits().max_compute_workgroup_storage_size as usize
+    }
+
+    /// As many subgroups as share the segments evenly, up to so many.
+    fn shared(rows: u32, groups: u32, most: u32) -> Tiling {
+        let segments = groups.div_ceil(SEGMENT_GROUPS);
+        let rounds = segments.div_ceil(most).max(1);
+        Tiling::Halves { rows, split: segments.div_ceil(rounds).max(1), across: 1 }
+    }
+
+    /// What so many workgroups of [`Tiling::Halves`] take, in hundredths of microseconds: as long as one subgroup takes for
+    /// its segments alone, or as all of a multiprocessor take, four of which are there at a time.
+    pub(super) fn half_cost(self, workgroups: u32, groups: u32, multiprocessors: u32) -> u32 {
+        let Tiling::Halves { rows, split, across } = self else { return u32::MAX };
+        let segment = match rows {
+            ..=8 => 42,
+            16 => 58,
+            32 => 80,
+            _ => 92,
+        };
+        let rounds = groups.div_ceil(SEGMENT_GROUPS).div_ceil(split);
+        let all = workgroups * split * across * rounds;
+        let adding_up = if split > 1 { 50 * rounds } else { 0 };
+        300 + adding_up + segment * all.div_ceil(multiprocessors).max(4 * rounds)
+    }
+
+    /// Groups that kernels of [`Tiling::Halves`] load ahead, as far as there are registers for them.
+    pub(super) fn ahead(self) -> usize {
+        match self {
+            Tiling::Halves { rows: ..=16, .. } => 4,
+            Tiling::Halves { rows: ..=32, .. } => 2,
+            _ => 1,
+        }
+    }
+}

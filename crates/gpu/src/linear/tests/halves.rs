@@ -1,0 +1,356 @@
+//! Activations as halves, and layers that multiply them, against the definition: every format bit for bit, few rows
+//! against many. On a device without matrix units they are emulated.
+
+use crate::Gpu;
+use crate::kernels::norm::{Also, Norm, norm};
+use crate::kernels::{Kernels, Place};
+use crate::linear::{
+    HalfRows, Input, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, RowsView, Tiling,
+    ToHalves, half_units,
+};
+use gleed_gguf::{Format, Unpacked};
+use gleed_model::arithmetic::{HalfRow, IntegerRow, dot_halves, half_row, half_weights, silu};
+use gleed_model::program::Activation;
+
+use super::emulation::{emulated, emulating};
+use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
+use crate::linear::shader::source;
+
+/// Tilings that are small enough for emulation: of one subgroup and of several, that share columns or have outputs of
+/// their own, for one fragment of rows and for several.
+const SMALL: [Tiling; 3] = [
+    Tiling::Halves { rows: 16, split: 1, across: 1 },
+    Tiling::Halves { rows: 8, split: 3, across: 1 },
+    Tiling::Halves { rows: 32, split: 2, across: 2 },
+];
+
+/// The kernels to test: those of the device, or emulated ones.
+fn all_kernels(gpu: &Gpu) -> Vec<LinearKernels> {
+    if half_units(&gpu.info) {
+        let one = |tiling| {
+            let kernels = LinearKernels::new(gpu, &[], &[]).unwrap();
+            kernels.with_texts(tiling, crate::linear::source)
+        };
+        return Tiling::halves(56).into_iter().chain(SMALL).map(one).collect();
+    }
+    SMALL.into_iter().map(|tiling| emulating(gpu, tiling)).collect()
+}
+
+/// Rows of floats, the columns of which are all of a row, as halves.
+fn to_halves(gpu: &Gpu, kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> HalfRows {
+    let count = rows.len() / columns;
+    let halves = HalfRows::new(gpu, count, columns).unwrap();
+    let stride = columns + gap;
+    let mut spread = vec![f32::NAN; (count * stride + 8).next_multiple_of(4)];
+    for (r, row) in rows.chunks(columns).enumerate() {
+        spread[4 + r * stride..][..columns].copy_from_slice(row);
+    }
+    let input = buffer(gpu, &spread, wgpu::BufferUsages::STORAGE);
+    let batch = buffer(gpu, &[f32::from_bits(count as u32), 0.0, 0.0, 0.0], wgpu::BufferUsages::UNIFORM);
+    let view = RowsView { buffer: &input, offset: 4, stride: stride as u32 };
+    let dispatch = ToHalves::new(gpu, kernels, view, columns, &halves, &batch).unwrap();
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        dispatch.record(&mut pass, count as u32).unwrap();
+    }
+    gpu.queue.submit([encoder.finish()]);
+    halves
+}
+
+#[test]
+fn activations_become_halves_as_defined() {
+    let (gpu, kernels, _) = setup();
+    let mut random = Random(31);
+    for columns in [1, 6, 32, 100, 1184] {
+        let mut rows = random.floats(5 * columns);
+        rows[0] = 1e30;
+        rows[columns] = 3e-38;
+        rows[2 * columns..3 * columns].fill(0.0);
+        rows[3 * columns] = f32::NAN;
+        rows[4 * columns] = f32::NEG_INFINITY;
+        for gap in [0, 3] {
+            let halves = to_halves(gpu, kernels, &rows, columns, gap);
+            let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let words = read(gpu, encoder, halves.buffer());
+            let (groups, factors) = (columns.div_ceil(128) * 4, &words[4 * halves.factors()..]);
+            for (r, row) in rows.chunks(columns).enumerate() {
+                let HalfRow { values, factor } = half_row(row);
+                let what = format!("row {r} of {columns}, {gap} apart");
+                assert!(factors[r] == factor || factors[r].is_nan() && factor.is_nan(), "{what}");
+                let own = &words[r * groups * 16..][..groups * 16];
+                for column in 0..groups * 32 {
+                    let bits = (own[column / 2].to_bits() >> (column % 2 * 16)) as u16;
+                    let expected = values.get(column).map_or(0, |half| half.to_bits());
+                    assert_eq!(bits, expected, "{what}: column {column}");
+                }
+            }
+        }
+    }
+}
+
+/// A matrix on the device, for matrix units.
+fn upload(gpu: &Gpu, weight: &Weight) -> PackedWeight {
+    PackedWeight::upload(gpu, "w", weight.packing().for_halves(), &[&weight.file], &mut |_| {}).unwrap()
+}
+
+/// A matrix as halves, row by row.
+fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
+    let Weight { rows, columns, format, ref file } = *weight;
+    let bytes = file.len() / rows;
+    let row = |data: &[u8]| {
+        let Some(groups) = format.groups() else {
+            let mut values = vec![0.0; columns];
+            format.decode(data, &mut values);
+            return half_row(&values);
+        };
+        let (mut integers, count, blocks) = (vec![0; columns], columns / groups.len, columns / groups.block);
+        let with_mins = |length| if groups.mins { length } else { 0 };
+        let (mut factors, mut min_factors) = (vec![0; count], vec![0; with_mins(count)]);
+        let (mut scales, mut mins) = (vec![0.0; blocks], vec![0.0; with_mins(blocks)]);
+        let unpacked = Unpacked {
+            integers: &mut integers,
+            factors: &mut factors,
+            scales: &mut scales,
+            min_factors: &mut min_factors,
+            mins: &mut mins,
+        };
+        format.unpack(data, unpacked);
+        half_weights(IntegerRow {
+            integers: &integers,
+            factors: &factors,
+            scales: &scales,
+            min_factors: &min_factors,
+            mins: &mins,
+            block: groups.block,
+            group: groups.len,
+        })
+    };
+    file.chunks(bytes).map(row).collect()
+}
+
+/// The definition.
+fn multiply(weight: &Weight, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
+    let matrix = half_matrix(weight);
+    let rows = input.chunks(weight.columns).flat_map(|x| {
+        let x = half_row(x);
+        let result = |(o, row): (usize, &HalfRow)| {
+            let (factor, sum) = (x.factor * row.factor, dot_halves(&row.values, &x.values));
+            bias.map_or(factor * sum, |bias| factor.mul_add(sum, bias[o]))
+        };
+        matrix.iter().enumerate().map(result).collect::<Vec<f32>>()
+    });
+    rows.collect()
+}
+
+/// A layer whose input are these rows.
+fn run<'a>(
+    gpu: &'a Gpu,
+    kernels: &LinearKernels,
+    [columns, outputs, capacity]: [usize; 3],
+    input: &[f32],
+    make: impl FnOnce(Operands) -> crate::Result<Linear>,
+) -> Run<'a> {
+    let halves = to_halves(gpu, kernels, input, columns, 0);
+    Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
+        make(Operands { input: Input::Halves(&halves), ..operands })
+    })
+}
+
+fn check(
+    gpu: &Gpu,
+    kernels: &LinearKernels,
+    random: &mut Random,
+    format: Format,
+    outputs: usize,
+    columns: usize,
+) {
+    let weight = Weight::random(random, format, outputs, columns);
+    let capacity = 18;
+    let mut input = random.floats(capacity * columns);
+    input.iter_mut().step_by(97).for_each(|x| *x *= 40.0);
+    let truth = multiply(&weight, None, &input);
+    let packed = upload(gpu, &weight);
+    let run = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
+        Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+    });
+    for rows in [0, 1, 18] {
+        let what = format!("{format} {outputs} x {columns}, {rows} rows");
+        assert_same(&what, &run.rows(rows), &truth[..rows * outputs]);
+    }
+}
+
+/// A kernel that writes weights instead of multiplying them: output `o` of row `c` is weight `c` of row `o`.
+fn unpacking(spec: LinearSpec, tiling: Tiling) -> String {
+    let text = if half_units(&setup().0.info) { source(spec, tiling) } else { emulated(spec, tiling) };
+    let (functions, _) = text.split_once("const UNITS_OF_SEGMENT").expect("a kernel of halves");
+    functions.to_string() + include_str!("unpack.wgsl")
+}
+
+#[test]
+fn every_format_becomes_the_halves_that_are_defined() {
+    let gpu = &setup().0;
+    let mut random = Random(32);
+    let tiling = Tiling::Halves { rows: 64, split: 1, across: 1 };
+    let kernels = LinearKernels::new(gpu, &[], &[]).unwrap().with_texts(tiling, unpacking);
+    for format in Format::all() {
+        let columns = match format.block_len() {
+            1 => 90,
+            32 => 32 * 9,
+            _ => 512,
+        };
+        let weight = Weight::random(&mut random, format, 19, columns);
+        let packed = upload(gpu, &weight);
+        let halves = HalfRows::new(gpu, 1, columns).unwrap();
+        let run = Run::new(gpu, [columns, 19, columns], &[], |operands| {
+            let operands = Operands { input: Input::Halves(&halves), ..operands };
+            Linear::new(gpu, &kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+        });
+        let matrix = half_matrix(&weight);
+        let truth: Vec<f32> =
+            (0..columns).flat_map(|c| matrix.iter().map(move |row| row.values[c].to_f32())).collect();
+        // A zero has either sign.
+        let plus = |values: &[f32]| values.iter().map(|value| value + 0.0).collect::<Vec<_>>();
+        assert_same(&format.to_string(), &plus(&run.rows(columns)), &plus(&truth));
+    }
+}
+
+#[test]
+fn every_tiling_multiplies_the_same() {
+    let gpu = &setup().0;
+    let mut random = Random(33);
+    let real = half_units(&gpu.info);
+    let tilings: Vec<Tiling> =
+        if real { Tiling::halves(56).into_iter().chain(SMALL).collect() } else { SMALL.to_vec() };
+    for (tiling, kernels) in tilings.into_iter().zip(all_kernels(gpu)) {
+        let Tiling::Halves { split, .. } = tiling else { unreachable!("only those are tested") };
+        // Emulated subgroups come to as many barriers, and so have as many columns.
+        let columns = if real || split == 1 { 1792 } else { 512 * split as usize };
+        check(gpu, &kernels, &mut random, Format::Q4_K, 35, columns);
+        check(gpu, &kernels, &mut random, Format::Q4_K, 1, 256);
+    }
+}
+
+#[test]
+fn gates_joins_and_biases_are_as_defined() {
+    let gpu = &setup().0;
+    let mut random = Random(34);
+    let (outputs, columns, capacity) = (20, 64, 17);
+    let all = all_kernels(gpu);
+    let some = if half_units(&gpu.info) { &all[..] } else { &all[1..2] };
+    for kernels in some {
+        let [first, second] =
+            [Format::Q4_0, Format::Q5_1].map(|format| Weight::random(&mut random, format, outputs, columns));
+        let [one, other] = [random.floats(outputs), random.floats(outputs)];
+        let input = random.floats(capacity * columns);
+        let packed = [upload(gpu, &first), upload(gpu, &second)];
+        let biases = [&one, &other].map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
+        let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: Some(&biases[i]) });
+        let truth = [multiply(&first, Some(&one), &input), multiply(&second, Some(&other), &input)];
+        let joined = run(gpu, kernels, [columns, 2 * outputs, capacity], &input, |operands| {
+            Linear::joined(gpu, kernels, "test", matrices, operands)
+        });
+        let both = truth[0].chunks(outputs).zip(truth[1].chunks(outputs));
+        let expected: Vec<f32> = both.flat_map(|(a, b)| [a, b].concat()).collect();
+        assert_same("joined", &joined.rows(capacity), &expected);
+        let gated = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
+            Linear::gated(gpu, kernels, "test", Activation::Silu, matrices, operands)
+        });
+        for (got, (gate, up)) in gated.rows(capacity).iter().zip(truth[0].iter().zip(&truth[1])) {
+            let expected = silu(*gate) * up;
+            assert!((got - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{got}, not {expected}");
+        }
+    }
+}
+
+/// A row that is not a number is so in all its results, and in no others.
+#[test]
+fn what_is_not_a_number_stays_in_its_row() {
+    let gpu = &setup().0;
+    let mut random = Random(35);
+    let (outputs, columns, capacity) = (20, 64, 3);
+    let weight = Weight::random(&mut random, Format::Q8_0, outputs, columns);
+    let packed = upload(gpu, &weight);
+    let mut input = random.floats(capacity * columns);
+    input[columns + 5] = f32::NAN;
+    for kernels in &all_kernels(gpu)[..1] {
+        let run = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
+            Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+        });
+        for (i, value) in run.rows(capacity).iter().enumerate() {
+            assert_eq!(value.is_nan(), i / outputs == 1, "value {i} is {value}");
+        }
+    }
+}
+
+/// A single row of floats, of which the kernel makes halves itself, has the bits of rows that are halves already.
+#[test]
+fn a_single_row_is_multiplied_as_others_are() {
+    let gpu = &setup().0;
+    let mut random = Random(36);
+    for (format, outputs, columns) in [(Format::Q5_K, 19, 1536), (Format::F16, 33, 100)] {
+        let weight = Weight::random(&mut random, format, outputs, columns);
+        let packed = upload(gpu, &weight);
+        let mut input = random.floats(columns.next_multiple_of(4));
+        input[3] = 900.0;
+        let truth = multiply(&weight, None, &input[..columns]);
+        let matrix = Matrix { weight: &packed, bias: None };
+        let tiling = Tiling::Halves { rows: 1, split: columns.div_ceil(512) as u32, across: 1 };
+        let kernels = match half_units(&gpu.info) {
+            true => LinearKernels::new(gpu, &[], &[]).unwrap(),
+            false => emulating(gpu, tiling),
+        };
+        let run = Run::new(gpu, [columns, outputs, 1], &input[..columns], |operands| {
+            let Input::Floats(view) = operands.input else { unreachable!("a run has floats") };
+            Linear::new(gpu, &kernels, "test", matrix, Operands { input: Input::Single(view), ..operands })
+        });
+        assert_same(&format!("a row of {format}"), &run.rows(1), &truth);
+    }
+}
+
+/// What a norm writes as halves are the halves of what it writes as floats.
+#[test]
+fn norms_write_the_halves_of_their_floats() {
+    let gpu = &setup().0;
+    let mut random = Random(37);
+    for (width, is_layer_norm) in [(1, false), (100, false), (1184, true), (2052, false)] {
+        let rows = 3;
+        let mut values = random.floats(rows * width);
+        values[0] = 50.0;
+        let storage = |values: &[f32]| buffer(gpu, values, wgpu::BufferUsages::STORAGE);
+        let stride = width.next_multiple_of(4);
+        let mut spread = vec![0.0; rows * stride];
+        for (row, values) in values.chunks(width).enumerate() {
+            spread[row * stride..][..width].copy_from_slice(values);
+        }
+        let (input, out) = (storage(&spread), storage(&vec![0.0; rows * stride]));
+        let [weight, bias] = [(); 2].map(|()| storage(&random.floats(stride)));
+        let halves = HalfRows::new(gpu, rows, width).unwrap();
+        let place = |buffer| Place { buffer, offset: 0, stride, width };
+        let of =
+            Norm { weight: &weight, bias: is_layer_norm.then_some(&bias), epsilon: 1e-5, of_heads: false };
+        let mut kernels = Kernels::new(gpu.clone(), 0);
+        let also = Also::Halves(&halves);
+        let dispatch = norm(&mut kernels, of, 1, place(&input), None, place(&out), also).unwrap();
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(dispatch.pipeline.get().unwrap());
+            pass.set_bind_group(0, &dispatch.bindings, &[]);
+            pass.dispatch_workgroups(1, rows as u32, 1);
+        }
+        let floats = read(gpu, encoder, &out);
+        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let words = read(gpu, encoder, halves.buffer());
+        let groups = width.div_ceil(128) * 4;
+        for row in 0..rows {
+            let HalfRow { values, factor } = half_row(&floats[row * stride..][..width]);
+            assert_eq!(words[4 * halves.factors() + row], factor, "{width}: the factor of row {row}");
+            for column in 0..groups * 32 {
+                let bits = words[row * groups * 16 + column / 2].to_bits() >> (column % 2 * 16);
+                let expected = values.get(column).map_or(0, |half| half.to_bits());
+                assert_eq!(bits as u16, expected, "{width}: row {row}, column {column}");
+            }
+        }
+    }
+}
