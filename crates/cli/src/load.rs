@@ -43,11 +43,6 @@ pub struct Options {
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
-    /// Compute prompts of float weights (F32, F16, BF16) on a GPU's matrix units: faster, but rounded to f16,
-    /// and a row's bits depend on its company. With --arithmetic f32, of all weights
-    #[arg(long)]
-    pub matrix_units: bool,
-
     /// How keys and values are kept: f32, f16 or q8_0
     #[arg(long, default_value_t, value_name = "TYPE")]
     pub kv: KvType,
@@ -230,7 +225,6 @@ impl Loaded {
             slots: self.slots,
             // The device chooses tokens only where the logits of all sequences fit at once; for few they do anyway.
             logits_rows: self.sequences.filter(|sequences| *sequences > 64),
-            matrix_units: options.matrix_units,
         };
         let positions = match (positions, &halves) {
             (Some(positions), _) => positions,
@@ -301,9 +295,6 @@ impl Loaded {
     }
 
     fn on_cpu(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
-        if options.matrix_units {
-            bail!("--matrix-units is for GPUs that have them");
-        }
         let program = fuse(&self.model.program, Rules::ALL);
         let positions = positions.unwrap_or_else(|| self.positions_on_cpu(&program, options, max_rows));
         let cpu = self.cpu(program, options, positions, max_rows)?;

@@ -208,7 +208,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         window_sequences: None,
         slots: 6,
         logits_rows: Some(1),
-        matrix_units: false,
     };
     let mut executor = GpuExecutor::new(gpu, &*file(&program)?, program, options)?;
     println!("{:>10} {:>10} {:>12} {:>8} {:>8}", "op", "rows", "us", "GB/s", "TFLOP/s");

@@ -1,6 +1,6 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
-//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|coop128x128|chains32x8|units128x128x64x32] [--floats]
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|chains32x8|units128x128x64x32] [--floats]
 //! [--halves] [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
 //! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
@@ -103,9 +103,6 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
     } else if let Some(text) = name.strip_prefix("chains") {
         let [rows, subgroups] = numbers(text)?[..] else { return Err(format!("{name}: chains32x8").into()) };
         vec![Tiling::Chains { rows, subgroups }]
-    } else if let Some(text) = name.strip_prefix("coop") {
-        let [sums, rows] = numbers(text)?[..] else { return Err(format!("{name}: coop128x64").into()) };
-        vec![Tiling::Cooperative { sums, rows }]
     } else if let Some(text) = name.strip_prefix("units") {
         let [sums, rows, own_sums, own_rows] = numbers(text)?[..] else {
             return Err(format!("{name}: units128x128x64x32").into());
@@ -118,7 +115,7 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
         vec![Tiling::Halves { rows, split, across }]
     } else {
         return Err(format!(
-            "no tiling is called {name}: auto, few1, few1x2, many64, coop128x128, chains32x8, units128x128x64x32, \
+            "no tiling is called {name}: auto, few1, few1x2, many64, chains32x8, units128x128x64x32, \
              halves64x1x2"
         )
         .into());

@@ -391,7 +391,6 @@ fn describe(adapter: &str, what: &str, error: &wgpu::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear::cooperative;
 
     fn adapter(index: usize, name: &str, kind: Kind) -> AdapterInfo {
         AdapterInfo {
@@ -432,7 +431,7 @@ mod tests {
             cooperative_matrices: vec![MatrixShape { k: 16, ..BYTE_MATRICES }, BYTE_MATRICES],
             ..adapter(0, "Card", Kind::Discrete)
         };
-        assert!(exact_units(&bytes) && !cooperative(&bytes));
+        assert!(exact_units(&bytes) && !half_units(&bytes));
         assert_eq!(bytes.cooperative_matrices[1].to_string(), "16x16x32 i8 to i32");
         let others = [
             AdapterInfo { backend: wgpu::Backend::Metal, ..bytes.clone() },

@@ -111,7 +111,7 @@ impl GpuExecutor {
         if options.arithmetic == Arithmetic::F16 && !half_units(&gpu.info) {
             return Err(Error::NoHalves { adapter: gpu.info.name.clone() });
         }
-        let Options { kv, max_rows, matrix_units, .. } = options;
+        let Options { kv, max_rows, .. } = options;
         if max_rows > MOST_ROWS {
             return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
         }
@@ -151,7 +151,7 @@ impl GpuExecutor {
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
             &gpu,
-            &Tiling::needed(Tiling::floats(matrix_units), max_rows),
+            &Tiling::needed(Tiling::ALL.to_vec(), max_rows),
             &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());

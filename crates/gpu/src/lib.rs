@@ -56,10 +56,6 @@ pub struct Options {
     /// Rows whose logits are computed and read back at once, of a step that wants more; as many as take
     /// 64 MiB when `None`.
     pub logits_rows: Option<usize>,
-    /// Multiply many rows of floats on the device's matrix units: faster, but of numbers rounded to f16, and the
-    /// bits of a row then depend on how many rows are computed with it. An error where there are none. Integers
-    /// are faster without.
-    pub matrix_units: bool,
 }
 
 impl Default for Options {
@@ -73,7 +69,6 @@ impl Default for Options {
             window_sequences: None,
             slots: 6,
             logits_rows: None,
-            matrix_units: false,
         }
     }
 }

@@ -109,11 +109,8 @@ fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(St
         Device::Named(name) => Selection::Named(name),
     };
     let gpu = Gpu::open(choice)?;
-    let settings = gleed_gpu::Options {
-        arithmetic: options.arithmetic.unwrap_or_default(),
-        matrix_units: options.matrix_units,
-        ..Default::default()
-    };
+    let settings =
+        gleed_gpu::Options { arithmetic: options.arithmetic.unwrap_or_default(), ..Default::default() };
     let program = fuse(program, Rules::ALL);
     let (mut all, on_gpu) = match load::halves(&program, options)? {
         Some(Halves { first, second }) => (kernels_of_cpu(&first, options), second),

@@ -133,7 +133,7 @@ fn drivers_say_nothing() {
 
 #[test]
 fn wishes_that_no_gpu_fulfils_are_refused() {
-    refused(&["run", "Hi", "--device", "cpu", "--matrix-units"], "--matrix-units is for GPUs");
+    refused(&["run", "Hi", "--device", "cpu", "--arithmetic", "f16"], "the CPU has no arithmetic in f16");
     refused(&["run", "Hi", "--device", "cpu", "--gpu-layers", "3"], "--gpu-layers 3 is for a GPU");
     refused(&["run", "Hi", "--device", "a card from 2050"], "a card from 2050");
 }

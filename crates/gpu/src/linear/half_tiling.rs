@@ -3,16 +3,24 @@
 use gleed_model::arithmetic::SEGMENT;
 
 use super::layout::GROUP;
-use super::tiling::{Tiling, cooperative};
+use super::tiling::Tiling;
+use crate::matrices::{Element, MatrixShape};
 use crate::{AdapterInfo, Gpu};
 
 /// Groups of a segment of halves.
 const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;
 
-/// Whether an adapter can run [`Tiling::Halves`]: the same products, through Vulkan. An open device does not list them if it
-/// computes something else than its kernels expect.
+/// The products that [`Tiling::Halves`] needs.
+pub(crate) const HALF_MATRICES: MatrixShape =
+    MatrixShape { m: 16, n: 16, k: 16, operands: Element::F16, sums: Element::F32 };
+
+/// Whether an adapter can run [`Tiling::Halves`]: products of 16x16 matrices of f16, summed in f32, by subgroups of 32,
+/// through Vulkan. An open device does not list them if it computes something else than its kernels expect.
 pub fn half_units(adapter: &AdapterInfo) -> bool {
-    adapter.backend == wgpu::Backend::Vulkan && cooperative(adapter)
+    adapter.backend == wgpu::Backend::Vulkan
+        && adapter.f16
+        && adapter.subgroups == Some((32, 32))
+        && adapter.cooperative_matrices.contains(&HALF_MATRICES)
 }
 
 impl Tiling {

@@ -25,6 +25,7 @@ mod upload;
 mod weight;
 
 pub use half_layout::{HalfLayout, Terms};
+pub(crate) use half_tiling::HALF_MATRICES;
 pub use half_tiling::half_units;
 pub use halves::{HalfRows, ToHalves};
 pub use layer::Linear;
@@ -35,8 +36,8 @@ pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
 pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
-pub(crate) use tiling::{BYTE_MATRICES, HALF_MATRICES};
-pub use tiling::{Tiling, cooperative, exact_units};
+pub(crate) use tiling::BYTE_MATRICES;
+pub use tiling::{Tiling, exact_units};
 pub(crate) use upload::{Chunk, Upload, Uploaded};
 pub use weight::PackedWeight;
 pub(crate) use weight::Piece;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::half_tiling::half_units;
 use super::layer::Shape;
 use super::shader::{InputKind, LinearSpec, quantize_source, source, to_halves_source};
-use super::tiling::{Tiling, cooperative, exact_units};
+use super::tiling::{Tiling, exact_units};
 use crate::compiler::Pipeline;
 use crate::{Error, Gpu, Result};
 
@@ -33,19 +33,11 @@ impl LinearKernels {
     /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`]; those for inputs of integers such
     /// as [`Tiling::INTEGERS`].
     pub fn new(gpu: &Gpu, tilings: &[Tiling], integer_tilings: &[Tiling]) -> Result<LinearKernels> {
-        let lacks = [
-            (
-                tilings.iter().any(|tiling| matches!(tiling, Tiling::Cooperative { .. })),
-                cooperative(&gpu.info),
-                "f16",
-            ),
-            (integer_tilings.iter().any(|tiling| tiling.on_units()), exact_units(&gpu.info), "bytes"),
-        ];
-        if let Some((.., of)) = lacks.iter().find(|(needed, there, _)| *needed && !there) {
+        if integer_tilings.iter().any(|tiling| tiling.on_units()) && !exact_units(&gpu.info) {
             return Err(Error::Device {
                 adapter: gpu.info.name.clone(),
                 what: "linear layers on matrix units".to_string(),
-                reason: format!("it has none that multiply 16x16 matrices of {of} by subgroups of 32"),
+                reason: "it has none that multiply 16x16 matrices of bytes by subgroups of 32".to_string(),
             });
         }
         let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };

@@ -28,7 +28,6 @@ const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wg
 const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
 const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
 const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
-const COOPERATIVE: &str = include_str!("../kernels/linear_cooperative.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +190,6 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         Tiling::Many { .. } if spec.input == InputKind::Integers => ("", INTEGERS_MANY),
         Tiling::Few { .. } => ("", FEW),
         Tiling::Many { .. } => ("", MANY),
-        Tiling::Cooperative { .. } => (UNITS_ENABLED, COOPERATIVE),
         Tiling::Halves { .. } => (UNITS_ENABLED, HALVES),
         Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
         Tiling::Chains { .. } => (UNITS_ENABLED, INTEGERS_CHAINS),
@@ -255,9 +253,6 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
                 let second = if gated { 'b' } else { *body };
                 values.set("FIRSTMATRIX", body).set("SECONDMATRIX", second)
             }
-            Tiling::Cooperative { sums, .. } => {
-                values.set("STOREBODY", store_part(*body, sums)).set("STOREB", store_part('b', sums))
-            }
             Tiling::Units { .. } | Tiling::Chains { .. } => {
                 let (halves, mins) = kinds[i].unwrap_or_default();
                 values
@@ -276,7 +271,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Cooperative { .. } | Tiling::Halves { .. });
+    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Halves { .. });
     let threads = tiling.threads(spec);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
@@ -411,17 +406,6 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("PARTS", split * tile_parts)
                 .set("ALLTHREADS", format!("{threads}u"))
         }
-        Tiling::Cooperative { sums, rows } => values
-            .list("TWO", 0..2)
-            .list("FETCHES", 0..rows / 32)
-            .list("OUTFRAGMENTS", 0..sums / 32)
-            .list("ROWFRAGMENTS", 0..rows / 64)
-            .set("FRAGMENTSOUT", sums / 32)
-            .set("FRAGMENTSROW", rows / 64)
-            .set("TILEOUTPUTS", sums)
-            .set("TILEROWS", rows)
-            .set("WEIGHTS", sums * 10)
-            .set("INPUTS", rows * 10),
     }
 }
 
@@ -445,25 +429,4 @@ fn integer_steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
         _ => spec.first.0.low_words(),
     };
     if rows > 2 { 1 } else { (16 / (words as u32 * outputs)).clamp(1, 2) }
-}
-
-/// Stores a thread's part of a group, as halves: 256 threads share the eight quads of each of the sums.
-fn store_part(m: char, sums: u32) -> String {
-    let quads = sums / 32;
-    let mut wgsl = "            switch (part) {\n".to_string();
-    for part in 0..8 / quads {
-        let last = part + 1 == 8 / quads;
-        wgsl += &if last {
-            "                default: {\n".to_string()
-        } else {
-            format!("                case {part}u: {{\n")
-        };
-        for quad in part * quads..(part + 1) * quads {
-            wgsl += &format!(
-                "                    weights[staged_sum * 10u + {quad}u] = vec4<f16>(quad_{m}_{quad}(now));\n"
-            );
-        }
-        wgsl += "                }\n";
-    }
-    wgsl + "            }"
 }

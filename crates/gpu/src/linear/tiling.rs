@@ -7,7 +7,7 @@ use super::shader::{Combination, InputKind, LinearSpec};
 use crate::matrices::{Element, MatrixShape};
 use crate::{AdapterInfo, Gpu};
 
-/// How a kernel covers its outputs and rows. The results of all but the cooperative ones are the same bits.
+/// How a kernel covers its outputs and rows. The results of all for the same kind of input are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tiling {
     /// Weights are read once for 1, 2, 4 or 8 rows.
@@ -45,14 +45,6 @@ pub enum Tiling {
         /// Subgroups for outputs beside each other, each of 32 sums.
         across: u32,
     },
-    /// Products of half-precision matrices on the device's matrix units: weights and activations are rounded,
-    /// sums are not. Where [`cooperative`] says so.
-    Cooperative {
-        /// Sums of a workgroup, 32, 64 or 128: its outputs, or twice as many as its gated outputs.
-        sums: u32,
-        /// Rows of a workgroup: 64 or 128.
-        rows: u32,
-    },
 }
 
 /// The kind of kernel and its tile of outputs, or sums, and rows.
@@ -64,22 +56,9 @@ impl fmt::Display for Tiling {
             Tiling::Units { tile: (sums, rows), .. } => write!(f, "units {sums}x{rows}"),
             Tiling::Chains { rows, subgroups } => write!(f, "chains 32x{rows} by {subgroups}"),
             Tiling::Halves { rows, split, across } => write!(f, "halves {}x{rows} by {split}", 32 * across),
-            Tiling::Cooperative { sums, rows } => write!(f, "rounded {sums}x{rows}"),
         }
     }
 }
-
-/// Whether an adapter can run [`Tiling::Cooperative`]: products of 16x16 matrices of f16, summed in f32,
-/// by subgroups of 32.
-pub fn cooperative(adapter: &AdapterInfo) -> bool {
-    adapter.f16
-        && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.contains(&HALF_MATRICES)
-}
-
-/// The products that [`Tiling::Cooperative`] needs.
-pub(crate) const HALF_MATRICES: MatrixShape =
-    MatrixShape { m: 16, n: 16, k: 16, operands: Element::F16, sums: Element::F32 };
 
 /// The products that [`Tiling::Units`] needs.
 pub(crate) const BYTE_MATRICES: MatrixShape =
@@ -138,7 +117,7 @@ impl Tiling {
                 let sums = 32 * outputs.max(2);
                 MOST_KEPT_BYTES.max(4 * rows * sums * (tiling.few_threads() / 32 + 1))
             }
-            Tiling::Many { .. } | Tiling::Cooperative { .. } | Tiling::Halves { .. } => 0,
+            Tiling::Many { .. } | Tiling::Halves { .. } => 0,
             // Chains, or weights and padding, which may be there twice; and inputs.
             Tiling::Chains { rows, subgroups } => 16 * subgroups * ((8 * rows).max(2 * 3 * 32) + 3 * rows),
             // Two stages of weights and their scales, which may be there twice, and of inputs.
@@ -152,16 +131,6 @@ impl Tiling {
                 && threads <= limits.max_compute_invocations_per_workgroup
         };
         all.filter(fits).collect()
-    }
-
-    /// The tilings for floats, with those that round to f16 for many rows where that is allowed.
-    pub(crate) fn floats(matrix_units: bool) -> Vec<Tiling> {
-        let mut all = Tiling::ALL.to_vec();
-        if matrix_units {
-            all.retain(|tiling| matches!(tiling, Tiling::Few { .. }));
-            all.push(Tiling::Cooperative { sums: 128, rows: 128 });
-        }
-        all
     }
 
     /// Those that steps of up to so many rows need.
@@ -241,7 +210,6 @@ impl Tiling {
             Tiling::Few { .. } if spec.requantizes_in(self) => 256,
             Tiling::Few { .. } if spec.input == InputKind::Integers => self.few_threads(),
             Tiling::Few { .. } | Tiling::Many { .. } => 128,
-            Tiling::Cooperative { .. } => 256,
             Tiling::Halves { split, across, .. } => 32 * split * across,
             Tiling::Chains { subgroups, .. } => 32 * subgroups,
             Tiling::Units { tile, own } => tile.0 * tile.1 / (own.0 * own.1) * 32,
@@ -270,9 +238,7 @@ impl Tiling {
             Tiling::Halves { across, .. } => across * if spec.is_gated() { 16 } else { 32 },
             Tiling::Chains { .. } if spec.is_gated() => 16,
             Tiling::Chains { .. } => 32,
-            Tiling::Cooperative { sums, .. } | Tiling::Units { tile: (sums, _), .. } => {
-                sums / if spec.is_gated() { 2 } else { 1 }
-            }
+            Tiling::Units { tile: (sums, _), .. } => sums / if spec.is_gated() { 2 } else { 1 },
         }
     }
 
@@ -284,11 +250,7 @@ impl Tiling {
                 outputs.div_ceil(2)
             }
             Tiling::Few { outputs, .. } => outputs,
-            Tiling::Many { .. }
-            | Tiling::Cooperative { .. }
-            | Tiling::Halves { .. }
-            | Tiling::Units { .. }
-            | Tiling::Chains { .. } => 1,
+            Tiling::Many { .. } | Tiling::Halves { .. } | Tiling::Units { .. } | Tiling::Chains { .. } => 1,
         }
     }
 
@@ -298,7 +260,6 @@ impl Tiling {
             Tiling::Few { rows, .. }
             | Tiling::Many { rows }
             | Tiling::Chains { rows, .. }
-            | Tiling::Cooperative { rows, .. }
             | Tiling::Halves { rows, .. }
             | Tiling::Units { tile: (_, rows), .. } => rows,
         }

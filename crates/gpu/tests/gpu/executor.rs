@@ -22,7 +22,6 @@ pub const OPTIONS: Options = Options {
     window_sequences: None,
     slots: 6,
     logits_rows: None,
-    matrix_units: false,
 };
 
 /// What one op may be off, as a share of the largest true value: the orders of sums differ, and division
@@ -76,27 +75,28 @@ fn every_op_writes_what_the_reference_writes() {
     }
 }
 
+/// Where there are matrix units of halves, their logits are those of f32 to some digits, and a row has the same bits alone
+/// as among others; elsewhere asking for them is an error.
 #[test]
-fn matrix_units_are_close_where_there_are_any() {
-    let (file, program) = tiny("llama", &[Format::Q8_0], 1);
+fn halves_are_close_where_there_are_units_for_them() {
+    let (file, program) = tiny("llama", &[Format::Q8_0, Format::Q4_K, Format::Q6_K], 1);
     let gpu = gpu();
-    let with = Options { matrix_units: true, ..OPTIONS };
-    if !gleed_gpu::linear::cooperative(&gpu.info) {
-        let refused = GpuExecutor::new(gpu, &file, program, with).err().expect("it has none");
-        assert!(refused.to_string().contains("matrix"), "{refused}");
+    let halves = Options { arithmetic: Arithmetic::F16, ..OPTIONS };
+    if !gleed_gpu::linear::half_units(&gpu.info) {
+        let refused = GpuExecutor::new(gpu, &file, program, halves).err().expect("it has none");
+        assert!(refused.to_string().contains("--arithmetic f16"), "{refused}");
         return;
     }
     let rows: Vec<_> = (0..40).map(|i| (0, i, (7 * i % VOCABULARY) as u32, i == 39)).collect();
-    let batch = batch(&rows, 1, 4);
-    let exact = logits(&mut executor(&gpu, &file, &program, OPTIONS), &batch);
-    let found = logits(&mut executor(&gpu, &file, &program, with), &batch);
+    let floats = Options { arithmetic: Arithmetic::F32, ..OPTIONS };
+    let exact = logits(&mut executor(&gpu, &file, &program, floats), &batch(&rows, 1, 4));
+    let found = logits(&mut executor(&gpu, &file, &program, halves), &batch(&rows, 1, 4));
     assert_ne!(found, exact, "they were not used");
-    let (found, exact) = (found.concat(), exact.concat());
-    let (found, exact): (Vec<f32>, Vec<f32>) = (
-        found.iter().map(|x| f32::from_bits(*x)).collect(),
-        exact.iter().map(|x| f32::from_bits(*x)).collect(),
-    );
-    let off = gleed_model::compare::Difference::of(&found, &exact).relative;
+    let mut one_by_one = executor(&gpu, &file, &program, halves);
+    let alone = rows.iter().map(|row| logits(&mut one_by_one, &batch(&[*row], 1, 4))).last();
+    assert_eq!(alone.as_ref(), Some(&found), "a row depends on its company");
+    let values = |bits: &[Vec<u32>]| bits.concat().iter().map(|x| f32::from_bits(*x)).collect::<Vec<f32>>();
+    let off = gleed_model::compare::Difference::of(&values(&found), &values(&exact)).relative;
     assert!(off < 1e-2, "{off:e}");
 }
 

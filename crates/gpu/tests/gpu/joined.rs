@@ -23,7 +23,6 @@ const OPTIONS: Options = Options {
     window_sequences: None,
     slots: 6,
     logits_rows: None,
-    matrix_units: false,
 };
 
 /// What the logits of a whole model may be off, as a share of the largest true one: as of one that is not split.

@@ -23,7 +23,6 @@ const OPTIONS: Options = Options {
     window_sequences: None,
     slots: 6,
     logits_rows: None,
-    matrix_units: false,
 };
 
 /// What one op may be off, as a share of the largest true value.

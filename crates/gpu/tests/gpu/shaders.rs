@@ -54,7 +54,6 @@ fn texts() -> HashSet<String> {
                     window_sequences: None,
                     slots: 6,
                     logits_rows: None,
-                    matrix_units: false,
                 };
                 texts.extend(executor(&gpu, &file, program, options).kernel_texts().map(str::to_string));
             }

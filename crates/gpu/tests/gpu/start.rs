@@ -18,7 +18,6 @@ const OPTIONS: Options = Options {
     window_sequences: None,
     slots: 6,
     logits_rows: None,
-    matrix_units: false,
 };
 
 /// A prompt of so many tokens.

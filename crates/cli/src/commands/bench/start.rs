@@ -79,8 +79,5 @@ fn arguments(model: &str, options: &Options) -> Vec<String> {
     if let Some(isa) = options.isa {
         option("--isa", isa.to_string());
     }
-    if options.matrix_units {
-        arguments.push("--matrix-units".to_string());
-    }
     arguments
 }

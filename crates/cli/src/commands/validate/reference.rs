@@ -27,7 +27,6 @@ pub fn run(arguments: &Arguments, loaded: &Loaded, tokens: &[u32]) -> Result<()>
         logits.add(executor.logits(row), reference.logits(row));
     }
     let tolerance = arguments.tolerance.unwrap_or(match executor.arithmetic() {
-        _ if arguments.options.matrix_units => 0.02,
         Arithmetic::Q8 => 0.02,
         Arithmetic::F32 => 1e-6,
         Arithmetic::F16 => 1e-4,

@@ -7,9 +7,7 @@ mod integers;
 mod support;
 mod translation;
 
-use crate::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling, cooperative,
-};
+use crate::linear::{Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling};
 use gleed_gguf::Format;
 use gleed_model::arithmetic::{gelu, silu};
 use gleed_model::program::Activation;
@@ -292,45 +290,4 @@ fn a_matrix_without_a_kernel_is_refused() {
     let error = Linear::new(gpu, &none, "blk.0.ffn_up.weight", matrix, operands).unwrap_err().to_string();
     assert!(error.starts_with("tensor blk.0.ffn_up.weight: "), "{error}");
     assert!(error.contains("floats") && error.contains("threads"), "{error}");
-}
-
-/// Where there are matrix units, half precision loses no more than roundings of 2^-11 do, and a row still does
-/// not depend on its neighbours; elsewhere asking for them is an error.
-#[test]
-fn matrix_units_are_used_where_there_are_any() {
-    let (gpu, _, _) = setup();
-    let tilings = [(32, 64), (64, 64), (128, 128)].map(|(sums, rows)| Tiling::Cooperative { sums, rows });
-    if !cooperative(&gpu.info) {
-        let error = LinearKernels::new(gpu, &tilings, &[]).unwrap_err().to_string();
-        assert!(error.contains("matrix"), "{error}");
-        return;
-    }
-    let mut random = Random(11);
-    let (outputs, columns, capacity) = (150, 1024, 140);
-    let input = random.floats(capacity * columns);
-    for format in [Format::Q4_K, Format::Q6_K, Format::Q8_0, Format::F16] {
-        let values = random.floats(outputs * columns);
-        let weight = Weight::of(format, outputs, columns, |i| values[i]);
-        let values = weight.values(true);
-        let mut whole: Option<Vec<f32>> = None;
-        for tiling in tilings {
-            let kernels = LinearKernels::new(gpu, &[tiling], &[]).unwrap();
-            let run = Run::plain(gpu, &kernels, &weight, None, &input, capacity);
-            let all = run.rows(capacity);
-            for rows in [1, 65] {
-                assert_same("fewer rows", &run.rows(rows), &all[..rows * outputs]);
-            }
-            for (i, got) in all.iter().enumerate() {
-                let (row, output) = (i / outputs, i % outputs);
-                let products = input[row * columns..][..columns]
-                    .iter()
-                    .zip(&values[output * columns..][..columns])
-                    .map(|(x, w)| f64::from(*x) * f64::from(*w));
-                let (truth, size) = products.fold((0.0, 0.0), |(t, s), p| (t + p, s + p.abs()));
-                let error = (f64::from(*got) - truth).abs() / size;
-                assert!(error < 2.0 * 2f64.powi(-11), "{format} {tiling:?}: {got} is not {truth}");
-            }
-            assert_same("another tile", &all, whole.get_or_insert_with(|| all.clone()));
-        }
-    }
 }

@@ -70,10 +70,6 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
         }
         for spec in specs(layouts[3]) {
             Tiling::ALL.iter().for_each(|tiling| translate(&source(spec, *tiling)));
-            // Matrix units are used through Vulkan only.
-            for (sums, rows) in [(32, 64), (64, 64), (128, 128)] {
-                translate_for_vulkan(&source(spec, Tiling::Cooperative { sums, rows }));
-            }
         }
         translate(&source(specs(layouts[3])[0], Tiling::Few { rows: 1, outputs: 2 }));
     }
