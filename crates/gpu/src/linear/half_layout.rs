@@ -74,11 +74,6 @@ impl Terms {
     }
 }
 
-/// Where a column of a group is in its lane's part of it: the pair, and whether it is in the upper half.
-fn place(column: usize) -> (usize, usize) {
-    (column % 8 / 2, column % 2)
-}
-
 /// How far up in the lower half of a word the bits of a pair are, of the group `group` of those that share the word.
 pub(super) fn shift_of_pair(bits: u32, group: usize, pair: usize) -> usize {
     match bits {
@@ -106,7 +101,8 @@ pub(super) fn sharing(bits: u32) -> (usize, usize) {
 pub(super) fn pack_floats(values: &[f32], low: &mut [u32], rest: &mut [u32]) {
     let row = half_row(values);
     for (column, value) in row.values.iter().enumerate() {
-        put(low, 16, column, u32::from(value.to_bits()));
+        let (lane, pair) = (column % GROUP / 8, column % 8 / 2);
+        low[(column / GROUP * 4 + pair) * 4 + lane] |= u32::from(value.to_bits()) << (16 * (column % 2));
     }
     rest[rest.len() - 1] = row.factor.to_bits();
 }
@@ -120,13 +116,12 @@ impl HalfLayout {
         last[0] = factor.to_bits();
         let groups = low.len() / layout.low_bits as usize;
         let (extra, terms) = rest.split_at_mut(groups * layout.extra_bits as usize);
-        let mask = (1 << layout.low_bits) - 1;
-        for (column, integer) in row.integers.iter().enumerate() {
-            let stored = (i32::from(*integer) + layout.offset as i32) as u32;
-            put(low, layout.low_bits, column, stored & mask);
-            if layout.extra_bits > 0 {
-                put(extra, layout.extra_bits, column, stored >> layout.low_bits);
-            }
+        let mask = ((1u32 << layout.low_bits) - 1) as u8;
+        let stored = |integer: &i8| (*integer as u8).wrapping_add(layout.offset as u8);
+        put_all(low, layout.low_bits, row.integers.iter().map(|integer| stored(integer) & mask));
+        if layout.extra_bits > 0 {
+            let above = |integer: &i8| stored(integer) >> layout.low_bits;
+            put_all(extra, layout.extra_bits, row.integers.iter().map(above));
         }
         let word = |low: f16, high: f16| u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16;
         if mins.is_empty() {
@@ -150,13 +145,36 @@ impl HalfLayout {
     }
 }
 
-/// Puts the bits of a column into its row's words, which are in the order of vectors and in them of lanes.
-fn put(words: &mut [u32], bits: u32, column: usize, value: u32) {
-    let (group, lane, (pair, upper)) = (column / GROUP, column % GROUP / 8, place(column));
-    let (groups, vectors) = sharing(bits);
-    let vector = group / groups * vectors + pair * vectors / 4;
-    let shift = shift_of_pair(bits, group % groups, pair) + 16 * upper;
-    words[vector * 4 + lane] |= value << shift;
+/// Puts the bits of columns into their row's words.
+fn put_all(words: &mut [u32], bits: u32, columns: impl Iterator<Item = u8>) {
+    match bits {
+        1 => put_columns::<1>(words, columns),
+        2 => put_columns::<2>(words, columns),
+        4 => put_columns::<4>(words, columns),
+        _ => put_columns::<8>(words, columns),
+    }
+}
+
+/// The same for a number of bits that the compiler knows, so that it knows all shifts: this is most of the time that packing
+/// takes.
+fn put_columns<const BITS: u32>(words: &mut [u32], mut columns: impl Iterator<Item = u8>) {
+    let (groups, vectors) = sharing(BITS);
+    let apart = shift_of_pair(BITS, 1, 0) - shift_of_pair(BITS, 0, 0);
+    for place in 0.. {
+        let mut eight = [0; 2];
+        for column in 0..8 {
+            let Some(value) = columns.next() else {
+                assert!(column == 0, "rows of integers are whole lanes");
+                return;
+            };
+            let shift = shift_of_pair(BITS, 0, column / 2) + 16 * (column % 2);
+            eight[column / 2 * vectors / 4] |= u32::from(value) << shift;
+        }
+        let (group, lane) = (place / 4, place % 4);
+        for (vector, word) in eight.iter().take(vectors).enumerate() {
+            words[(group / groups * vectors + vector) * 4 + lane] |= word << (group % groups * apart);
+        }
+    }
 }
 
 /// The words of a plane that the rows of a row's fragment have.
