@@ -30,8 +30,14 @@ pub trait Room {
 pub enum Need {
     /// Some or all of so many rows of its prompt.
     Prompt(usize),
-    /// So many rows at once: the last token of its answer, and guesses of the next ones.
-    Answer(usize),
+    /// So many rows at once, the last token of its answer among them; and guesses of the next ones as far as there is
+    /// room for them.
+    Answer {
+        /// Rows without guesses.
+        rows: usize,
+        /// Rows more.
+        guesses: usize,
+    },
 }
 
 /// What came of letting a request begin.
@@ -112,9 +118,15 @@ impl Scheduler {
         let mut plan = Plan::default();
         let running: Vec<RequestId> = self.running().collect();
         for &id in &running {
-            if let Need::Answer(rows) = room.need(id) {
-                let rows = rows.min(budget.rows - plan.rows());
-                self.take(id, rows, room, &mut plan);
+            if let Need::Answer { rows, guesses } = room.need(id) {
+                let left = budget.rows - plan.rows();
+                let with_guesses = left.min(rows + guesses);
+                // Nobody gives up room for a guess.
+                if with_guesses > rows && self.runs(id) && room.take(id, with_guesses) {
+                    plan.turns.push((id, with_guesses));
+                } else {
+                    self.take(id, rows.min(left), room, &mut plan);
+                }
             }
         }
         let answers = !plan.turns.is_empty();
@@ -144,7 +156,7 @@ impl Scheduler {
             match room.begin(id) {
                 Begun::Yes => {
                     self.requests[index].1 = true;
-                    let (Need::Prompt(rows) | Need::Answer(rows)) = room.need(id);
+                    let (Need::Prompt(rows) | Need::Answer { rows, .. }) = room.need(id);
                     let rows = rows.min(most - plan.rows());
                     if rows > 0 && room.take(id, rows) {
                         plan.turns.push((id, rows));
@@ -197,6 +209,8 @@ mod tests {
     /// A room of equal places, one for each token.
     struct Places {
         total: usize,
+        /// Rows that every answer could use for guesses.
+        guesses: usize,
         jobs: BTreeMap<RequestId, Job>,
     }
 
@@ -223,7 +237,7 @@ mod tests {
         fn need(&self, id: RequestId) -> Need {
             let job = &self.jobs[&id];
             match job.tokens - job.computed {
-                1 if job.tokens > job.prompt => Need::Answer(1),
+                1 if job.tokens > job.prompt => Need::Answer { rows: 1, guesses: self.guesses },
                 pending => Need::Prompt(pending),
             }
         }
@@ -263,7 +277,8 @@ mod tests {
         let mut random = Random::new(1);
         let (mut preempted, mut later, mut full) = (0, 0, 0);
         for round in 0..300 {
-            let mut room = Places { total: 30 + random.below(200) as usize, jobs: BTreeMap::new() };
+            let mut room =
+                Places { total: 30 + random.below(200) as usize, guesses: 0, jobs: BTreeMap::new() };
             let most_running = 1 + random.below(8) as usize;
             let mut scheduler = Scheduler::new(most_running);
             let rows = 1 + random.below(60) as usize;
@@ -289,8 +304,11 @@ mod tests {
                     scheduler.remove(id);
                 }
                 let before: Vec<RequestId> = scheduler.running().collect();
-                let answering: Vec<RequestId> =
-                    before.iter().copied().filter(|id| matches!(room.need(*id), Need::Answer(_))).collect();
+                let answering: Vec<RequestId> = before
+                    .iter()
+                    .copied()
+                    .filter(|id| matches!(room.need(*id), Need::Answer { .. }))
+                    .collect();
                 let plan = scheduler.plan(&mut room, budget);
                 assert_eq!(plan.stuck, None, "all of these fit alone");
                 assert!(plan.rows() <= budget.rows);
@@ -340,9 +358,25 @@ mod tests {
     }
 
     #[test]
+    fn nobody_gives_up_room_for_a_guess() {
+        let turns = |total: usize| {
+            let job = Job { prompt: 5, left: 9, tokens: 6, computed: 5, held: 5, shares: None };
+            let mut room = Places { total, guesses: 3, jobs: BTreeMap::from([(1, job.clone()), (2, job)]) };
+            let requests = vec![(1, true), (2, true)];
+            let mut scheduler = Scheduler { requests, most_running: 2 };
+            let plan = scheduler.plan(&mut room, Budget { rows: 10, prompt_rows: 10 });
+            (plan.turns, plan.preempted)
+        };
+        assert_eq!(turns(18), (vec![(1, 4), (2, 4)], vec![]));
+        assert_eq!(turns(15), (vec![(1, 4), (2, 1)], vec![]));
+        assert_eq!(turns(12), (vec![(1, 1), (2, 1)], vec![]));
+        assert_eq!(turns(11), (vec![(1, 1)], vec![2]));
+    }
+
+    #[test]
     fn one_that_never_fits_is_named() {
         let job = Job { prompt: 50, left: 1, tokens: 50, computed: 0, held: 0, shares: None };
-        let mut room = Places { total: 40, jobs: BTreeMap::from([(7, job)]) };
+        let mut room = Places { total: 40, guesses: 0, jobs: BTreeMap::from([(7, job)]) };
         let mut scheduler = Scheduler::new(4);
         scheduler.add(7);
         let plan = scheduler.plan(&mut room, Budget { rows: 10, prompt_rows: 10 });

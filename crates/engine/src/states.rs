@@ -43,6 +43,11 @@ impl States {
         self.new.iter().map(|new| (new.tokens as u32 - 1, new.slot.number()))
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty()

@@ -21,7 +21,7 @@ impl Batcher {
     pub(super) fn rules(&mut self, plan: &Plan) -> Option<Vec<Rule>> {
         let chain = self.engine.executor.chain()?;
         let rule = |job: &Job| match job.need() {
-            Need::Answer(1) => job.generation.rule().filter(|rule| chain.follows(rule)),
+            Need::Answer { rows: 1, guesses: 0 } => job.generation.rule().filter(|rule| chain.follows(rule)),
             _ => None,
         };
         let rules: Option<Vec<Rule>> = in_turn(&mut self.jobs, plan).map(|(job, _)| rule(job)).collect();

@@ -96,7 +96,7 @@ impl Job {
     pub fn need(&self) -> Need {
         let (computed, pending) = (self.sequence.computed(), self.sequence.pending().len());
         if self.is_answering() {
-            return Need::Answer(pending + self.guesses.len());
+            return Need::Answer { rows: pending, guesses: self.guesses.len() };
         }
         let stop = self.stops.range(computed + 1..).next();
         Need::Prompt(stop.map_or(pending, |stop| pending.min(stop - computed)))

@@ -97,16 +97,19 @@ impl JobRoom<'_> {
     /// for each of them to go on a little. What only the cache holds is given up for it.
     fn has_room(&mut self, sequence: &Sequence, tokens: usize) -> bool {
         loop {
-            let slots = self.engine.slots().is_none_or(|slots| slots.free() >= LEAST_SLOTS);
+            let has_slots =
+                |own: usize| self.engine.slots().is_none_or(|slots| own + slots.free() >= LEAST_SLOTS);
             // Counted anew each time: a page that nobody shares any more need not be copied.
             let others = running(self.jobs).map(|job| &job.sequence);
             let others = others.map(|other| 1 + other.missing_pages(other.pending().len()));
             let needed = sequence.missing_pages(tokens - sequence.computed()) + others.sum::<usize>();
-            if slots && needed <= self.engine.pages().free() {
+            let has_pages = needed <= self.engine.pages().free();
+            if has_pages && has_slots(0) {
                 return true;
             }
             if !shrink(self.cache) {
-                return false;
+                // At last it gives up what it could go back to itself.
+                return has_pages && has_slots(sequence.states().len());
             }
         }
     }
