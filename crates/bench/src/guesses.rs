@@ -1,10 +1,8 @@
 //! What guessing the next tokens gains: the same answers with guesses and without, in turn.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::Arc;
 
-use gleed_engine::{
-    Batcher, Event, GenerationSettings, Listener, Request, SamplerSettings, Speculation, Text, Update,
-};
+use gleed_engine::{Batcher, Event, GenerationSettings, SamplerSettings, Speculation, Text};
 use serde::Serialize;
 
 use crate::{Progress, Rates, Result};
@@ -54,19 +52,6 @@ impl Text for NoText {
     }
 }
 
-struct Told(Sender<Update>);
-
-impl Listener for Told {
-    fn update(&mut self, update: Update) {
-        // The other end waits until the answer is over.
-        let _ = self.0.send(update);
-    }
-
-    fn is_gone(&self) -> bool {
-        false
-    }
-}
-
 /// Continues each text by so many tokens, without guesses and with them in turn. The batcher has no prefix cache.
 pub fn guesses(
     batcher: &mut Batcher,
@@ -109,33 +94,17 @@ pub fn guesses(
 
 /// The tokens of an answer, and the seconds from the end of the prompt to its end.
 fn answer(batcher: &mut Batcher, prompt: &[u32], tokens: usize) -> Result<(Vec<u32>, f64)> {
-    let (sender, told) = channel();
     let settings = GenerationSettings {
         max_tokens: Some(tokens),
         sampler: SamplerSettings::greedy(),
         ignore_eos: true,
         ..GenerationSettings::default()
     };
-    batcher.submit(Request {
-        prompt: prompt.to_vec(),
-        settings,
-        text: Box::new(NoText),
-        constraint: None,
-        uses_cache: true,
-        deadline: None,
-        listener: Box::new(Told(sender)),
-    })?;
-    while !batcher.is_idle() {
-        batcher.step(&|| false)?;
-    }
-    let (mut answer, mut seconds) = (vec![], 0.0);
-    for update in told.try_iter() {
-        match update {
-            Update::Event(Event::Token(token)) => answer.push(token.id),
-            Update::Finished(finish) => seconds = finish.timings.generation_seconds,
-            Update::Failed(error) => return Err(error.into()),
-            Update::Started { .. } | Update::Event(Event::Rest(_)) => {}
+    let mut answer = vec![];
+    let finish = batcher.answer(prompt, settings, NoText, &Arc::default(), |event| {
+        if let Event::Token(token) = event {
+            answer.push(token.id);
         }
-    }
-    Ok((answer, seconds))
+    })?;
+    Ok((answer, finish.timings.generation_seconds))
 }

@@ -6,7 +6,6 @@ mod commands;
 mod context;
 mod conversation;
 mod device;
-mod draft;
 mod escape;
 mod load;
 mod models;
@@ -16,6 +15,7 @@ mod prompt;
 mod reasoning;
 mod rewrite;
 mod sampling;
+mod speculation;
 mod talk;
 
 use std::process::ExitCode;

@@ -1,9 +1,12 @@
 //! A model with which one can talk: tokenizer, chat template and engine together, for `run` and `chat`.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
-use gleed_engine::{Engine, Event, Finish, GenerationSettings, Sequence, Token, TokenizerText};
+use gleed_engine::{
+    BatchSettings, Batcher, Engine, Event, Finish, GenerationSettings, Guesses, Token, TokenizerText,
+};
 use gleed_tokenizer::{
     AnswerEvent, AnswerFormat, AnswerParser, ChatTemplate, Message, Prompt, ReasoningWish, TemplateInput,
     TemplateValue, Tokenizer, Tools,
@@ -12,13 +15,14 @@ use serde_json::{Map, Value};
 
 use crate::load::{self, Loaded, Options};
 use crate::output;
+use crate::speculation::Guessing;
 
 /// A model, its words and one conversation's memory.
 pub struct Talk {
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     template: ChatTemplate,
     /// How the model marks its reasoning.
-    format: AnswerFormat,
+    format: Arc<AnswerFormat>,
     /// What the template is told beside the messages.
     variables: Vec<(String, TemplateValue)>,
     /// Whether the template is the file's own.
@@ -30,8 +34,7 @@ pub struct Talk {
     report: Map<String, Value>,
     /// What the start on a GPU took, and what its steps waited for by now.
     start: Box<dyn Fn() -> Value>,
-    engine: Engine,
-    sequence: Sequence,
+    batcher: Batcher,
 }
 
 /// What a model is asked.
@@ -52,21 +55,30 @@ pub enum Part {
 pub const MAX_ROWS: usize = 512;
 
 impl Talk {
-    /// Puts a model on its device with room for `context` positions, or as many as the model and memory allow.
-    pub fn new(loaded: &Loaded, options: &Options, context: Option<usize>) -> Result<Talk> {
+    /// Puts a model on its device with room for `context` positions, or as many as the model and memory allow, and
+    /// beside it the draft that guesses what it will say.
+    pub fn new(
+        loaded: &Loaded,
+        options: &Options,
+        guessing: &Guessing,
+        context: Option<usize>,
+    ) -> Result<Talk> {
         loaded.must_generate()?;
         let context = loaded.context(context)?;
-        let tokenizer = load::tokenizer(&loaded.file)?;
+        let tokenizer = Arc::new(load::tokenizer(&loaded.file)?);
+        let draft = guessing.open_draft(&tokenizer)?;
         let own = own_template(loaded);
         let has_template = loaded.file.metadata().get("tokenizer.chat_template").is_some();
         let own_template = own.is_some();
         let template = own.map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
-        let format = AnswerFormat::new(template.source(), &tokenizer);
+        let format = Arc::new(AnswerFormat::new(template.source(), &tokenizer));
         let most = loaded.model.config.context;
         let executor = loaded.executor(options, context, MAX_ROWS.min(context.unwrap_or(most)))?;
         let (mut report, start) = (executor.report(loaded), executor.start());
         let engine = Engine::new(Box::new(executor));
         report.extend([("context", engine.context()), ("model_context", most)].map(as_field));
+        let settings = BatchSettings { most_running: 1, ..BatchSettings::default() };
+        let batcher = guessing.batcher(engine, settings, draft, options, context)?;
         let name = loaded.name.clone();
         Ok(Talk {
             tokenizer,
@@ -78,8 +90,7 @@ impl Talk {
             name,
             report,
             start,
-            engine,
-            sequence: Sequence::default(),
+            batcher,
         })
     }
 
@@ -114,7 +125,7 @@ impl Talk {
                 warn_of_fallback(&self.name, &error);
                 self.own_template = false;
                 self.template = ChatTemplate::fallback(&self.tokenizer)?;
-                self.format = AnswerFormat::new(self.template.source(), &self.tokenizer);
+                self.format = Arc::new(AnswerFormat::new(self.template.source(), &self.tokenizer));
                 self.template.prompt(messages, &input, &self.tokenizer)?
             }
             prompt => prompt?,
@@ -127,17 +138,17 @@ impl Talk {
         Question { tokens: self.tokenizer.encode_prompt(text, true, true), prompt: None }
     }
 
-    /// Answers; what the conversation has in common with the last one is not computed again. Each token comes before
+    /// Answers; what the conversation has in common with earlier ones is not computed again. Each token comes before
     /// the words that it completes.
     pub fn answer(
         &mut self,
         question: &Question,
         settings: GenerationSettings,
-        cancel: &AtomicBool,
+        cancel: &Arc<AtomicBool>,
         mut on_part: impl FnMut(Part),
     ) -> Result<Finish> {
+        let (tokens, tokenizer) = (&question.tokens, self.tokenizer.clone());
         let Some(prompt) = &question.prompt else {
-            let text = TokenizerText::new(&self.tokenizer);
             let on_event = |event: Event| {
                 let words = event.text().to_string();
                 if let Event::Token(token) = event {
@@ -145,11 +156,10 @@ impl Talk {
                 }
                 on_part(Part::Text(words));
             };
-            let tokens = &question.tokens;
-            return Ok(self.engine.generate(&mut self.sequence, tokens, settings, text, cancel, on_event)?);
+            let text = TokenizerText::new(tokenizer);
+            return Ok(self.batcher.answer(tokens, settings, text, cancel, on_event)?);
         };
         let mut parser = AnswerParser::new(&self.format, prompt.text(), &Tools::default());
-        let text = TokenizerText::for_parser(&self.tokenizer, &self.format);
         let on_event = |event: Event| {
             let events = parser.push(event.text());
             if let Event::Token(token) = event {
@@ -157,8 +167,8 @@ impl Talk {
             }
             events.into_iter().filter_map(part).for_each(&mut on_part);
         };
-        let finish =
-            self.engine.generate(&mut self.sequence, &question.tokens, settings, text, cancel, on_event)?;
+        let text = TokenizerText::for_parser(tokenizer, self.format.clone());
+        let finish = self.batcher.answer(tokens, settings, text, cancel, on_event)?;
         parser.finish().into_iter().filter_map(part).for_each(&mut on_part);
         Ok(finish)
     }
@@ -172,12 +182,12 @@ impl Talk {
 
     /// The positions that fit.
     pub fn context(&self) -> usize {
-        self.engine.context()
+        self.batcher.engine().context()
     }
 
     /// The positions that fit, in words; and those of the model, where there are more.
     pub fn room(&self) -> String {
-        let (fit, most) = (self.context(), self.engine.executor().program().context);
+        let (fit, most) = (self.context(), self.batcher.engine().executor().program().context);
         if fit < most { format!("{fit} of the model's {most} positions") } else { format!("{fit} positions") }
     }
 }
@@ -215,8 +225,15 @@ pub fn summary(finish: &Finish) -> String {
     let generation = rate(finish.generated_tokens, finish.timings.generation_seconds);
     let cached =
         if finish.cached_tokens > 0 { format!(" ({} cached)", finish.cached_tokens) } else { String::new() };
+    let guesses = match finish.guesses {
+        Guesses { guessed: 0, .. } => String::new(),
+        Guesses { guessed, accepted, speedup } => {
+            let speedup = speedup.map_or(String::new(), |speedup| format!(", {speedup:.2} × as fast"));
+            format!(" ({accepted} of {guessed} guesses right{speedup})")
+        }
+    };
     format!(
-        "{} prompt tokens{cached} at {prompt:.0}/s, {} generated at {generation:.1}/s, seed {}",
+        "{} prompt tokens{cached} at {prompt:.0}/s, {} generated at {generation:.1}/s{guesses}, seed {}",
         finish.prompt_tokens, finish.generated_tokens, finish.seed
     )
 }

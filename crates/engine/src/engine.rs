@@ -4,7 +4,6 @@
 //! at most the executor's rows; only rows that someone will read produce logits.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleed_model::arithmetic::PAGE;
 use gleed_model::groups::least;
@@ -188,22 +187,18 @@ impl Engine {
         self.step(&mut turns)
     }
 
-    /// Computes all pending tokens of one sequence, in chunks; `logits(0)` are then those after the last.
-    /// Stops between chunks when `cancel` is set and returns whether it came to the end. When it fails, the
-    /// chunks that were computed stay.
-    pub fn compute(&mut self, sequence: &mut Sequence, cancel: &AtomicBool) -> Result<bool> {
+    /// Computes all pending tokens of one sequence, in chunks; `logits(0)` are then those after the last. When it
+    /// fails, the chunks that were computed stay.
+    fn compute(&mut self, sequence: &mut Sequence) -> Result<()> {
         let (length, context) = (sequence.tokens().len(), self.context());
         if length > context {
             return Err(Error::PromptTooLong { prompt: length, context });
         }
         let chunk = self.max_rows().max(1);
         while !sequence.pending().is_empty() {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
             self.step(&mut [Turn::next(sequence, chunk)])?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Appends tokens to a sequence and computes them; `logits(0)` are then those after the last. When it
@@ -213,24 +208,15 @@ impl Engine {
         if sequence.pending().is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        let result = self.compute(sequence, &AtomicBool::new(false));
+        let result = self.compute(sequence);
         sequence.discard_pending();
-        result.map(|_| ())
+        result
     }
 
     /// Makes a sequence hold exactly `tokens` and computes only what it did not hold yet: all that follows
     /// their common beginning, and at least the last token. Returns how many were already there. When it
-    /// fails, the sequence holds what was computed.
+    /// fails, the sequence holds what was computed; a prompt that is refused leaves it as it was.
     pub fn sync(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<usize> {
-        let kept = self.align(sequence, tokens)?;
-        let result = self.compute(sequence, &AtomicBool::new(false));
-        sequence.discard_pending();
-        result.map(|_| kept)
-    }
-
-    /// The first half of [`sync`](Self::sync): what is new is pending afterwards. A prompt that is refused
-    /// leaves the sequence as it was.
-    pub(crate) fn align(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<usize> {
         if tokens.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -241,7 +227,10 @@ impl Engine {
         if !sequence.is_of(&self.pools) {
             return Err(Error::OtherEngine { index: 0 });
         }
-        Ok(sequence.align(tokens))
+        let kept = sequence.align(tokens);
+        let result = self.compute(sequence);
+        sequence.discard_pending();
+        result.map(|()| kept)
     }
 }
 

@@ -1,10 +1,19 @@
 //! One prompt, one answer: the loop that most programs want.
+//!
+//! It is a batcher's with a single request, so that whoever asks alone has all that a server has: what earlier answers
+//! left, guesses of the next tokens, and devices that choose tokens themselves.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
 
-use crate::generation::{FinishReason, Generation, GenerationSettings, Last, Next, Token};
-use crate::{Engine, Result, Sequence, Text};
+use gleed_tokenizer::Tokenizer;
+
+use crate::batcher::{LOOK, Listener, Request, Update};
+use crate::generation::{FinishReason, GenerationSettings, Token};
+use crate::{Batcher, Result, Text, TokenizerText};
 
 /// What a caller sees while an answer is generated.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +47,18 @@ pub struct Timings {
     pub time_to_first_token: Option<f64>,
 }
 
+/// What guesses of an answer's next tokens came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Guesses {
+    /// Guessed tokens that were computed to be checked.
+    pub guessed: usize,
+    /// Of these, those that were right.
+    pub accepted: usize,
+    /// How many times as fast as the answer's own steps without guesses all its steps were. None where there were not
+    /// both kinds.
+    pub speedup: Option<f64>,
+}
+
 /// How an answer ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
@@ -45,7 +66,7 @@ pub struct Finish {
     pub reason: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens of the prompt that the sequence already held.
+    /// Tokens of the prompt that need not be computed, because an earlier answer left them.
     pub cached_tokens: usize,
     /// Tokens of the answer.
     pub generated_tokens: usize,
@@ -53,90 +74,86 @@ pub struct Finish {
     pub seed: u64,
     /// Where the time went.
     pub timings: Timings,
+    /// What guesses came to.
+    pub guesses: Guesses,
 }
 
-impl Engine {
-    /// Answers a prompt, calling `on_event` for every token as it comes.
-    ///
-    /// What the sequence already holds of the prompt's beginning is not computed again. Setting `cancel`
-    /// ends the answer between two steps. Afterwards, even after an error, the sequence holds exactly the
-    /// tokens that were computed, so that the next turn of a chat can continue from it; the last token of
-    /// the answer is usually not among them.
-    pub fn generate<T: Text>(
-        &mut self,
-        sequence: &mut Sequence,
-        prompt: &[u32],
-        settings: GenerationSettings,
-        text: T,
-        cancel: &AtomicBool,
-        on_event: impl FnMut(Event),
-    ) -> Result<Finish> {
-        self.must_give_logits()?;
-        let mut generation = Generation::new(settings, self.vocabulary(), prompt, text)?;
-        let cached_tokens = self.align(sequence, prompt)?;
-        let result = self.answer(sequence, &mut generation, cancel, on_event);
-        // Pages of tokens that were decoded ahead and not used.
-        sequence.revert();
-        sequence.truncate(sequence.computed());
-        let (reason, timings) = result?;
-        Ok(Finish {
-            reason,
-            prompt_tokens: prompt.len(),
-            cached_tokens,
-            generated_tokens: generation.generated(),
-            seed: generation.seed(),
-            timings,
-        })
+/// Passes on what happens to an answer to the one who waits for it.
+struct Caller {
+    updates: Sender<Update>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Listener for Caller {
+    fn update(&mut self, update: Update) {
+        // One who stops waiting for the answer loses it.
+        let _ = self.updates.send(update);
     }
 
-    /// Computes what is pending and goes on from there to the end of the answer.
-    fn answer<T: Text>(
+    fn is_gone(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+}
+
+impl Batcher {
+    /// Answers a prompt, calling `on_event` for every token as it comes.
+    ///
+    /// What earlier answers left of the prompt's beginning is not computed again. Setting `cancel` ends the answer
+    /// between two steps; those that a device has under way still count. What was computed stays for the next turn of a
+    /// chat, even after an error.
+    pub fn answer(
         &mut self,
-        sequence: &mut Sequence,
-        generation: &mut Generation<T>,
-        cancel: &AtomicBool,
-        mut on_event: impl FnMut(Event),
-    ) -> Result<(FinishReason, Timings)> {
-        let start = Instant::now();
-        let prompt_done = self.compute(sequence, cancel)?;
-        let prompt_time = start.elapsed();
-        let mut first_token: Option<Duration> = None;
-        let Last { token, rest, reason } = loop {
-            if !prompt_done || cancel.load(Ordering::Relaxed) {
-                break generation.end(FinishReason::Cancelled);
-            }
-            let last = sequence.computed() >= self.context();
-            let advance = generation.advance(self.logits(0), last)?;
-            if generation.generated() == 1 {
-                first_token.get_or_insert(start.elapsed());
-            }
-            match advance {
-                Next::Token(token) => {
-                    sequence.push(token.id);
-                    on_event(Event::Token(token));
-                    if cancel.load(Ordering::Relaxed) {
-                        break generation.end(FinishReason::Cancelled);
-                    }
-                    if let Some(rule) = generation.rule().filter(|rule| self.can_decode_ahead(rule)) {
-                        break self.decode_ahead(sequence, generation, rule, cancel, &mut on_event)?;
-                    }
-                    self.step_many(&mut [sequence])?;
-                }
-                Next::Last(end) => break end,
-            }
+        prompt: &[u32],
+        settings: GenerationSettings,
+        text: impl Text + Send + 'static,
+        cancel: &Arc<AtomicBool>,
+        on_event: impl FnMut(Event),
+    ) -> Result<Finish> {
+        let (updates, heard) = channel();
+        self.submit(Request {
+            prompt: prompt.to_vec(),
+            settings,
+            text: Box::new(text),
+            constraint: None,
+            uses_cache: true,
+            deadline: None,
+            listener: Box::new(Caller { updates, cancel: cancel.clone() }),
+        })?;
+        let (on_event, end) = (RefCell::new(on_event), RefCell::new(None));
+        let pass_on = || {
+            heard.try_iter().for_each(|update| match update {
+                Update::Started { .. } => {}
+                Update::Event(event) => on_event.borrow_mut()(event),
+                Update::Finished(finish) => _ = end.replace(Some(Ok(finish))),
+                Update::Failed(error) => _ = end.replace(Some(Err(error))),
+            });
         };
-        if let Some(token) = token {
-            on_event(Event::Token(token));
+        loop {
+            let start = Instant::now();
+            // Where a device chooses tokens, they are looked at while it works on the next ones.
+            let done = self.step(&|| {
+                pass_on();
+                start.elapsed() > LOOK
+            });
+            pass_on();
+            if let Some(end) = end.take() {
+                return end;
+            }
+            done?;
         }
-        if !rest.is_empty() {
-            on_event(Event::Rest(rest));
-        }
-        let timings = Timings {
-            queue_seconds: 0.0,
-            prompt_seconds: prompt_time.as_secs_f64(),
-            generation_seconds: (start.elapsed() - prompt_time).as_secs_f64(),
-            time_to_first_token: first_token.map(|t| t.as_secs_f64()),
-        };
-        Ok((reason, timings))
+    }
+
+    /// Continues a text. What the tokenizer puts before every text is added; a model that was made for conversations
+    /// wants its chat template around the text too.
+    pub fn ask(
+        &mut self,
+        tokenizer: &Arc<Tokenizer>,
+        text: &str,
+        settings: GenerationSettings,
+    ) -> Result<String> {
+        let prompt = tokenizer.encode_prompt(text, true, true);
+        let (words, mut answer) = (TokenizerText::new(tokenizer.clone()), String::new());
+        self.answer(&prompt, settings, words, &Arc::default(), |event| answer.push_str(event.text()))?;
+        Ok(answer)
     }
 }

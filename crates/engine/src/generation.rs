@@ -1,7 +1,7 @@
 //! One answer in the making: logits in, tokens and text out, until something ends it.
 //!
-//! [`Generation`] is a pure state machine that knows no executor, so one loop can drive a single answer
-//! ([`Engine::generate`](crate::Engine::generate)) and another a batch of many.
+//! [`Generation`] is a pure state machine that knows no executor; a [`Batcher`](crate::Batcher) drives one for each of
+//! its requests.
 
 use gleed_model::choice::{NO_TOKEN, Rule};
 

@@ -138,13 +138,6 @@ impl HeldPages {
     pub(crate) fn share(&self, computed: usize) -> HeldPages {
         HeldPages { table: self.table.share(computed.div_ceil(PAGE)), undo: None }
     }
-
-    /// How many tokens fit into its own pages and the free ones.
-    pub(crate) fn capacity(&self, pool: &PagePool, computed: usize) -> usize {
-        // A page that others hold too must be copied first.
-        let copies = usize::from(open_page(computed).is_some_and(|page| self.table.is_shared(page)));
-        (self.table().len() + pool.free()).saturating_sub(copies) * PAGE
-    }
 }
 
 #[cfg(test)]

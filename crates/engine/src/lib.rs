@@ -1,9 +1,8 @@
 //! Whose turn is it? Sequences, KV pages, sampling and generation.
 //!
 //! An [`Engine`] owns an executor, its KV pages and state slots. A [`Sequence`] is a run of tokens and the pages and
-//! slots that hold what was computed of them; [`Engine::generate`] answers a prompt with it, and a server can drive
-//! many [`Generation`]s at once with [`Engine::step_many`]. [`Engine::embed`] turns texts into vectors, with a
-//! model that was made for it.
+//! slots that hold what was computed of them; a [`Batcher`] answers prompts with them, one ([`Batcher::answer`]) or many
+//! at once. [`Engine::embed`] turns texts into vectors, with a model that was made for it.
 //!
 //! Open a file, get an engine, ask:
 //!
@@ -11,7 +10,7 @@
 //! use std::sync::Arc;
 //!
 //! use gleed_cpu::{Cpu, Options};
-//! use gleed_engine::{Engine, GenerationSettings, SamplerSettings};
+//! use gleed_engine::{BatchSettings, Batcher, Engine, GenerationSettings, SamplerSettings};
 //! use gleed_gguf::Gguf;
 //! use gleed_tokenizer::Tokenizer;
 //!
@@ -23,15 +22,15 @@
 //!     ..Default::default()
 //! };
 //! let file = Arc::new(Gguf::open("models/stories15M-q8_0.gguf".as_ref())?);
-//! let mut engine = Engine::new(Box::new(Cpu::open(&file, Options::default())?));
-//! let story = engine.ask(&Tokenizer::from_metadata(file.metadata())?, "Once upon a time", settings)?;
+//! let tokenizer = Arc::new(Tokenizer::from_metadata(file.metadata())?);
+//! let engine = Engine::new(Box::new(Cpu::open(&file, Options::default())?));
+//! let mut batcher = Batcher::new(engine, &BatchSettings::default());
+//! let story = batcher.ask(&tokenizer, "Once upon a time", settings)?;
 //! # assert_eq!(story, ", there was a little girl named Lily");
 //! # Ok(())
 //! # }
 //! ```
 
-mod ahead;
-mod ask;
 mod batcher;
 mod constraint;
 mod embed;
@@ -53,15 +52,14 @@ mod states;
 mod stop;
 mod text;
 
-pub use ahead::Pace;
 pub use batcher::{
-    BatchSettings, Batcher, EmbedReply, EngineHandle, Listener, Refusal, Request, Status, Update,
+    BatchSettings, Batcher, EmbedReply, EngineHandle, Listener, Pace, Refusal, Request, Status, Update,
 };
 pub use constraint::{Constraint, TokenMask};
 pub use embed::normalize;
 pub use engine::{Engine, Turn};
 pub use error::{Error, Result};
-pub use generate::{Event, Finish, Timings};
+pub use generate::{Event, Finish, Guesses, Timings};
 pub use generation::{FinishReason, Generation, GenerationSettings, Last, Next, Token};
 pub use pages::PagePool;
 pub use perplexity::{Perplexity, PerplexitySettings, perplexity};

@@ -169,14 +169,6 @@ impl Sequence {
         self.groups.iter_mut().for_each(|group| group.revert(self.computed));
     }
 
-    /// How many tokens it can hold with its own pages and the free ones.
-    pub(crate) fn capacity(&self, pools: &[PagePool]) -> usize {
-        let none = HeldPages::default();
-        let groups = self.groups.iter().chain(std::iter::repeat(&none));
-        let each = pools.iter().zip(groups).map(|(pool, group)| group.capacity(pool, self.computed));
-        each.min().unwrap_or(0)
-    }
-
     /// Marks the next `rows` pending tokens as computed.
     pub(crate) fn advance(&mut self, rows: usize) {
         self.advance_with_guesses(rows, 0);

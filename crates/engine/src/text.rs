@@ -1,6 +1,5 @@
 //! The text side of an answer: which characters its tokens make, and which tokens end it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use gleed_tokenizer::{AnswerFormat, DecodeOptions, Stream, Tokenizer};
@@ -17,35 +16,22 @@ pub trait Text {
     fn is_end(&self, token: u32) -> bool;
 }
 
-/// The text of a model's vocabulary, as it continues a prompt: control tokens are left out. The tokenizer is borrowed,
-/// or shared (`Arc`) where answers outlive a call.
-pub struct TokenizerText<T = Arc<Tokenizer>, F = Arc<AnswerFormat>>(Stream<T, F>);
-
-impl<'t> TokenizerText<&'t Tokenizer, &'t AnswerFormat> {
-    /// The text of one answer.
-    pub fn new(tokenizer: &'t Tokenizer) -> Self {
-        TokenizerText(tokenizer.stream(DecodeOptions::CONTINUATION))
-    }
-
-    /// The text of one answer that an `AnswerParser` of this format reads.
-    pub fn for_parser(tokenizer: &'t Tokenizer, format: &'t AnswerFormat) -> Self {
-        TokenizerText(tokenizer.answer_stream(format))
-    }
-}
+/// The text of a model's vocabulary, as it continues a prompt: control tokens are left out.
+pub struct TokenizerText(Stream);
 
 impl TokenizerText {
-    /// The text of one answer, of a tokenizer that others use too.
-    pub fn shared(tokenizer: Arc<Tokenizer>) -> Self {
+    /// The text of one answer.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
         TokenizerText(Stream::new(tokenizer, DecodeOptions::CONTINUATION))
     }
 
-    /// The same for an answer that an `AnswerParser` of this format reads.
-    pub fn shared_for_parser(tokenizer: Arc<Tokenizer>, format: Arc<AnswerFormat>) -> Self {
+    /// The text of one answer that an `AnswerParser` of this format reads.
+    pub fn for_parser(tokenizer: Arc<Tokenizer>, format: Arc<AnswerFormat>) -> Self {
         TokenizerText(Stream::of_answer(tokenizer, format))
     }
 }
 
-impl<T: Deref<Target = Tokenizer>, F: Deref<Target = AnswerFormat>> Text for TokenizerText<T, F> {
+impl Text for TokenizerText {
     fn push(&mut self, token: u32) -> String {
         self.0.push(token)
     }

@@ -15,6 +15,7 @@ use crate::load::{self, Options};
 use crate::output::{self, Style};
 use crate::reasoning::{self, Display, Reasoning};
 use crate::sampling::Sampling;
+use crate::speculation::Guessing;
 use crate::talk::{Part, Question, Talk, summary};
 
 /// Hold a conversation
@@ -31,11 +32,18 @@ pub struct Arguments {
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
+    /// Show the speed of each answer (also /stats)
+    #[arg(long)]
+    stats: bool,
+
     #[command(flatten)]
     reasoning: Reasoning,
 
     #[command(flatten)]
     sampling: Sampling,
+
+    #[command(flatten)]
+    guessing: Guessing,
 
     #[command(flatten)]
     options: Options,
@@ -59,7 +67,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!("chat needs a terminal; for a script use `gleed run {} PROMPT`", arguments.model);
     }
     let loaded = load::open(&arguments.model)?.for_sequences(1, arguments.context)?;
-    let mut talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
+    let mut talk = Talk::new(&loaded, &arguments.options, &arguments.guessing, arguments.context)?;
     if !talk.has_template() {
         output::warning(format!(
             "{} has no chat template: it may continue your text rather than answer it",
@@ -80,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         sampling: arguments.sampling,
         conversation,
         hides_reasoning: arguments.reasoning.hide_reasoning,
-        stats: false,
+        stats: arguments.stats,
     };
     chat.converse()
 }

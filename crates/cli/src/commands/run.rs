@@ -1,6 +1,7 @@
 //! `gleed run`: one prompt, one answer.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
@@ -14,6 +15,7 @@ use crate::output::{self, Style};
 use crate::prompt::Words;
 use crate::reasoning::{Display, Reasoning};
 use crate::sampling::Sampling;
+use crate::speculation::Guessing;
 use crate::talk::{Part, Talk, summary};
 
 /// Answer or continue a prompt
@@ -43,11 +45,18 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
+    /// Say on stderr how fast it was, also where nobody watches
+    #[arg(long)]
+    stats: bool,
+
     #[command(flatten)]
     reasoning: Reasoning,
 
     #[command(flatten)]
     sampling: Sampling,
+
+    #[command(flatten)]
+    guessing: Guessing,
 
     #[command(flatten)]
     options: Options,
@@ -57,7 +66,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     let (model, prompt) = arguments.words.read()?;
     let loaded = load::open(model)?.for_sequences(1, arguments.context)?;
-    let mut talk = Talk::new(&loaded, &arguments.options, arguments.context)?;
+    let mut talk = Talk::new(&loaded, &arguments.options, &arguments.guessing, arguments.context)?;
     let raw = arguments.raw || !talk.has_template();
     if raw && arguments.system.is_some() {
         bail!("{model} has no chat template, so --system has no place to go");
@@ -75,7 +84,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         talk.conversation(&messages)?
     };
     let settings = arguments.sampling.settings(arguments.json.then_some(arguments.logprobs));
-    let cancel = AtomicBool::new(false);
+    let cancel: Arc<AtomicBool> = Arc::default();
     if arguments.json {
         let mut generated: Vec<Token> = Vec::new();
         let (mut text, mut reasoning) = (String::new(), String::new());
@@ -95,6 +104,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
                 "reasoning": (!reasoning.is_empty()).then_some(reasoning),
                 "finish_reason": finish.reason.name(),
                 "seed": finish.seed,
+                "speculation": {
+                    "when": arguments.guessing.speculation.to_string(),
+                    "draft": arguments.guessing.draft,
+                    "guessed_tokens": finish.guesses.guessed,
+                    "accepted_tokens": finish.guesses.accepted,
+                    "speedup": finish.guesses.speedup,
+                },
                 "timings": {
                     "prompt_seconds": finish.timings.prompt_seconds,
                     "generation_seconds": finish.timings.generation_seconds,
@@ -126,7 +142,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })?;
     closed?;
     display.finish(&finish.reason)?;
-    if std::io::stderr().is_terminal() {
+    if arguments.stats || std::io::stderr().is_terminal() {
         output::note(format!("{}, {}", summary(&finish), talk.room()));
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use gleed_engine::{BatchSettings, Batcher, Engine, EngineHandle, Speculation};
+use gleed_engine::{BatchSettings, Engine, EngineHandle};
 use gleed_model::program::Output;
 use gleed_server::{Keys, Limits, Loader, Log, Offer, Parts, Settings, Tls};
 use gleed_tokenizer::ChatTemplate;
@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use crate::commands::inspect::by_format;
 #[cfg(feature = "gpu")]
 use crate::device::Device;
-use crate::draft;
 use crate::load::{self, Loaded, Options};
 use crate::output;
+use crate::speculation::Guessing;
 use crate::talk::{MAX_ROWS, own_template};
 
 /// Answer others over HTTP, with the API of OpenAI
@@ -73,15 +73,6 @@ pub struct Arguments {
     #[arg(long, default_value_t = 256, value_name = "N")]
     queue: usize,
 
-    /// A smaller model with the same vocabulary, whose guesses of the next tokens are checked many at a time
-    #[arg(long, value_name = "MODEL")]
-    draft: Option<String>,
-
-    /// When the next tokens are guessed, by the draft or from the request's own text: auto (where it is faster), always
-    /// or off
-    #[arg(long, default_value = "auto", value_name = "WHEN")]
-    speculation: Speculation,
-
     /// Positions of one request: prompt and answer together [default: the model's, or what memory allows]
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
@@ -105,6 +96,9 @@ pub struct Arguments {
     /// Write prompts into the log
     #[arg(long)]
     log_prompts: bool,
+
+    #[command(flatten)]
+    guessing: Guessing,
 
     #[command(flatten)]
     options: Options,
@@ -150,11 +144,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let loader = Models {
         options: arguments.options,
         context: arguments.context,
-        draft: arguments.draft,
+        guessing: arguments.guessing,
         settings: BatchSettings {
             most_running: parallel,
             most_waiting: arguments.queue,
-            speculation: arguments.speculation,
             ..BatchSettings::default()
         },
     };
@@ -177,13 +170,14 @@ fn log() -> Log {
 struct Models {
     options: Options,
     context: Option<usize>,
-    draft: Option<String>,
+    guessing: Guessing,
     settings: BatchSettings,
 }
 
 impl Loader for Models {
     fn load(&self, name: &str) -> Result<Parts, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.parts(name)?)
+        // With its causes, in one line of the log.
+        self.parts(name).map_err(|error| format!("{error:#}").into())
     }
 }
 
@@ -198,6 +192,7 @@ impl Models {
         let context = loaded.context(self.context.map(|asked| asked.min(own)))?;
         let most = context.unwrap_or(own);
         let tokenizer = load::tokenizer(&loaded.file)?;
+        let draft = self.guessing.open_draft(&tokenizer)?;
         let template = own_template(&loaded).map_or_else(|| ChatTemplate::fallback(&tokenizer), Ok)?;
         let tool_template = ChatTemplate::named_from_metadata(loaded.file.metadata(), "tool_use")?;
         let program = &loaded.model.program;
@@ -208,12 +203,8 @@ impl Models {
         let executor = loaded.executor(&self.options, None, rows)?;
         let mut about = executor.report(&loaded);
         about.extend(facts(&loaded));
-        let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &self.settings);
-        if let Some(draft) = &self.draft {
-            let most = self.settings.most_running;
-            let guesser = draft::load(draft, &tokenizer, &self.options, most, self.context)?;
-            batcher = batcher.with_draft(guesser).with_context(|| format!("--draft {draft}"))?;
-        }
+        let (engine, settings) = (Engine::new(Box::new(executor)), self.settings.clone());
+        let batcher = self.guessing.batcher(engine, settings, draft, &self.options, self.context)?;
         let engine = EngineHandle::of(batcher);
         Ok(Parts { tokenizer, template, tool_template, engine, context, about })
     }

@@ -12,4 +12,5 @@ mod hostile;
 mod load;
 mod real;
 mod recurrent;
+mod speculation;
 mod tiny;

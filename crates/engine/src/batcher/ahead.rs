@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use gleed_model::Row;
-use gleed_model::chain::{IN_FLIGHT, Link};
+use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{NO_TOKEN, Rule};
+use gleed_model::{Executor, Row, StepError};
 
 use super::job::Job;
 use super::room::shrink;
@@ -55,7 +55,7 @@ impl Batcher {
             }
             let Some(steps) = links.pop_front() else { break };
             tokens.clear();
-            self.engine.chain()?.collect(&mut tokens)?;
+            chain(&mut *self.engine.executor)?.collect(&mut tokens)?;
             self.links.collected(steps, std::mem::replace(&mut clock, Instant::now()).elapsed());
             self.totals.steps += steps as u64;
             self.totals.rows += (steps * rules.len()) as u64;
@@ -118,8 +118,7 @@ impl Batcher {
             })
             .collect();
         let link = Link { batch: &self.engine.batch, continues: ahead > 0, steps, rules, randoms: &randoms };
-        let chain = self.engine.executor.chain().ok_or(crate::ahead::NO_CHAIN)?;
-        chain.submit(link)?;
+        chain(&mut *self.engine.executor)?.submit(link)?;
         Ok(steps)
     }
 
@@ -138,4 +137,9 @@ impl Batcher {
             }
         })
     }
+}
+
+/// The chain of an executor, which nobody asks for one that has none.
+fn chain(executor: &mut dyn Executor) -> Result<&mut dyn Chain> {
+    Ok(executor.chain().ok_or(StepError::Chain("the executor has none"))?)
 }

@@ -30,12 +30,13 @@ impl Guessing {
 }
 
 impl Batcher {
-    /// Guesses for the answers under way, if that pays.
-    pub(super) fn guess(&mut self) {
+    /// Guesses for the answers under way, if that pays. Returns how long a draft took to read what it had not read
+    /// before, which says nothing of the next step.
+    pub(super) fn guess(&mut self) -> Duration {
         let Guessing { when, draft, worth } = &mut self.guessing;
         self.jobs.values_mut().for_each(|job| job.guesses.clear());
         if *when == Speculation::Off {
-            return;
+            return Duration::ZERO;
         }
         let context = self.engine.context();
         let (mut answering, mut guesses, mut right) = (0, 0, 0.0);
@@ -65,7 +66,7 @@ impl Batcher {
         }
         let pays = *when == Speculation::Always || worth.pays(answering, guesses, right);
         if guesses == 0 || !pays {
-            return;
+            return Duration::ZERO;
         }
         for (id, length, _) in lengths.iter().filter(|length| !length.2) {
             if let Some(job) = self.jobs.get_mut(id) {
@@ -73,7 +74,7 @@ impl Batcher {
                 job.is_drafted = false;
             }
         }
-        let Some(draft) = draft else { return };
+        let Some(draft) = draft else { return Duration::ZERO };
         let asked: Vec<_> = lengths
             .iter()
             .filter(|(_, length, is_draft)| *is_draft && *length > 0)
@@ -81,13 +82,14 @@ impl Batcher {
             .collect();
         let ids: Vec<RequestId> = asked.iter().map(|question| question.0).collect();
         draft.keep(|id| self.jobs.contains_key(&id));
-        let drafted = draft.guess(&asked);
+        let (drafted, reading) = draft.guess(&asked);
         for (id, guess) in ids.into_iter().zip(drafted) {
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.guesses = guess;
                 job.is_drafted = true;
             }
         }
+        reading
     }
 }
 
@@ -159,6 +161,7 @@ impl Computed<'_> {
             if job.is_drafted {
                 job.draft_hope.scored(right);
             }
+            job.gain.scored(right);
             totals.guessed_tokens += 1;
             totals.accepted_tokens += u64::from(right);
             if !right {

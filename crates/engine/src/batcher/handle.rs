@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::job::Job;
-use super::{BatchSettings, Batcher, Refusal, Request, Status};
+use super::{BatchSettings, Batcher, LOOK, Refusal, Request, Status};
 use crate::{Engine, Error, Result};
 
 /// An engine that answers many requests, on a thread of its own. All clones are the same one; dropping the last waits
@@ -60,9 +60,6 @@ struct State {
     is_closed: bool,
     has_stopped: bool,
 }
-
-/// How often a device that works by itself is asked how far it is.
-const LOOK: Duration = Duration::from_millis(200);
 
 impl EngineHandle {
     /// Starts the thread.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use super::gain::Gain;
 use crate::engine::Turn;
 use crate::generation::{Last, Next};
 use crate::speculation::{Hope, Lookup, MOST_GUESSES};
@@ -28,6 +29,8 @@ pub(super) struct Job {
     pub lookup: Lookup,
     pub hope: Hope,
     pub draft_hope: Hope,
+    /// What guesses come to.
+    pub gain: Gain,
     /// Lengths after which others want to go on too, so that a step ends there.
     pub stops: BTreeSet<usize>,
     prompt: usize,
@@ -67,6 +70,7 @@ impl Job {
             lookup: Lookup::default(),
             hope: Hope::default(),
             draft_hope: Hope::default(),
+            gain: Gain::default(),
             stops: BTreeSet::new(),
             prompt: prompt.len(),
             tokens: prompt,
@@ -135,6 +139,7 @@ impl Job {
                     self.hope.scored(guess == token.id);
                 }
                 self.tokens.push(token.id);
+                self.gain.said();
                 self.listener.update(Update::Event(Event::Token(token)));
                 false
             }
@@ -163,11 +168,12 @@ impl Job {
         events.for_each(|event| self.listener.update(Update::Event(event)));
         let began = self.began.unwrap_or(now);
         let prompt_done = self.prompt_done.unwrap_or(now);
+        let first_token = self.prompt_done.filter(|_| self.generation.generated() > 0);
         let timings = Timings {
             queue_seconds: (began - self.submitted).as_secs_f64(),
             prompt_seconds: (prompt_done - began).as_secs_f64(),
             generation_seconds: (now - prompt_done).as_secs_f64(),
-            time_to_first_token: self.prompt_done.map(|done| (done - self.submitted).as_secs_f64()),
+            time_to_first_token: first_token.map(|done| (done - self.submitted).as_secs_f64()),
         };
         self.listener.update(Update::Finished(Finish {
             reason,
@@ -176,6 +182,7 @@ impl Job {
             generated_tokens: self.generation.generated(),
             seed: self.generation.seed(),
             timings,
+            guesses: self.gain.total(),
         }));
     }
 }

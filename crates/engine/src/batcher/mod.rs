@@ -5,6 +5,7 @@
 //! regained changes a bit of it.
 
 mod ahead;
+mod gain;
 mod guesses;
 mod handle;
 mod job;
@@ -17,15 +18,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 pub use handle::{EmbedReply, EngineHandle};
+pub use pace::Pace;
 pub use request::{Listener, Refusal, Request, Update};
 pub use status::Status;
 
 use gleed_model::StepError;
 
 use crate::prefix::PrefixCache;
-use crate::{
-    Draft, Engine, Error, FinishReason, Next, Pace, Plan, RequestId, Result, Scheduler, Speculation,
-};
+use crate::{Draft, Engine, Error, FinishReason, Next, Plan, RequestId, Result, Scheduler, Speculation};
 use guesses::{Computed, Guessing};
 use job::Job;
 use pace::RowPace;
@@ -33,6 +33,9 @@ use room::JobRoom;
 
 /// The most threads that choose tokens.
 const MOST_THREADS: usize = 8;
+
+/// How often a device that works by itself is interrupted, to look at how far it is and whether guesses would pay.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// All requests, in the order of arrival.
 type Jobs = BTreeMap<RequestId, Job>;
@@ -115,6 +118,11 @@ impl Batcher {
         self.guessing.when = when;
     }
 
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// The engine. What is computed with it must leave room for the requests.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
@@ -143,7 +151,7 @@ impl Batcher {
     pub fn step(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         self.end_unwanted();
         let start = Instant::now();
-        self.guess();
+        let reading = self.guess();
         let mut room = JobRoom {
             engine: &mut self.engine,
             jobs: &mut self.jobs,
@@ -170,9 +178,15 @@ impl Batcher {
                 done
             }
         };
+        let (steps, took) = ((self.totals.steps - before).max(1), start.elapsed().saturating_sub(reading));
         if let Some(answering) = answering {
-            let steps = (self.totals.steps - before).max(1) as u32;
-            self.guessing.stepped(answering, plan.rows(), start.elapsed() / steps);
+            self.guessing.stepped(answering, plan.rows(), took / steps as u32);
+        }
+        let has_guesses = answering.map(|answering| plan.rows() > answering);
+        for (id, _) in &plan.turns {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.gain.stepped(has_guesses, took, reading);
+            }
         }
         self.totals.last_rows = plan.rows();
         self.totals.step_seconds += start.elapsed().as_secs_f64();

@@ -1,4 +1,5 @@
-//! How many rows of prompts a step may have while answers wait for its end.
+//! How much is done at once: rows of prompts in a step while answers wait for its end, and steps of a chain before the
+//! host sees their tokens.
 
 use std::time::Duration;
 
@@ -37,6 +38,41 @@ impl RowPace {
     }
 }
 
+/// How long the links of a chain are: short enough that text comes smoothly, long enough that the host's part
+/// of a link does not matter.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    steps: usize,
+}
+
+impl Pace {
+    /// The most steps of a link.
+    pub const MOST: usize = 8;
+
+    /// How long the tokens of a link may take, all of which are seen at once: a frame of a film.
+    const BURST: Duration = Duration::from_millis(40);
+
+    /// Steps of the next link.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Takes in how long a link of so many steps took. Links at most double, because the first ones may
+    /// have been lucky.
+    pub fn collected(&mut self, steps: usize, took: Duration) {
+        let each = took.as_secs_f64() / steps.max(1) as f64;
+        // Too fast for the clock is infinitely many, which the most bounds.
+        let fitting = (Pace::BURST.as_secs_f64() / each) as usize;
+        self.steps = fitting.min(2 * self.steps).clamp(1, Pace::MOST);
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { steps: 1 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +91,23 @@ mod tests {
         (0..60).for_each(|_| pace.stepped(512, Duration::ZERO));
         assert_eq!(pace.budget().prompt_rows, 512);
         assert_eq!(RowPace::new(20, Duration::ZERO).budget(), Budget { rows: 20, prompt_rows: 20 });
+    }
+
+    #[test]
+    fn links_grow_while_they_are_short() {
+        let mut pace = Pace::default();
+        let mut all = vec![];
+        for _ in 0..5 {
+            all.push(pace.steps());
+            pace.collected(pace.steps(), Duration::from_micros(900) * pace.steps() as u32);
+        }
+        assert_eq!(all, [1, 2, 4, 8, 8]);
+        pace.collected(8, Duration::ZERO);
+        assert_eq!(pace.steps(), 8);
+        // 10 ms a token: four of them are a burst. 100 ms: one at a time.
+        pace.collected(8, Duration::from_millis(80));
+        assert_eq!(pace.steps(), 4);
+        pace.collected(4, Duration::from_millis(400));
+        assert_eq!(pace.steps(), 1);
     }
 }

@@ -1,8 +1,11 @@
 //! Guesses of a smaller model with the same vocabulary.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use super::MOST_GUESSES;
 use crate::engine::Turn;
+use crate::prefix::PrefixCache;
 use crate::{Engine, Error, RequestId, Result, Sequence};
 
 /// A smaller model that guesses what a larger one will say.
@@ -10,6 +13,8 @@ pub struct Draft {
     engine: Engine,
     /// What it has read of each request.
     sequences: BTreeMap<RequestId, Sequence>,
+    /// What it has read of requests that are over: the next turn of a conversation begins with it.
+    earlier: PrefixCache,
 }
 
 /// What a draft is asked: a request, its tokens so far, and how many tokens to guess.
@@ -18,7 +23,7 @@ pub(crate) type Question<'a> = (RequestId, &'a [u32], usize);
 impl Draft {
     /// A draft with an engine of its own.
     pub fn new(engine: Engine) -> Self {
-        Draft { engine, sequences: BTreeMap::new() }
+        Draft { engine, sequences: BTreeMap::new(), earlier: PrefixCache::default() }
     }
 
     /// Refuses to guess for a model with another vocabulary.
@@ -30,17 +35,23 @@ impl Draft {
         }
     }
 
-    /// Forgets all requests but some.
-    pub fn keep(&mut self, is_wanted: impl Fn(RequestId) -> bool) {
-        self.sequences.retain(|id, _| is_wanted(*id));
+    /// Leaves what it has read of all requests but some to later ones.
+    pub(crate) fn keep(&mut self, is_wanted: impl Fn(RequestId) -> bool) {
+        let all = std::mem::take(&mut self.sequences);
+        let (wanted, over): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(id, _)| is_wanted(*id));
+        self.sequences = wanted;
+        over.into_values().for_each(|sequence| self.earlier.insert(sequence));
     }
 
     /// The likeliest next tokens of each request. Fewer or none where a prompt is long and not read yet, or where there is
-    /// no room: then nothing is guessed, and nothing is wrong.
-    pub fn guess(&mut self, questions: &[Question<'_>]) -> Vec<Vec<u32>> {
+    /// no room: then nothing is guessed, and nothing is wrong. Also how long it took to read more than the last few
+    /// tokens.
+    pub(crate) fn guess(&mut self, questions: &[Question<'_>]) -> (Vec<Vec<u32>>, Duration) {
+        let mut reading = Duration::ZERO;
         let mut guesses: Vec<Vec<u32>> = questions.iter().map(|_| vec![]).collect();
         for (id, tokens, _) in questions {
-            let sequence = self.sequences.entry(*id).or_default();
+            let sequence = self.sequences.entry(*id).or_insert_with(|| self.earlier.find(tokens).sequence);
             if tokens.len() < self.engine.context() {
                 sequence.align(tokens);
             }
@@ -68,11 +79,21 @@ impl Draft {
                     turns.push(Turn::next(sequence, rows));
                 }
             }
-            if turns.is_empty() || self.engine.step(&mut turns).is_err() {
+            if turns.is_empty() {
+                break;
+            }
+            let (start, is_reading) = (Instant::now(), turns.iter().any(|turn| turn.rows > MOST_GUESSES + 1));
+            let mut done = self.engine.step(&mut turns);
+            while matches!(done, Err(Error::NoPages { .. } | Error::NoSlots { .. })) && self.earlier.shrink()
+            {
+                done = self.engine.step(&mut turns);
+            }
+            if is_reading {
+                reading += start.elapsed();
+            }
+            if done.is_err() {
                 // What it has read of others is given up for those that go on.
-                if !turns.is_empty() {
-                    self.sequences.clear();
-                }
+                self.sequences.clear();
                 break;
             }
             for (row, index) in ready.into_iter().enumerate() {
@@ -83,7 +104,7 @@ impl Draft {
                 }
             }
         }
-        guesses
+        (guesses, reading)
     }
 }
 

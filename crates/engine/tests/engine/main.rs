@@ -1,7 +1,7 @@
 //! The engine on the mock executor, whose logits betray any wrong page, position or token, and on tiny models.
 
+mod alone;
 mod batcher;
-mod chain;
 mod company;
 mod generation;
 mod halves;

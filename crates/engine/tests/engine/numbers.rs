@@ -1,10 +1,11 @@
 //! A model whose file holds a NaN gives an error that names the op, not an answer.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use crate::support::{damaged, tiny};
 use gleed_engine::{
-    Engine, Error, GenerationSettings, PerplexitySettings, SamplerSettings, Sequence, perplexity,
+    BatchSettings, Batcher, Engine, Error, GenerationSettings, PerplexitySettings, SamplerSettings, Sequence,
+    perplexity,
 };
 use gleed_gguf::Format;
 use gleed_model::chain::{Chain, Link};
@@ -18,19 +19,23 @@ use gleed_testing::MockText;
 const OPTIONS: Options =
     Options { arithmetic: Arithmetic::Q8, rounds_to_groups: None, kv: KvType::F16, max_rows: 8, pages: 2 };
 
-fn engine(weight: &str) -> Engine {
-    let (file, program) = damaged("qwen2", &[Format::Q8_0], weight, f32::NAN);
-    Engine::new(Box::new(Reference::new(file, program, OPTIONS).unwrap()))
+/// Nothing is kept of an answer.
+fn batcher(executor: impl Executor + 'static) -> Batcher {
+    let settings = BatchSettings { prefix_cache: false, ..BatchSettings::default() };
+    Batcher::new(Engine::new(Box::new(executor)), &settings)
 }
 
-fn generate(engine: &mut Engine, prompt: &[u32]) -> Result<usize, Error> {
+fn reference(weight: &str) -> Reference {
+    let (file, program) = damaged("qwen2", &[Format::Q8_0], weight, f32::NAN);
+    Reference::new(file, program, OPTIONS).unwrap()
+}
+
+fn generate(batcher: &mut Batcher, prompt: &[u32]) -> Result<usize, Error> {
     let sampler = SamplerSettings { temperature: 0.0, ..Default::default() };
     let settings =
         GenerationSettings { max_tokens: Some(3), ignore_eos: true, sampler, ..Default::default() };
-    let cancel = AtomicBool::new(false);
     let text = MockText::default();
-    let mut sequence = Sequence::default();
-    engine.generate(&mut sequence, prompt, settings, text, &cancel, |_| {}).map(|f| f.generated_tokens)
+    batcher.answer(prompt, settings, text, &Arc::default(), |_| {}).map(|finish| finish.generated_tokens)
 }
 
 fn nan(op: &str, position: u32) -> Error {
@@ -39,12 +44,13 @@ fn nan(op: &str, position: u32) -> Error {
 
 #[test]
 fn the_op_and_the_position_are_named() {
-    let mut damaged = engine("blk.1.ffn_down.weight");
+    let mut damaged = batcher(reference("blk.1.ffn_down.weight"));
     assert_eq!(generate(&mut damaged, &[5, 6, 7]), Err(nan("blk.1.ffn_down", 0)));
     let message = generate(&mut damaged, &[5]).unwrap_err().to_string();
     assert!(message.starts_with("blk.1.ffn_down gave NaN at position 0: "), "{message}");
+    let mut engine = Engine::new(Box::new(reference("blk.0.attn_v.weight")));
     let settings = PerplexitySettings { context: 6, chunks: None, bos: None };
-    let measured = perplexity(&mut engine("blk.0.attn_v.weight"), &[1; 12], settings, |_| {});
+    let measured = perplexity(&mut engine, &[1; 12], settings, |_| {});
     assert_eq!(measured, Err(nan("blk.0.attn_v", 0)));
 }
 
@@ -54,9 +60,9 @@ fn a_nan_of_an_earlier_chunk_is_found_where_it_began() {
     // logits.
     let mut prompt = [9; 20];
     prompt[2] = 0;
-    let mut engine = engine("token_embd.weight");
-    assert_eq!(generate(&mut engine, &prompt), Err(nan("embed", 2)));
-    assert_eq!(generate(&mut engine, &[9; 20]), Ok(3), "other tokens have no part in it");
+    let mut batcher = batcher(reference("token_embd.weight"));
+    assert_eq!(generate(&mut batcher, &prompt), Err(nan("embed", 2)));
+    assert_eq!(generate(&mut batcher, &[9; 20]), Ok(3), "other tokens have no part in it");
 }
 
 #[test]
@@ -66,10 +72,10 @@ fn a_nan_is_found_before_what_windows_have_left() {
     prompt[2] = 0;
     let (file, program) = damaged("gemma2", &[Format::Q8_0], "token_embd.weight", f32::NAN);
     let reference = Reference::new(file, program, Options { pages: 8, ..OPTIONS }).unwrap();
-    let mut engine = Engine::new(Box::new(reference));
-    assert_eq!(generate(&mut engine, &prompt), Err(nan("embed", 2)));
-    assert!(engine.page_pools().iter().all(|pool| pool.free() == pool.total()));
-    assert_eq!(generate(&mut engine, &[9; 200]), Ok(3));
+    let mut batcher = batcher(reference);
+    assert_eq!(generate(&mut batcher, &prompt), Err(nan("embed", 2)));
+    assert!(batcher.engine().page_pools().iter().all(|pool| pool.free() == pool.total()));
+    assert_eq!(generate(&mut batcher, &[9; 200]), Ok(3));
 }
 
 /// A device that chooses tokens itself, and never finds one.
@@ -128,15 +134,16 @@ impl Chain for Choosy {
 fn a_device_without_a_token_is_asked_why() {
     let choosy = |(file, program)| {
         let reference = Reference::new(file, program, OPTIONS).unwrap();
-        Engine::new(Box::new(Choosy(reference)))
+        batcher(Choosy(reference))
     };
     let mut whole = choosy(tiny("qwen2", &[Format::Q8_0], 3));
     assert_eq!(generate(&mut whole, &[5, 6]), Err(Error::NoCandidate), "no NaN, and no token either");
     // A prompt whose answer begins with token 0, which is the damaged one: the device computes it.
     let mut answers_0 = |prompt: &[u32]| {
         let mut sequence = Sequence::default();
-        whole.prefill(&mut sequence, prompt).unwrap();
-        let logits = whole.logits(0);
+        let engine = whole.engine_mut();
+        engine.prefill(&mut sequence, prompt).unwrap();
+        let logits = engine.logits(0);
         logits.iter().all(|x| *x <= logits[0])
     };
     let mut prompts = (1..67).flat_map(|a| (1..67).map(move |b| [a, b]));

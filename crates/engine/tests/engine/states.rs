@@ -2,10 +2,12 @@
 //! same tokens: forks, rewinding, prefixes that are used again, steps that fail, slots that run out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use gleed_engine::sampler::Random;
-use gleed_engine::{Engine, Error, GenerationSettings, SamplerSettings, Sequence};
+use gleed_engine::{
+    BatchSettings, Batcher, Engine, Error, Event, GenerationSettings, SamplerSettings, Sequence, Speculation,
+};
 use gleed_model::arithmetic::PAGE;
 use gleed_model::{Batch, Executor, Row, StepError};
 use gleed_testing::{Log, Mock, MockText};
@@ -74,29 +76,37 @@ fn random_use_of_many_sequences_gives_the_right_logits() {
 
 #[test]
 fn an_answer_can_be_taken_back_without_computing_the_prompt_again() {
-    let (mut engine, log) = engine(64, Engine::SLOTS);
+    let (engine, log) = engine(64, Engine::SLOTS);
     let mut random = Random::new(3);
     let prompt = random_tokens(&mut random, 5 * PAGE + 20);
-    let settings = GenerationSettings {
-        max_tokens: Some(3 * PAGE),
-        sampler: SamplerSettings::greedy(),
-        ignore_eos: true,
-        ..Default::default()
+    let settings =
+        GenerationSettings { sampler: SamplerSettings::greedy(), ignore_eos: true, ..Default::default() };
+    let batching = BatchSettings { speculation: Speculation::Off, ..BatchSettings::default() };
+    let mut batcher = Batcher::new(engine, &batching);
+    let mut answer = |prompt: &[u32], max_tokens: usize| {
+        let settings = GenerationSettings { max_tokens: Some(max_tokens), ..settings.clone() };
+        let mut tokens = vec![];
+        let text = MockText::default();
+        let finish = batcher.answer(prompt, settings, text, &Arc::default(), |event| {
+            if let Event::Token(token) = event {
+                tokens.push(token.id);
+            }
+        });
+        (finish.unwrap().cached_tokens, tokens)
     };
-    let mut sequence = Sequence::default();
-    let never = AtomicBool::new(false);
-    let text = MockText::default();
-    let finish = engine.generate(&mut sequence, &prompt, settings, text, &never, |_| {}).unwrap();
-    assert_eq!((finish.cached_tokens, finish.generated_tokens), (0, 3 * PAGE));
+    let (cached, tokens) = answer(&prompt, 3 * PAGE);
+    assert_eq!((cached, tokens.len()), (0, 3 * PAGE));
     let rows = |log: &Log| log.rows.load(Ordering::Relaxed);
     // Another question after the same prompt, and one that parts a little before its end.
     for (common, cached) in [(prompt.len(), prompt.len()), (prompt.len() - 5, 5 * PAGE)] {
         let mut next = prompt[..common].to_vec();
         next.extend(random_tokens(&mut random, 3));
         let before = rows(&log);
-        assert_eq!(engine.sync(&mut sequence, &next).unwrap(), cached);
+        let logits = Mock::expected(&next, VOCABULARY);
+        let best =
+            (0..VOCABULARY as u32).rev().max_by(|a, b| logits[*a as usize].total_cmp(&logits[*b as usize]));
+        assert_eq!(answer(&next, 1), (cached, vec![best.unwrap()]));
         assert_eq!(rows(&log) - before, next.len() - cached);
-        assert_eq!(engine.logits(0), Mock::expected(&next, VOCABULARY));
     }
 }
 

@@ -1,11 +1,15 @@
 //! The promise with layers that see a window and give back the pages that it has left: forks, rewinding, chunks and
 //! prefixes that are used again give the bits of a sequence that was computed in one go.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::support::{Random, VOCABULARY, bits, tiny};
 use gleed_cpu::{Cpu, Options};
-use gleed_engine::{Engine, Error, GenerationSettings, SamplerSettings, Sequence, Turn};
+use gleed_engine::{
+    BatchSettings, Batcher, Engine, Error, Event, GenerationSettings, SamplerSettings, Sequence, Speculation,
+    Turn,
+};
 use gleed_gguf::Format;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::groups::NO_PAGE;
@@ -212,28 +216,32 @@ fn decoding_ahead_gives_pages_back() {
         .map(|chains| {
             // As many as one sequence needs, with two links of eight steps under way.
             let mock = if chains { mock(8).with_chains() } else { mock(200) };
-            let mut engine = Engine::new(Box::new(mock));
-            let mut sequence = Sequence::default();
-            let mut prompt = vec![3; 150];
-            for _ in 0..3 {
+            let settings = BatchSettings { speculation: Speculation::Off, ..BatchSettings::default() };
+            let mut batcher = Batcher::new(Engine::new(Box::new(mock)), &settings);
+            let pools = batcher.engine().page_pools().to_vec();
+            let mut tokens = vec![3; 150];
+            for turn in 0..3 {
                 let settings = GenerationSettings {
                     max_tokens: Some(400),
                     ignore_eos: true,
                     sampler: SamplerSettings::greedy(),
                     ..Default::default()
                 };
-                let never = AtomicBool::new(false);
-                let text = MockText::default();
-                let finish = engine.generate(&mut sequence, &prompt, settings, text, &never, |_| {}).unwrap();
+                let (text, prompt) = (MockText::default(), tokens.clone());
+                let finish = batcher.answer(&prompt, settings, text, &Arc::default(), |event| {
+                    if let Event::Token(token) = event {
+                        tokens.push(token.id);
+                    }
+                });
+                let finish = finish.unwrap();
                 assert_eq!(finish.generated_tokens, 400);
-                assert_eq!(sequence.computed() + 1, prompt.len() + 400);
                 // The next turn begins with what was computed, but for the last few tokens.
-                prompt = sequence.tokens()[..sequence.computed() - 5].to_vec();
-                prompt.extend([7; 30]);
+                assert_eq!(finish.cached_tokens, if turn == 0 { 0 } else { prompt.len() - 30 });
+                tokens.truncate(tokens.len() - 6);
+                tokens.extend([7; 30]);
             }
-            let tokens = sequence.tokens().to_vec();
-            drop(sequence);
-            assert!(engine.page_pools().iter().all(|pool| pool.free() == pool.total()));
+            drop(batcher);
+            assert!(pools.iter().all(|pool| pool.free() == pool.total()));
             tokens
         })
         .to_vec();

@@ -89,9 +89,9 @@ impl Answer {
             let text: Box<dyn Text + Send> = match &question.reading {
                 Some(reading) => {
                     let format = reading.format.clone();
-                    Box::new(TokenizerText::shared_for_parser(model.tokenizer.clone(), format))
+                    Box::new(TokenizerText::for_parser(model.tokenizer.clone(), format))
                 }
-                None => Box::new(TokenizerText::shared(model.tokenizer.clone())),
+                None => Box::new(TokenizerText::new(model.tokenizer.clone())),
             };
             let listener = Channel { choice: choices.len(), sender: sender.clone() };
             let meter = metrics.meter(&model.id, Instant::now());

@@ -2,13 +2,13 @@
 
 use anyhow::{Result, bail};
 use gleed_bench::{GuessText, MAX_ROWS};
-use gleed_engine::{BatchSettings, Batcher, Engine, Speculation};
+use gleed_engine::{BatchSettings, Engine};
 use serde_json::json;
 
 use super::{tables, with_bar};
-use crate::draft;
 use crate::load::{self, Loaded, Options};
 use crate::output;
+use crate::speculation::Guessing;
 
 /// Positions that texts and their continuations may have together.
 const CONTEXT: usize = 2048;
@@ -49,8 +49,7 @@ const STORY: &str = "Once upon a time there was a lighthouse keeper who had neve
 /// Measures and prints.
 pub fn run(
     loaded: Loaded,
-    draft_name: Option<&str>,
-    when: Speculation,
+    guessing: &Guessing,
     options: &Options,
     tokens: usize,
     repetitions: usize,
@@ -58,22 +57,22 @@ pub fn run(
 ) -> Result<()> {
     loaded.must_generate()?;
     let tokenizer = load::tokenizer(&loaded.file)?;
+    let draft = guessing.open_draft(&tokenizer)?;
     let context = CONTEXT.min(loaded.model.config.context);
     let loaded = loaded.for_sequences(1, Some(context))?;
     let executor = loaded.executor(options, context, MAX_ROWS.min(context))?;
     let mut report = executor.report(&loaded);
     let settings = BatchSettings { most_running: 1, prefix_cache: false, ..BatchSettings::default() };
-    let mut batcher = Batcher::new(Engine::new(Box::new(executor)), &settings);
-    if let Some(name) = draft_name {
-        batcher = batcher.with_draft(draft::load(name, &tokenizer, options, 1, Some(context))?)?;
-        report.insert("draft".to_string(), name.into());
-    }
+    let engine = Engine::new(Box::new(executor));
+    let mut batcher = guessing.batcher(engine, settings, draft, options, Some(context))?;
+    report.extend(guessing.draft.iter().map(|name| ("draft".to_string(), name.as_str().into())));
     let texts = [("an edit", EDIT), ("a story", STORY)]
         .map(|(name, text)| GuessText { name, tokens: tokenizer.encode_prompt(text, true, false) });
     if let Some(long) = texts.iter().find(|text| text.tokens.len() + tokens > context) {
         let (room, needed) = (context, long.tokens.len() + tokens);
         bail!("{} needs {needed} positions and the model has {room}; generate fewer tokens (-n)", long.name);
     }
+    let when = guessing.speculation;
     let gains = with_bar("guesses", |progress| {
         gleed_bench::guesses(&mut batcher, &texts, tokens, repetitions, when, progress)
     })?;

@@ -22,6 +22,7 @@ use crate::load::{self, Loaded, Options};
 use crate::models;
 use crate::output;
 use crate::progress::Progress;
+use crate::speculation::Guessing;
 use server::{Common, ServerArguments};
 
 /// Measure how fast a model runs here, or a server answers
@@ -140,7 +141,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
             Some([tokens]) => *tokens,
             Some(_) => bail!("--guesses takes one number of tokens to generate"),
         };
-        return guesses::run(loaded, draft.as_deref(), *speculation, options, tokens, repetitions, *json);
+        let guessing = Guessing { draft: draft.clone(), speculation: *speculation };
+        return guesses::run(loaded, &guessing, options, tokens, repetitions, *json);
     }
     if arguments.kernels {
         return kernels(&loaded, &arguments.options, arguments.json);

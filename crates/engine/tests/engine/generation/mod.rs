@@ -3,11 +3,12 @@
 mod answers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use gleed_engine::sampler::Random;
 use gleed_engine::{
-    Engine, Error, Event, Finish, FinishReason, GenerationSettings, SamplerSettings, Sequence, Token, Turn,
+    BatchSettings, Batcher, Engine, Error, Event, Finish, FinishReason, GenerationSettings, SamplerSettings,
+    Sequence, Speculation, Token, Turn,
 };
 use gleed_model::StepError;
 use gleed_testing::{Log, Mock, MockText};
@@ -18,6 +19,16 @@ fn engine(context: usize, max_rows: usize, pages: usize) -> (Engine, Arc<Log>) {
     let mock = Mock::new(VOCABULARY, context, max_rows, pages);
     let log = mock.log();
     (Engine::new(Box::new(mock)), log)
+}
+
+/// A batcher that takes one step after the other.
+fn batcher(context: usize, max_rows: usize, pages: usize) -> (Batcher, Arc<Log>) {
+    let (engine, log) = engine(context, max_rows, pages);
+    (Batcher::new(engine, &one_by_one()), log)
+}
+
+fn one_by_one() -> BatchSettings {
+    BatchSettings { speculation: Speculation::Off, ..BatchSettings::default() }
 }
 
 fn rows(log: &Log) -> usize {
@@ -40,15 +51,13 @@ fn settings(max_tokens: usize) -> GenerationSettings {
 
 /// A whole answer: the tokens, the text as shown, how it ended.
 fn answer(
-    engine: &mut Engine,
-    sequence: &mut Sequence,
+    batcher: &mut Batcher,
     prompt: &[u32],
     settings: GenerationSettings,
 ) -> (Vec<Token>, String, Finish) {
     let (mut tokens, mut text) = (vec![], String::new());
-    let never = AtomicBool::new(false);
-    let finish = engine
-        .generate(sequence, prompt, settings, MockText::default(), &never, |event| {
+    let finish = batcher
+        .answer(prompt, settings, MockText::default(), &Arc::default(), |event| {
             text.push_str(event.text());
             if let Event::Token(token) = event {
                 tokens.push(token);
@@ -57,6 +66,12 @@ fn answer(
         .unwrap();
     assert_eq!(finish.generated_tokens, tokens.len());
     (tokens, text, finish)
+}
+
+/// Whether an answer left these tokens, and the next one finds them all.
+fn holds(batcher: &mut Batcher, tokens: &[u32]) -> bool {
+    let next = [tokens, &[1]].concat();
+    answer(batcher, &next, settings(0)).2.cached_tokens == tokens.len()
 }
 
 fn ids(tokens: &[Token]) -> Vec<u32> {
@@ -81,9 +96,8 @@ fn chunks_of_any_size_give_the_same_answer() {
         let prompt = random_tokens(&mut random, length);
         let truth = greedy_truth(&prompt, 20);
         for max_rows in [1, 2, 3, 7, 63, 64, 65, 100, 512] {
-            let (mut engine, log) = engine(512, max_rows, 8);
-            let mut sequence = Sequence::default();
-            let (tokens, _, finish) = answer(&mut engine, &mut sequence, &prompt, settings(20));
+            let (mut batcher, log) = batcher(512, max_rows, 8);
+            let (tokens, _, finish) = answer(&mut batcher, &prompt, settings(20));
             assert_eq!(ids(&tokens), truth, "prompt of {length} in chunks of {max_rows}");
             assert_eq!(finish.reason, FinishReason::Length);
             assert_eq!((finish.prompt_tokens, finish.cached_tokens), (length, 0));
@@ -92,9 +106,8 @@ fn chunks_of_any_size_give_the_same_answer() {
             assert_eq!(log.wanted.load(Ordering::Relaxed), 20);
             assert_eq!(log.steps.load(Ordering::Relaxed), length.div_ceil(max_rows) + 19);
             let held: Vec<u32> = prompt.iter().chain(&truth[..19]).copied().collect();
-            assert_eq!((sequence.tokens(), sequence.computed()), (&held[..], held.len()));
-            drop(sequence);
-            assert_eq!(engine.pages().free(), 8);
+            assert_eq!(batcher.status().pages_used, held.len().div_ceil(64));
+            assert!(holds(&mut batcher, &held));
         }
     }
 }
@@ -102,20 +115,35 @@ fn chunks_of_any_size_give_the_same_answer() {
 #[test]
 fn the_next_turn_computes_only_its_new_tokens() {
     let mut random = Random::new(2);
-    let (mut engine, log) = engine(4096, 48, 64);
-    let mut sequence = Sequence::default();
+    let (mut batcher, log) = batcher(4096, 48, 64);
     let mut prompt = random_tokens(&mut random, 100);
+    let mut held = 0;
     for turn in 0..6 {
-        let held = sequence.computed();
         let before = rows(&log);
-        let (tokens, _, finish) = answer(&mut engine, &mut sequence, &prompt, settings(30));
+        let (tokens, _, finish) = answer(&mut batcher, &prompt, settings(30));
         assert_eq!(ids(&tokens), greedy_truth(&prompt, 30), "turn {turn}");
         assert_eq!(finish.cached_tokens, held);
         assert_eq!(rows(&log) - before, prompt.len() - held + 29);
+        held = prompt.len() + 29;
         prompt.extend(ids(&tokens));
         prompt.extend(random_tokens(&mut random, 17));
     }
-    // An edited history keeps what comes before the edit; the same prompt again computes one token.
+    // An edited history keeps what comes before the edit; the same prompt again computes one token; a shorter one too.
+    prompt[250] ^= 1;
+    for (prompt, cached) in [(&prompt[..], 250), (&prompt, prompt.len() - 1), (&prompt[..70], 69)] {
+        let before = rows(&log);
+        let (tokens, _, finish) = answer(&mut batcher, prompt, settings(1));
+        assert_eq!((ids(&tokens), finish.cached_tokens), (greedy_truth(prompt, 1), cached));
+        assert_eq!(rows(&log) - before, prompt.len() - cached);
+    }
+}
+
+#[test]
+fn syncing_computes_only_what_is_new() {
+    let mut random = Random::new(2);
+    let (mut engine, log) = engine(4096, 48, 64);
+    let (mut sequence, mut prompt) = (Sequence::default(), random_tokens(&mut random, 300));
+    assert_eq!(engine.sync(&mut sequence, &prompt), Ok(0));
     prompt[250] ^= 1;
     let before = rows(&log);
     assert_eq!(engine.sync(&mut sequence, &prompt), Ok(250));
