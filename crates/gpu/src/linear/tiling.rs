@@ -36,7 +36,7 @@ pub enum Tiling {
         /// Subgroups of a workgroup: 4 or 8.
         subgroups: u32,
     },
-    /// Halves on the device's matrix units, for inputs of halves and any number of rows. Where [`half_units`] says so.
+    /// Halves on the device's matrix units, for inputs of halves and any number of rows. Where [`half_units`](super::half_units) says so.
     Halves {
         /// Rows of a workgroup: 16, 32 or 64.
         rows: u32,
