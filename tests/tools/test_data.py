@@ -14,6 +14,7 @@ from pathlib import Path
 
 import json_schemas
 import minilm
+import tiny_adapters
 import tiny_models
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,7 @@ def stories15m(target: Path, llama2c: Path) -> None:
 folder = Path(sys.argv[1]).resolve()
 tokenizer_from = next(folder.glob("cache/**/SmolLM2-135M-Instruct.Q4_1.gguf"))
 tiny_models.write_all(folder / "tiny", ROOT / "tests/golden/tiny", tokenizer_from)
+tiny_adapters.write_all(folder / "tiny")
 json_schemas.write(folder / "schemas")
 minilm.write(folder / "all-MiniLM-L6-v2.F16.gguf")
 stories15m(folder / "stories15M-f32.gguf", Path(sys.argv[2]).resolve())

@@ -104,6 +104,7 @@ fn alone(weight: &Weight) -> Program {
         caches: vec![],
         states: vec![],
         ropes: vec![],
+        adapters: vec![],
         output: Output::Logits,
         logits: out,
         vocabulary: weight.rows,

@@ -191,6 +191,7 @@ mod tests {
             caches: vec![KvLayer { heads: 2, key_dim: 16, value_dim: 32 }],
             states: vec![],
             ropes: vec![],
+            adapters: vec![],
             output: Output::Logits,
             logits: VIEW,
             vocabulary: 100,

@@ -12,6 +12,7 @@ use crate::kernels::packed::STREAMS;
 use crate::kernels::shared::Boundaries;
 use crate::kernels::slots::SlotColumns;
 use crate::kernels::tile::TILE;
+use crate::ops::adapters::STRIP;
 
 /// One node, ready to run.
 pub(crate) struct Plan {
@@ -107,6 +108,13 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         Op::Convolve { out, .. } | Op::Scan { out, .. } | Op::DeltaRule { out, .. } => {
             Boundaries::equal(out.width, LANES)
         }
+        Op::AddLowRank { parts, x, .. } => {
+            // Each strip is of one expert.
+            let outputs = parts.first().map_or(x.width, |part| program.weights[part.up].columns);
+            let mut columns = Boundaries::with_capacity(x.width.div_ceil(STRIP));
+            (outputs..=x.width).step_by(outputs).for_each(|end| columns.push_equal(end, STRIP));
+            columns
+        }
         // Shared out by rows or by heads.
         Op::Input { .. }
         | Op::Embed { .. }
@@ -131,6 +139,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Route { .. }
         | Op::Weigh { .. }
         | Op::Combine { .. }
+        | Op::AdapterScales { .. }
         | Op::Gather { .. }
         | Op::Pool { .. }
         | Op::AddNorm { .. } => Boundaries::with_capacity(0),

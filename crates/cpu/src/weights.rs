@@ -94,8 +94,10 @@ impl Weights {
     /// All values of a small weight.
     fn decoded(&self, id: WeightId) -> Vec<f32> {
         let weight = &self.weights[id];
-        let mut values = vec![0.0; weight.rows * weight.columns];
-        weight.format.decode(self.rows(id, 0, weight.rows), &mut values);
+        let tensor = &self.file.tensors()[weight.tensor];
+        let mut values = vec![0.0; weight.experts * weight.rows * weight.columns];
+        // Not kept where it was made for this: it is here.
+        weight.format.decode(&self.file.stretch(tensor, 0..tensor.bytes), &mut values);
         values
     }
 

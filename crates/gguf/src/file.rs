@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::assembly::{Made, Piece, Place};
+use crate::assembly::{Made, Make, Piece, Place};
 use crate::map::Bytes;
 use crate::parse::{self, Header};
 use crate::split::Split;
@@ -144,6 +144,18 @@ impl Gguf {
         let parts = files.into_iter().map(|(path, bytes)| FilePart { path, bytes }).collect();
         let (name, version, alignment) = (name.to_string(), VERSION, DEFAULT_ALIGNMENT);
         Gguf { name, version, alignment, metadata, tensors, by_name: Vec::new(), parts, made }.indexed()
+    }
+
+    /// The same file with more tensors, which are made when they are read.
+    pub fn with_made(mut self, tensors: Vec<(TensorSpec, Box<dyn Make>)>) -> Result<Gguf> {
+        for (spec, make) in tensors {
+            let bytes = spec.bytes()?;
+            let part = self.parts.len() + self.made.len();
+            let TensorSpec { name, shape, format } = spec;
+            self.tensors.push(TensorInfo { name, shape, format, part, offset: 0, bytes });
+            self.made.push(Made::new(make, bytes));
+        }
+        self.indexed()
     }
 
     /// Opens all parts of a split file. The first one holds the metadata.

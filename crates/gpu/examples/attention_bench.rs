@@ -163,6 +163,7 @@ fn program(arguments: &Arguments) -> Program {
         caches: vec![*cache; *layers],
         states: vec![],
         ropes: rope.into_iter().collect(),
+        adapters: vec![],
         output: Output::Logits,
         logits: view(3),
         vocabulary: VOCABULARY,

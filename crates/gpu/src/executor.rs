@@ -160,6 +160,7 @@ impl GpuExecutor {
             let upload = Upload::begin(scope, &gpu, &chunks);
             let resources = Resources {
                 step: &step_buffer,
+                first_scale: capacity.first_scale(),
                 first_angle: capacity.first_angle(),
                 weights: &weights,
                 activations: &activations,

@@ -1,8 +1,11 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
 mod layers;
+mod low_rank;
 mod names;
 mod norms;
+
+use std::collections::BTreeSet;
 
 use gleed_model::program::{self, Op, Output, Program, View, Weight, WeightId, experts_used};
 use gleed_model::verify::{Misfit, verify};
@@ -15,7 +18,7 @@ use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, experts, state, streams};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts, state, streams};
 use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;
@@ -105,7 +108,8 @@ pub(crate) struct RowCounts {
 #[derive(Clone, Copy)]
 pub(crate) struct Resources<'a> {
     pub step: &'a wgpu::Buffer,
-    /// Where a row's angles begin after its fixed words.
+    /// Where a row's scales of adapters begin after its fixed words, and where its angles do.
+    pub first_scale: usize,
     pub first_angle: usize,
     pub weights: &'a Weights,
     pub activations: &'a Activations,
@@ -144,13 +148,14 @@ pub(crate) fn check(program: &Program) -> Result<()> {
     // Logits are computed and read back some rows at a time, so nothing else may touch them.
     let head = head(program);
     let writes_logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == program.logits);
-    let maps_logits = |op: &Op| matches!(op, Op::Map { x, .. } if *x == program.logits);
+    let changes_logits =
+        |op: &Op| matches!(op, Op::Map { x, .. } | Op::AddLowRank { x, .. } if *x == program.logits);
     if !program.nodes.get(head).is_some_and(|node| writes_logits(&node.op))
-        || !program.nodes[head + 1..].iter().all(|node| maps_logits(&node.op))
+        || !program.nodes[head + 1..].iter().all(|node| changes_logits(&node.op))
     {
         return refuse(
             head,
-            "the last node must be the linear op that writes the logits, but for what maps them",
+            "the last node must be the linear op that writes the logits, but for what changes them",
         );
     }
     if program.buffers[program.logits.buffer].width != program.logits.width {
@@ -174,6 +179,13 @@ pub(crate) fn head(program: &Program) -> usize {
         Output::Embedding(_) => program.nodes.iter().rposition(writes),
     };
     node.unwrap_or(program.nodes.len())
+}
+
+/// The buffers that the logits are computed from, in the node that writes them and in those after it.
+pub(crate) fn logits_inputs(program: &Program) -> BTreeSet<usize> {
+    let nodes = program.nodes.get(head(program)..).unwrap_or_default();
+    let buffers = nodes.iter().flat_map(|node| node.op.inputs()).map(|view| view.buffer);
+    buffers.filter(|buffer| *buffer != program.logits.buffer).collect()
 }
 
 /// The views that the program gathers.
@@ -434,6 +446,12 @@ impl<'a> Planner<'a> {
             }
             Op::Combine { choice, weighted, input, out } => {
                 experts::combine(kernels, place(choice), *weighted, place(input), place(out)).map(one)
+            }
+            Op::AdapterScales { out } => {
+                adapters::scales(kernels, step, list, self.resources.first_scale, place(out)).map(one)
+            }
+            Op::AddLowRank { parts, choice, scales, input, x } => {
+                self.add_low_rank(kernels, parts, *choice, [*scales, *input, *x])
             }
             Op::Gather { views } => {
                 let moves = views.iter().map(|view| {

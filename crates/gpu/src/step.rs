@@ -22,7 +22,8 @@ pub(crate) mod header {
     use super::{ITEM_WORDS, NEAR_ROWS};
 
     /// Rows: token, position, where its pages begin, the page of its position, which row of the batch it is,
-    /// where the rows of its sequence end, the pages and the page in every other page group, then its angles.
+    /// where the rows of its sequence end, the pages and the page in every other page group, how much of each
+    /// adapter it takes, then its angles.
     pub const ROWS: usize = 0;
     /// Items of attention, by their [`Items`](super::Items). Those of one row: row, positions that it sees,
     /// where its pages begin, first span, end of spans, nothing. Those of one span of a row: row, positions
@@ -114,6 +115,8 @@ pub(crate) struct Capacity {
     pages: usize,
     /// Page groups.
     groups: usize,
+    /// Adapters that rows may take.
+    adapters: usize,
     /// Cosines and sines of a row.
     angles: usize,
     /// Neighbouring rows of a sequence that one item may have.
@@ -131,7 +134,8 @@ impl Capacity {
         let angles = program.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
         let pages = program.context.div_ceil(PAGE);
         let groups = PageGroups::of(program).windows().len();
-        Capacity { max_rows, pages, groups, angles, item_rows, partials, states: 0 }
+        let adapters = program.adapters.len();
+        Capacity { max_rows, pages, groups, adapters, angles, item_rows, partials, states: 0 }
     }
 
     /// The same with room for the states that a step reads and writes, which are at most so many.
@@ -139,9 +143,14 @@ impl Capacity {
         Capacity { states: 2 * STATE_WORDS * self.max_rows + slots, ..self }
     }
 
-    /// Where a row's angles begin after its fixed words.
-    pub fn first_angle(&self) -> usize {
+    /// Where a row's scales of adapters begin after its fixed words.
+    pub fn first_scale(&self) -> usize {
         GROUP_WORDS * (self.groups - 1)
+    }
+
+    /// Where its angles begin.
+    pub fn first_angle(&self) -> usize {
+        self.first_scale() + self.adapters
     }
 
     /// Words of one row.
@@ -255,7 +264,9 @@ impl Step {
         for (index, row) in batch.rows().iter().enumerate() {
             let token = if chained { CHAINED } else { row.token };
             self.words.extend([token, row.position, 0, 0, index as u32, batch.length(row.table) as u32]);
-            self.words.resize(self.words.len() + self.capacity.first_angle(), 0);
+            self.words.resize(self.words.len() + self.capacity.first_scale(), 0);
+            let scale = |adapter| batch.adapter_scale(program, row.table, adapter).to_bits();
+            self.words.extend((0..self.capacity.adapters).map(scale));
             for rope in &program.ropes {
                 let pairs = rope.frequencies.len();
                 self.cosines.resize(pairs, 0.0);

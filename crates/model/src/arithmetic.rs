@@ -4,6 +4,7 @@
 //! all instruction sets can follow: sixteen accumulator lanes folded by halves for sums over columns,
 //! one fused multiply-add per block for integer products. `docs/arithmetic.md` says the same in prose.
 
+mod adapters;
 mod encoders;
 mod halves;
 mod streams;
@@ -11,6 +12,7 @@ mod streams;
 mod tests;
 mod xielu;
 
+pub use adapters::add_low_rank;
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
 };

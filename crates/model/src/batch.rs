@@ -42,7 +42,18 @@ pub struct Batch {
     /// What the rows of each table find in recurrent layers.
     befores: Vec<Before>,
     saves: Vec<Save>,
+    /// What tables say of adapters, see [`Batch::adapt`].
+    adapted: Vec<Adapted>,
+    adapter_scales: Vec<f32>,
     inputs: Vec<f32>,
+}
+
+/// What a table says of adapters.
+#[derive(Debug, Clone)]
+struct Adapted {
+    table: u32,
+    /// Where its scales are in the batch.
+    scales: Range<usize>,
 }
 
 /// What a table's rows find in recurrent layers.
@@ -77,6 +88,8 @@ impl Batch {
         self.gap = None;
         self.befores.clear();
         self.saves.clear();
+        self.adapted.clear();
+        self.adapter_scales.clear();
         self.inputs.clear();
     }
 
@@ -92,6 +105,8 @@ impl Batch {
         self.gap = other.gap;
         self.befores.extend_from_slice(&other.befores);
         self.saves.extend_from_slice(&other.saves);
+        self.adapted.extend_from_slice(&other.adapted);
+        self.adapter_scales.extend_from_slice(&other.adapter_scales);
     }
 
     /// Adds a sequence: page `i` of the table holds positions `i * PAGE ..`, in all page groups. Returns the table's
@@ -109,10 +124,34 @@ impl Batch {
         self.table_ends.len() as u32 - 1
     }
 
-    /// Adds a sequence with the pages of a table of another batch. Returns the table's number.
+    /// Adds a sequence with the pages and the adapters of a table of another batch. Returns the table's number.
     pub fn copy_table(&mut self, other: &Batch, table: u32) -> u32 {
         let lists = other.lists(table);
-        self.add_tables(lists.map(|list| other.list(list)))
+        let copy = self.add_tables(lists.map(|list| other.list(list)));
+        if let Some(scales) = other.scales(table) {
+            self.adapt(copy, scales);
+        }
+        copy
+    }
+
+    /// Says how much of each adapter of the program the rows of a table take; 0 is nothing. Those of a table of which
+    /// nothing is said take each at its own scale, [`AdapterInfo::scale`](crate::program::AdapterInfo::scale).
+    pub fn adapt(&mut self, table: u32, scales: &[f32]) {
+        let first = self.adapter_scales.len();
+        self.adapter_scales.extend_from_slice(scales);
+        self.adapted.push(Adapted { table, scales: first..first + scales.len() });
+    }
+
+    /// What was said last of a table's adapters.
+    fn scales(&self, table: u32) -> Option<&[f32]> {
+        let adapted = self.adapted.iter().rfind(|adapted| adapted.table == table)?;
+        Some(&self.adapter_scales[adapted.scales.clone()])
+    }
+
+    /// How much of an adapter the rows of a table take.
+    pub fn adapter_scale(&self, program: &Program, table: u32, adapter: usize) -> f32 {
+        let own = || program.adapters.get(adapter).map_or(0.0, |adapter| adapter.scale);
+        self.scales(table).map_or_else(own, |scales| scales.get(adapter).copied().unwrap_or(0.0))
     }
 
     fn add_lists<'a>(&mut self, lists: impl IntoIterator<Item = &'a [u32]>) {
@@ -234,6 +273,14 @@ pub fn check(
     let (found, expected) = (batch.inputs().len(), batch.rows().len() * columns);
     if found != expected {
         return Err(StepError::Inputs { found, expected });
+    }
+    let known = program.adapters.len();
+    let odd = |adapted: &&Adapted| {
+        adapted.scales.len() != known
+            || batch.adapter_scales[adapted.scales.clone()].iter().any(|scale| !scale.is_finite())
+    };
+    if let Some(Adapted { table, scales }) = batch.adapted.iter().find(odd) {
+        return Err(StepError::Adapters { table: *table as usize, found: scales.len(), expected: known });
     }
     if let Some(row) = batch.out_of_order {
         return Err(StepError::NotAscending { row, position: batch.rows()[row].position });

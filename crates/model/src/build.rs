@@ -90,6 +90,7 @@ impl<'a> Builder<'a> {
                 caches: vec![],
                 states: vec![],
                 ropes: vec![],
+                adapters: vec![],
                 output: Output::Logits,
                 logits: nothing,
                 vocabulary: 0,

@@ -44,6 +44,14 @@ pub enum Error {
         /// The shape in the file.
         found: String,
     },
+    /// An adapter that cannot be used with a model.
+    #[error("{file}: {what}")]
+    Adapter {
+        /// The adapter's file.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A configuration that makes no sense or is not supported.
     #[error("{0}")]
     Invalid(String),

@@ -103,6 +103,16 @@ pub enum StepError {
         /// Rows times columns of the program's inputs.
         expected: usize,
     },
+    /// A table that has scales for other adapters than there are, or one that is not a number.
+    #[error("table {table} has {found} scales of adapters, where {expected} numbers are needed")]
+    Adapters {
+        /// The number of the table.
+        table: usize,
+        /// How many there are.
+        found: usize,
+        /// How many adapters the program has.
+        expected: usize,
+    },
     /// A result that is not a number. The keys and values that were written are not to be used.
     #[error(
         "{op} gave NaN at position {position}: its weights are damaged, or values grew past what their type \
@@ -136,6 +146,7 @@ impl StepError {
             | StepError::Slot { .. }
             | StepError::NotWhole { .. }
             | StepError::Inputs { .. }
+            | StepError::Adapters { .. }
             | StepError::Chain(_) => true,
             StepError::NotANumber { .. } | StepError::Device(_) => false,
         }

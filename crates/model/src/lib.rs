@@ -4,6 +4,7 @@
 //! buffers. Nothing about architectures is known below this crate; nothing about hardware is known
 //! above the executors that run the program.
 
+pub mod adapters;
 pub mod archs;
 pub mod arithmetic;
 pub mod batch;

@@ -4,7 +4,7 @@
 //! here what it touches. Whatever passes over a program (fusion, splitting, checks, printing, planning) asks this
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
-use crate::program::{Attention, Norm, Op, Projection, View, WeightId};
+use crate::program::{Attention, LowRank, Norm, Op, Projection, View, WeightId};
 use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::routing::Routing;
 
@@ -54,6 +54,8 @@ pub enum Role {
     Sinks,
     /// Some values for each channel or head of a recurrent layer.
     Channels,
+    /// The upper matrix of an adapter.
+    Up,
 }
 
 /// One thing that an op touches. `I` is a number or a place for one, `V` the same of a view.
@@ -266,6 +268,18 @@ macro_rules! list {
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }
+            Op::AdapterScales { out } => each(Operand::View(out, Write)),
+            Op::AddLowRank { parts, choice, scales, input, x } => {
+                for LowRank { adapter: _, up, factor: _ } in parts {
+                    each(Operand::Weight(up, Role::Up));
+                }
+                if let Some(choice) = choice {
+                    each(Operand::View(choice, Read));
+                }
+                each(Operand::View(scales, Read));
+                each(Operand::View(input, Read));
+                each(Operand::View(x, Update));
+            }
             Op::Gather { views } => {
                 for view in views {
                     each(Operand::View(view, Update));
@@ -370,9 +384,9 @@ impl Op {
         self.weights_that(|role| role == Role::Matrix)
     }
 
-    /// The weights that the op uses as vectors.
+    /// The weights that the op uses as plain f32, whatever they are in the file: vectors, and what adapters add with.
     pub fn vectors(&self) -> Vec<WeightId> {
-        self.weights_that(|role| matches!(role, Role::Factors | Role::Bias | Role::Sinks))
+        self.weights_that(|role| matches!(role, Role::Factors | Role::Bias | Role::Sinks | Role::Up))
     }
 
     /// The weights that hold some values for each channel or head.

@@ -4,6 +4,7 @@
 //! range of columns of a buffer, so that Q, K and V can be parts of one buffer and be computed by one
 //! or by three linear ops without copying.
 
+mod adapters;
 mod attention;
 mod view;
 
@@ -17,6 +18,7 @@ use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::rope::Rope;
 use crate::routing::Routing;
 
+pub use adapters::{AdapterInfo, LowRank};
 pub use attention::Attention;
 pub use view::View;
 
@@ -220,6 +222,11 @@ pub enum Op {
     Weigh { choice: View, input: View, out: View },
     /// out = the sum of what the experts of the row gave, in order of rank, times their weights if `weighted`.
     Combine { choice: View, weighted: bool, input: View, out: View },
+    /// out = how much of each adapter of the program the row takes, see [`crate::Batch::adapter_scale`].
+    AdapterScales { out: View },
+    /// x += what the adapters of the row add to an op that gave x, or to its outputs of each expert of the row: see
+    /// [`LowRank`]. The input is what the lower matrices gave, part by part, and in each part expert by expert.
+    AddLowRank { parts: Vec<LowRank>, choice: Option<View>, scales: View, input: View, x: View },
     /// Keeps only the rows that want logits, in these views; all later ops see only those.
     Gather { views: Vec<View> },
     /// Keeps only the rows that want logits, and of these only x, which becomes the mean of x over all rows of the
@@ -298,6 +305,8 @@ pub struct Program {
     pub states: Vec<StateLayer>,
     /// The rotary embeddings that the ops name by index.
     pub ropes: Vec<Rope>,
+    /// The adapters that rows may take, see [`crate::adapters`].
+    pub adapters: Vec<AdapterInfo>,
     /// What is computed of wanted rows.
     pub output: Output,
     /// Where the logits of wanted rows (or whatever else is computed of them) are when the program has run; of no
@@ -386,6 +395,8 @@ impl Op {
             Op::ExpertLinear { .. } => "expert-linear",
             Op::Weigh { .. } => "weigh",
             Op::Combine { .. } => "combine",
+            Op::AdapterScales { .. } => "adapter-scales",
+            Op::AddLowRank { .. } => "add-low-rank",
             Op::Gather { .. } => "gather",
             Op::Pool { .. } => "pool",
             Op::AddNorm { .. } => "add-norm",

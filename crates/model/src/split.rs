@@ -97,6 +97,8 @@ fn part(program: &Program, mut nodes: Vec<Node>, handed: &Op, logits: View) -> P
         caches: caches.old.iter().map(|id| program.caches[*id]).collect(),
         states: states.old.iter().map(|id| program.states[*id]).collect(),
         ropes: program.ropes.clone(),
+        // Both halves count all of them, so that a batch means the same to both.
+        adapters: program.adapters.clone(),
         output: program.output,
         logits,
         vocabulary: program.vocabulary,

@@ -7,6 +7,8 @@ use crate::program::{
 use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
 use crate::routing::{Groups, Routing};
 
+mod adapters;
+
 /// A node that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
@@ -297,6 +299,13 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 query_rope.pairing == key_rope.pairing && query_rope.dimensions == key_rope.dimensions;
             ensure(alike, || "queries and keys turn in different pairs".to_string())?;
             [query_norm, key_norm].into_iter().flatten().try_for_each(|n| norm_of(program, n, layer.key_dim))
+        }
+        Op::AdapterScales { out } => adapters::scales_of(program, *out),
+        Op::AddLowRank { parts, choice, scales, input, x } => {
+            adapters::scales_of(program, *scales)?;
+            let apart = [Some(*scales), Some(*input), *choice].into_iter().flatten().all(|v| is_apart(v, *x));
+            ensure(apart, || "it reads what it changes".to_string())?;
+            adapters::parts_of(program, parts, *choice, *input, *x)
         }
         // Rows move up view by view: a column that moved twice would be another row's.
         Op::Gather { views } => views.iter().enumerate().try_for_each(|(i, view)| {

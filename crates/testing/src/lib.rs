@@ -5,6 +5,7 @@
 pub mod checkpoint;
 pub mod golden;
 mod listener;
+pub mod lora;
 mod mock;
 mod server;
 mod text;

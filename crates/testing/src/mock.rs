@@ -14,7 +14,7 @@ use gleed_model::chain::{Chain, IN_FLIGHT, Link};
 use gleed_model::choice::{Rule, choose};
 use gleed_model::executor::Observer;
 use gleed_model::groups::PageGroup;
-use gleed_model::program::{Attention, KvLayer, Node, Op, Output, StateLayer, View};
+use gleed_model::program::{AdapterInfo, Attention, KvLayer, Node, Op, Output, StateLayer, View};
 use gleed_model::{Batch, Executor, Program, Row, StepError};
 
 /// What a mock has done, and what it shall do; shared with the test that made it.
@@ -69,6 +69,7 @@ impl Mock {
             caches: vec![],
             states: vec![],
             ropes: vec![],
+            adapters: vec![],
             output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: vocabulary },
             vocabulary,
@@ -111,6 +112,24 @@ impl Mock {
         self.groups.push(PageGroup { window: Some(window), pages });
         self.stores.push(vec![None; pages * PAGE]);
         self
+    }
+
+    /// The same with so many adapters, of which rows take everything unless they say otherwise. Its logits are wrong
+    /// where pages were computed with others.
+    pub fn with_adapters(mut self, count: usize) -> Self {
+        let adapter = |number| AdapterInfo { name: format!("adapter {number}"), scale: 1.0 };
+        self.program.adapters = (0..count).map(adapter).collect();
+        self
+    }
+
+    /// What a row is to the store: its token, and the adapters that it takes if there are any.
+    fn entry(&self, batch: &Batch, row: &Row) -> u32 {
+        let adapters = 0..self.program.adapters.len();
+        let scale = |adapter| u64::from(batch.adapter_scale(&self.program, row.table, adapter).to_bits());
+        let taken = adapters
+            .map(scale)
+            .fold(0, |taken, scale| if taken | scale == 0 { 0 } else { mix(taken) ^ mix(scale) });
+        row.token ^ taken as u32
     }
 
     /// The same with a program of these nodes, none of which it runs.
@@ -183,15 +202,16 @@ impl Executor for Mock {
             return Err(StepError::Device("the mock was told to fail".into()));
         }
         // All writes come first, as on a device that computes the rows side by side.
+        let entries: Vec<u32> = batch.rows().iter().map(|row| self.entry(batch, row)).collect();
         for (group, store) in self.stores.iter_mut().enumerate() {
-            for row in batch.rows() {
-                store[slot(group, row.table, row.position)] = Some((row.position, row.token));
+            for (row, entry) in batch.rows().iter().zip(&entries) {
+                store[slot(group, row.table, row.position)] = Some((row.position, *entry));
             }
         }
         self.logits.clear();
         let before = |table| batch.state(table).map_or(0, |slot| self.states[slot as usize]);
         let mut running: Vec<u64> = (0..batch.tables() as u32).map(before).collect();
-        for row in batch.rows() {
+        for (row, entry) in batch.rows().iter().zip(&entries) {
             let held = |group: usize, position: u32| self.stores[group][slot(group, row.table, position)];
             let seen = (0..=row.position).map(|position| held(0, position)).fold(0, absorb);
             let windows_agree = self.groups.iter().enumerate().all(|(number, group)| {
@@ -200,7 +220,7 @@ impl Executor for Mock {
             });
             if !self.program.states.is_empty() {
                 let state = &mut running[row.table as usize];
-                *state = absorb(*state, Some((row.position, row.token)));
+                *state = absorb(*state, Some((row.position, *entry)));
                 let here = |save: &&Save| save.table == row.table && save.position == row.position;
                 batch.saves().iter().filter(here).for_each(|save| self.states[save.slot as usize] = *state);
             }

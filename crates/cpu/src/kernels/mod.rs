@@ -21,6 +21,7 @@ pub mod fade;
 pub mod integer;
 mod isa;
 pub mod limits;
+pub mod low_rank;
 pub mod map;
 mod math;
 #[cfg(target_arch = "aarch64")]
@@ -239,6 +240,7 @@ compiled! {
     integer::Multiply<'_>,
     integer::Pack<'_>,
     fade::Fade<'_>,
+    low_rank::AddLowRank<'_>,
     map::MapValues<'_>,
     norm::Center<'_>,
     norm::Norm<'_>,

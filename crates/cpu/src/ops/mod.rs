@@ -1,5 +1,6 @@
 //! The ops: how each one's work is cut up, spread over the threads and given to kernels.
 
+pub(crate) mod adapters;
 mod attention;
 mod experts;
 mod floats;
@@ -90,6 +91,10 @@ pub(crate) fn run(
             experts::combine(machine, choice, weighted, input, out);
         }
         Op::AddNorm { x, y, norm, out } => rows::add_norm(fixed, machine, x, y, norm, out),
+        Op::AdapterScales { out } => adapters::scales(fixed, machine, out),
+        Op::AddLowRank { ref parts, choice, scales, input, x } => {
+            adapters::add(fixed, plan, machine, parts, choice, [scales, input, x]);
+        }
         Op::Gather { ref views } => rows::gather(fixed, machine, views),
         Op::Pool { x } => pool::pool(fixed, machine, x),
     }

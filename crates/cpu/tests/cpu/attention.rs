@@ -112,6 +112,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
         nodes: ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec(),
         caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
         states: vec![],
+        adapters: vec![],
         ropes: vec![],
         output: Output::Logits,
         logits: view(1, 0, out),

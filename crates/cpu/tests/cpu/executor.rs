@@ -132,6 +132,7 @@ fn linear_program(random: &mut Random, format: Format) -> (Arc<Gguf>, Program) {
         nodes,
         caches: vec![],
         states: vec![],
+        adapters: vec![],
         ropes: vec![],
         output: Output::Logits,
         logits: out,

@@ -1,5 +1,6 @@
 //! The tests of this crate in one binary, but for the one that counts what is allocated.
 
+mod adapters;
 mod attention;
 mod common;
 mod encoders;

@@ -8,7 +8,7 @@ use gleed_model::program::View;
 
 use super::GpuExecutor;
 use crate::kernels::List;
-use crate::plan::{Planned, Recorded};
+use crate::plan::{self, Planned, Recorded};
 use crate::step::Counts;
 use crate::{Error, Gpu, Result};
 
@@ -93,8 +93,8 @@ impl GpuExecutor {
         for (first, readable) in (0..rows).step_by(self.logits_rows).zip(self.readable.iter().cycle()) {
             let count = self.logits_rows.min(rows - first);
             if first > 0 {
-                for view in self.program.nodes[head].op.inputs() {
-                    let place = self.activations.place(view, list);
+                for buffer in plan::logits_inputs(&self.program) {
+                    let place = self.activations.place(View { buffer, offset: 0, width: 0 }, list);
                     let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
                     encoder.copy_buffer_to_buffer(place.buffer, bytes(first), &self.inputs, 0, bytes(count));
                     encoder.copy_buffer_to_buffer(&self.inputs, 0, place.buffer, 0, bytes(count));

@@ -60,9 +60,10 @@ impl Sizes {
         let step_bytes = 4 * capacity.words() as u64;
         let partial_bytes = (4 * capacity.partials * partial_room) as u64;
         let page_bytes = cache::largest_page(&program.caches, kv);
-        let head = program.nodes.get(plan::head(program));
-        let input = head.and_then(|node| node.op.inputs().first().copied());
-        let input_stride = input.map_or(0, |view| buffers::stride(program.buffers[view.buffer].width));
+        let strides = plan::logits_inputs(program)
+            .into_iter()
+            .map(|buffer| buffers::stride(program.buffers[buffer].width));
+        let input_stride = strides.max().unwrap_or(0);
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
         let integer_columns = match arithmetic {
             Arithmetic::Q8 => plan::integer_columns(program),

@@ -4,6 +4,7 @@
 //! One op is one file, beside the file of its text; [`Kernels`] compiles and binds them.
 
 pub(crate) mod activate;
+pub(crate) mod adapters;
 pub(crate) mod attention;
 pub(crate) mod choose;
 pub(crate) mod embed;

@@ -9,7 +9,7 @@ const ROW_PAGES = 2u;
 const ROW_SOURCE = 4u;
 // Where the rows of its sequence end.
 const ROW_LENGTH = 5u;
-// The same of other page groups begin here, then its cosines and sines.
+// The same of other page groups begin here, then its scales of adapters, then its cosines and sines.
 const ROW_REST = 6u;
 
 const PAGE = 64u;

@@ -16,6 +16,7 @@ fn program() -> Program {
         caches: vec![],
         states: vec![],
         ropes: vec![rope],
+        adapters: vec![],
         output: Output::Logits,
         logits: View { buffer: 0, offset: 0, width: 0 },
         vocabulary: 10,

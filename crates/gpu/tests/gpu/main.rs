@@ -1,6 +1,7 @@
 //! The executor on a GPU and what it is made of, as others see it: one test binary, whose tests share a device and so
 //! the kernels that it has compiled.
 
+mod adapters;
 mod common;
 mod device;
 mod executor;

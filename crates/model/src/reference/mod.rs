@@ -2,6 +2,7 @@
 //! defines. It is the truth that every other path is held against, so it has no cleverness at all; only the outputs
 //! of linear layers and the rows of attention are shared out among threads.
 
+mod adapters;
 mod attention;
 mod experts;
 mod linear;
@@ -91,6 +92,8 @@ pub struct Reference {
     befores: Vec<Option<u32>>,
     /// The states that the batch wants kept.
     saves: Vec<Save>,
+    /// How much of each adapter the rows of each sequence take.
+    adapter_scales: Vec<Vec<f32>>,
     /// What the batch brings.
     inputs: Vec<f32>,
     /// The last RMS norm of whole rows, if what it wrote is still there.
@@ -137,6 +140,7 @@ impl Reference {
             lengths: vec![],
             befores: vec![],
             saves: vec![],
+            adapter_scales: vec![],
             inputs: vec![],
             normed: None,
             threads: Threads::all(),
@@ -160,6 +164,10 @@ impl Reference {
         self.lengths = (0..tables).map(|t| batch.length(t as u32)).collect();
         self.befores = (0..tables).map(|t| batch.state(t as u32)).collect();
         self.saves = batch.saves().to_vec();
+        let program = &self.program;
+        let scale = |t: usize, adapter: usize| batch.adapter_scale(program, t as u32, adapter);
+        let scales = |t: usize| (0..program.adapters.len()).map(|adapter| scale(t, adapter)).collect();
+        self.adapter_scales = (0..tables).map(scales).collect();
         self.inputs = batch.inputs().to_vec();
         for (buffer, data) in self.program.buffers.iter().zip(&mut self.buffers) {
             data.resize(buffer.width * batch.rows().len(), 0.0);
@@ -307,6 +315,10 @@ impl Reference {
             }
             Op::Weigh { choice, input, out } => self.weigh(*choice, *input, *out),
             Op::Combine { choice, weighted, input, out } => self.combine(*choice, *weighted, *input, *out),
+            Op::AdapterScales { out } => self.adapter_scales(*out),
+            Op::AddLowRank { parts, choice, scales, input, x } => {
+                self.add_low_rank(parts, *choice, [*scales, *input, *x]);
+            }
             Op::Gather { views } => self.gather(views),
             Op::Pool { x } => self.pool(*x),
             Op::AddNorm { x, y, norm, out } => {

@@ -2,7 +2,7 @@
 
 use super::Reference;
 use crate::arithmetic::length;
-use crate::program::View;
+use crate::program::{View, Weight};
 use crate::recurrence::{
     Convolution, Decay, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule,
     kept, scan,
@@ -120,6 +120,7 @@ impl Reference {
 
     /// All values of a weight, row by row.
     pub(super) fn whole(&self, weight: usize) -> Vec<f32> {
-        (0..self.program.weights[weight].rows).flat_map(|row| self.weight_row(weight, row)).collect()
+        let Weight { experts, rows, .. } = self.program.weights[weight];
+        (0..experts * rows).flat_map(|row| self.weight_row(weight, row)).collect()
     }
 }

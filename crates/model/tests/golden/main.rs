@@ -1,6 +1,7 @@
 //! The reference executor against llama.cpp and Hugging Face transformers, on tiny random models.
 
 mod embeddings;
+mod lora;
 mod tiny;
 mod transformers;
 mod transformers_encoders;

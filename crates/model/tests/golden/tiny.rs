@@ -5,15 +5,17 @@ use std::sync::Arc;
 use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
+use gleed_model::program::Program;
 use gleed_model::reference::Options;
 use gleed_model::slots::InTurn;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Reference, Row};
 use gleed_testing::golden::{
-    ADDITIONS, GELU_TABLE, GELU_TABLE_OFTEN, argmax, floats, golden, hold, tiny_model, tiny_models_with,
+    ADDITIONS, GELU_TABLE, GELU_TABLE_OFTEN, Golden, argmax, floats, golden, hold, tiny_model,
+    tiny_models_with,
 };
 
 /// The logits after the last of some new tokens of a sequence that holds `position` already.
-fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position: usize) -> Vec<f32> {
+pub fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position: usize) -> Vec<f32> {
     let mut batch = Batch::default();
     let pages: Vec<u32> = (0..executor.page_count() as u32).rev().collect();
     let table = batch.add_table(&pages);
@@ -26,24 +28,32 @@ fn append(executor: &mut Reference, slots: &mut InTurn, tokens: &[u32], position
     executor.logits(0).to_vec()
 }
 
+/// A reference for a prompt and what follows it.
+pub fn executor(file: &Arc<Gguf>, program: &Program, golden: &Golden) -> Reference {
+    let total = golden.prompt_ids.len() + golden.gen_ids.len();
+    let (arithmetic, kv, pages) = (Arithmetic::F32, KvType::F32, total.div_ceil(PAGE));
+    let options = Options { arithmetic, rounds_to_groups: None, kv, max_rows: total, pages };
+    Reference::new(file.clone(), program.clone(), options).unwrap().with_slots(InTurn::slots(1)).unwrap()
+}
+
 fn check(name: &str, limit: f32) {
     let file = Arc::new(Gguf::open(&tiny_model(name)).unwrap());
     let model = Model::load(&file).unwrap();
     assert_eq!(model.unused, Vec::<String>::new());
-    for (index, golden) in golden(&format!("tiny/{name}")).iter().enumerate() {
-        let total = golden.prompt_ids.len() + golden.gen_ids.len();
-        let make = |rules| {
-            let program = fuse(&model.program, rules);
-            let (arithmetic, kv, pages) = (Arithmetic::F32, KvType::F32, total.div_ceil(PAGE));
-            let options = Options { arithmetic, rounds_to_groups: None, kv, max_rows: total, pages };
-            Reference::new(file.clone(), program, options).unwrap().with_slots(InTurn::slots(1)).unwrap()
-        };
+    check_model(&format!("tiny/{name}"), &file, &model, limit);
+}
+
+/// Holds a model against golden data.
+pub fn check_model(name: &str, file: &Arc<Gguf>, model: &Model, limit: f32) {
+    for (index, golden) in golden(name).iter().enumerate() {
+        let make = |rules| executor(file, &fuse(&model.program, rules), golden);
 
         // Nothing but the order of additions differs.
         let (mut executor, mut slots) = (make(Rules::NONE), InTurn::default());
         let mut logits = append(&mut executor, &mut slots, &golden.prompt_ids, 0);
-        let truth = floats(&format!("tiny/{name}.p{index}.logits.f32"));
-        let spread = hold("reference", name, index, &logits, &truth, limit);
+        let truth = floats(&format!("{name}.p{index}.logits.f32"));
+        let model = name.split_once('/').map_or(name, |(_, model)| model);
+        let spread = hold("reference", model, index, &logits, &truth, limit);
 
         // The fused program computes the same bits.
         let fused = append(&mut make(Rules::ALL), &mut InTurn::default(), &golden.prompt_ids, 0);

@@ -75,6 +75,7 @@ impl Maker {
             caches: vec![KvLayer { heads: 2, key_dim: 4, value_dim: 4 }; 2],
             states: vec![],
             ropes: vec![rope(Pairing::Interleaved, 100.0), rope(Pairing::SplitHalf, 50.0)],
+            adapters: vec![],
             output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: 0 },
             vocabulary: TOKENS,

@@ -24,6 +24,7 @@ impl Case {
             caches: vec![],
             states: vec![],
             ropes: vec![],
+            adapters: vec![],
             output: Output::Logits,
             logits: View { buffer: 0, offset: 0, width: 0 },
             vocabulary,
