@@ -8,7 +8,7 @@ use std::ops::Range;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::groups::least;
 use gleed_model::numbers::row_without_numbers;
-use gleed_model::program::Output;
+use gleed_model::program::{AdapterInfo, Output};
 use gleed_model::{Batch, Executor, Row};
 
 use crate::held::PageCopy;
@@ -80,6 +80,11 @@ impl Engine {
         self.executor.program().vocabulary
     }
 
+    /// The adapters that sequences may take.
+    pub fn adapters(&self) -> &[AdapterInfo] {
+        &self.executor.program().adapters
+    }
+
     /// The most rows of one step.
     pub fn max_rows(&self) -> usize {
         self.executor.max_rows()
@@ -141,7 +146,7 @@ impl Engine {
         }
         self.batch.clear();
         for turn in turns.iter_mut() {
-            let table = self.batch.add_tables(turn.sequence.tables());
+            let table = turn.sequence.add_to(&mut self.batch);
             if self.slots.is_some() {
                 let states = turn.sequence.states();
                 if let Some(slot) = states.current().filter(|_| turn.rows > 0) {

@@ -86,6 +86,20 @@ pub enum Error {
         /// Its index in the step.
         index: usize,
     },
+    /// Scales of other adapters than the model has.
+    #[error("{scales} scales of adapters, where the model has {adapters} adapters")]
+    Adapters {
+        /// How many scales there are.
+        scales: usize,
+        /// How many adapters there are.
+        adapters: usize,
+    },
+    /// A scale of an adapter that is infinite or not a number.
+    #[error("an adapter cannot be scaled by {scale}")]
+    AdapterScale {
+        /// The scale.
+        scale: f32,
+    },
     /// The KV cache is full.
     #[error(
         "the KV cache is full: {needed} more pages needed, {free} of {total} are free; drop a sequence or \

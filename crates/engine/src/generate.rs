@@ -115,6 +115,7 @@ impl Batcher {
             settings,
             text: Box::new(text),
             constraint: None,
+            adapters: Default::default(),
             uses_cache: true,
             deadline: None,
             listener: Box::new(Caller { updates, cancel: cancel.clone() }),

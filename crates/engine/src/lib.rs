@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+mod adapters;
 mod batcher;
 mod constraint;
 mod embed;
@@ -52,6 +53,7 @@ mod states;
 mod stop;
 mod text;
 
+pub use adapters::Adapters;
 pub use batcher::{
     BatchSettings, Batcher, EmbedReply, EngineHandle, Listener, Pace, Refusal, Request, Status, Update,
 };
@@ -70,3 +72,5 @@ pub use slots::SlotPool;
 pub use speculation::{Draft, Speculation};
 pub use stop::{Passed, StopStrings};
 pub use text::{Text, TokenizerText};
+
+pub use gleed_model::program::AdapterInfo;

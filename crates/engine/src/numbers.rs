@@ -59,6 +59,7 @@ impl Engine {
                 pages => pages,
             });
             let table = self.batch.add_tables(tables);
+            sequence.adapters().tell(&mut self.batch, table);
             for (position, &token) in (start..=last).zip(&sequence.tokens()[start..]).take(rows) {
                 let wants_logits = position == wanted;
                 self.batch.push(Row { table, position: position as u32, token, wants_logits });

@@ -10,14 +10,17 @@ use std::ops::Bound;
 
 use gleed_model::arithmetic::PAGE;
 
-use crate::Sequence;
+use crate::{Adapters, Sequence};
 
-/// Computed sequences by their tokens.
+/// Computed sequences by their adapters, and then by their tokens.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixCache {
-    entries: BTreeMap<Vec<u32>, Entry>,
+    entries: BTreeMap<Adapters, Entries>,
     clock: u64,
 }
+
+/// Those of the same adapters.
+type Entries = BTreeMap<Vec<u32>, Entry>;
 
 #[derive(Debug)]
 struct Entry {
@@ -27,7 +30,7 @@ struct Entry {
 }
 
 /// What a cache has for a prompt.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Found {
     /// Computed tokens of the prompt's beginning: at most all but the last, perhaps none.
     pub sequence: Sequence,
@@ -35,18 +38,26 @@ pub(crate) struct Found {
     pub common: usize,
 }
 
+impl Found {
+    /// No more than which adapters it is for.
+    pub fn nothing(adapters: &Adapters) -> Found {
+        Found { sequence: Sequence::adapted(adapters.clone()), common: 0 }
+    }
+}
+
 impl PrefixCache {
     /// How many sequences there are.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.values().map(Entries::len).sum()
     }
 
-    /// The longest beginning of a prompt that can be gone on from.
-    pub fn find(&mut self, prompt: &[u32]) -> Found {
+    /// The longest beginning of a prompt, computed with these adapters, that can be gone on from.
+    pub fn find(&mut self, adapters: &Adapters, prompt: &[u32]) -> Found {
+        let Some(alike) = self.entries.get_mut(adapters) else { return Found::nothing(adapters) };
         let usable = &prompt[..prompt.len().saturating_sub(1)];
         let (mut common, mut best) = (0, (0, None));
-        let mut before = self.entries.range::<[u32], _>(before(prompt)).rev();
-        let mut after = self.entries.range::<[u32], _>(from(prompt));
+        let mut before = alike.range::<[u32], _>(before(prompt)).rev();
+        let mut after = alike.range::<[u32], _>(from(prompt));
         let mut look = |entries: &mut dyn Iterator<Item = (&Vec<u32>, &Entry)>| {
             for (tokens, entry) in entries {
                 let shared = shared(tokens, usable);
@@ -63,8 +74,8 @@ impl PrefixCache {
         };
         look(&mut before);
         look(&mut after);
-        let Some(entry) = best.1.and_then(|tokens| self.entries.get_mut(&tokens)) else {
-            return Found { common, ..Found::default() };
+        let Some(entry) = best.1.and_then(|tokens| alike.get_mut(&tokens)) else {
+            return Found { common, ..Found::nothing(adapters) };
         };
         self.clock += 1;
         entry.used = self.clock;
@@ -81,12 +92,18 @@ impl PrefixCache {
 
     /// Gives up some of the sequence that was used least recently. False when there is none.
     pub fn shrink(&mut self) -> bool {
-        let oldest =
-            self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(tokens, _)| tokens.clone());
-        let Some(Entry { mut sequence, used }) = oldest.and_then(|tokens| self.entries.remove(&tokens))
+        let oldest = |entries: &Entries| entries.values().map(|entry| entry.used).min();
+        let Some((adapters, entries)) = self.entries.iter_mut().min_by_key(|(_, entries)| oldest(entries))
         else {
             return false;
         };
+        let oldest = entries.iter().min_by_key(|(_, entry)| entry.used).map(|(tokens, _)| tokens.clone());
+        let removed = oldest.and_then(|tokens| entries.remove(&tokens));
+        if entries.is_empty() {
+            let adapters = adapters.clone();
+            self.entries.remove(&adapters);
+        }
+        let Some(Entry { mut sequence, used }) = removed else { return false };
         sequence.truncate((sequence.computed().saturating_sub(1)) / PAGE * PAGE);
         self.keep(sequence, used);
         true
@@ -98,21 +115,22 @@ impl PrefixCache {
         if tokens.is_empty() {
             return;
         }
+        let alike = self.entries.entry(sequence.adapters().clone()).or_default();
         if sequence.can_be_cut_anywhere() {
             // One that has it as its beginning serves as well, and it serves as well as its own beginnings.
-            let mut after = self.entries.range_mut::<[u32], _>(from(&tokens));
+            let mut after = alike.range_mut::<[u32], _>(from(&tokens));
             if let Some((_, entry)) = after.next().filter(|(other, _)| other.starts_with(&tokens)) {
                 entry.used = entry.used.max(used);
                 return;
             }
-            while let Some((other, _)) = self.entries.range::<[u32], _>(before(&tokens)).next_back()
+            while let Some((other, _)) = alike.range::<[u32], _>(before(&tokens)).next_back()
                 && tokens.starts_with(other)
             {
                 let other = other.clone();
-                self.entries.remove(&other);
+                alike.remove(&other);
             }
         }
-        self.entries.insert(tokens, Entry { sequence, used });
+        alike.insert(tokens, Entry { sequence, used });
     }
 }
 
@@ -174,13 +192,14 @@ mod tests {
             for _ in 0..60 {
                 let prompt = prompt(&mut random);
                 let usable = &prompt[..prompt.len() - 1];
-                let entries = cache.entries.values();
-                let truth = entries
+                let entries = || cache.entries.values().flatten();
+                let truth = entries()
+                    .map(|(_, entry)| entry)
                     .map(|entry| entry.sequence.reachable(shared(entry.sequence.tokens(), usable)))
                     .max()
                     .unwrap_or(0);
-                let common = cache.entries.keys().map(|tokens| shared(tokens, usable)).max().unwrap_or(0);
-                let Found { mut sequence, common: told } = cache.find(&prompt);
+                let common = entries().map(|(tokens, _)| shared(tokens, usable)).max().unwrap_or(0);
+                let Found { mut sequence, common: told } = cache.find(&Adapters::default(), &prompt);
                 assert_eq!((sequence.computed(), sequence.tokens()), (truth, &prompt[..truth]));
                 assert_eq!(told, common);
                 assert!(window.is_some() || slots.is_some() || truth == common);
@@ -210,17 +229,17 @@ mod tests {
             cache.insert(sequence);
         }
         assert_eq!((cache.len(), pools[0].free()), (3, 1));
-        assert_eq!(cache.find(&[1; 500]).sequence.computed(), 2 * PAGE + 10);
+        assert_eq!(cache.find(&Adapters::default(), &[1; 500]).sequence.computed(), 2 * PAGE + 10);
         assert!(cache.shrink());
         // The second one lost its open page.
         assert_eq!((cache.len(), pools[0].free()), (3, 2));
-        assert_eq!(cache.find(&[2; 500]).sequence.computed(), 2 * PAGE);
+        assert_eq!(cache.find(&Adapters::default(), &[2; 500]).sequence.computed(), 2 * PAGE);
         (0..3).for_each(|_| assert!(cache.shrink()));
         assert_eq!((cache.len(), pools[0].free()), (2, 5));
-        assert_eq!(cache.find(&[3; 500]).sequence.computed(), 0);
+        assert_eq!(cache.find(&Adapters::default(), &[3; 500]).sequence.computed(), 0);
         // A longer one takes the place of its beginning, and what is a beginning is not kept.
-        let mut longer = cache.find(&[1; 500]).sequence;
-        let shorter = cache.find(&[1; 70]).sequence;
+        let mut longer = cache.find(&Adapters::default(), &[1; 500]).sequence;
+        let shorter = cache.find(&Adapters::default(), &[1; 70]).sequence;
         longer.extend(&[7; 9]);
         assert!(compute(&mut longer, &pools, None));
         cache.insert(longer);

@@ -3,11 +3,12 @@
 //! Forks share pages. A page is copied when a sequence is about to write into it while others hold it, so a
 //! fork costs nothing until the two part, and then at most one page.
 
+use gleed_model::Batch;
 use gleed_model::arithmetic::PAGE;
 
 use crate::held::{HeldPages, PageCopy};
 use crate::states::States;
-use crate::{Error, PagePool, Result, SlotPool};
+use crate::{Adapters, Error, PagePool, Result, SlotPool};
 
 /// Tokens, of which the first [`computed`](Sequence::computed) have their keys and values in the cache.
 ///
@@ -23,9 +24,21 @@ pub struct Sequence {
     computed: usize,
     /// Where the last step of several rows ended.
     prompt_end: usize,
+    /// What it is computed with.
+    adapters: Adapters,
 }
 
 impl Sequence {
+    /// An empty one that takes so much of each adapter; the default one takes what the model says.
+    pub fn adapted(adapters: Adapters) -> Sequence {
+        Sequence { adapters, ..Sequence::default() }
+    }
+
+    /// How much of each adapter it takes.
+    pub fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
     /// All tokens, computed and pending.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
@@ -55,6 +68,13 @@ impl Sequence {
     /// The page tables of all groups.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &[u32]> {
         self.groups.iter().map(HeldPages::table)
+    }
+
+    /// Adds its page tables and what it says of adapters to a batch. Returns the number of its table.
+    pub(crate) fn add_to(&self, batch: &mut Batch) -> u32 {
+        let table = batch.add_tables(self.tables());
+        self.adapters.tell(batch, table);
+        table
     }
 
     /// Adds a pending token.
@@ -105,7 +125,8 @@ impl Sequence {
     pub fn fork(&self) -> Sequence {
         let groups = self.groups.iter().map(|group| group.share(self.computed)).collect();
         let (tokens, states) = (self.tokens[..self.computed].to_vec(), self.states.share());
-        Sequence { tokens, groups, states, computed: self.computed, prompt_end: self.prompt_end }
+        let (computed, prompt_end, adapters) = (self.computed, self.prompt_end, self.adapters.clone());
+        Sequence { tokens, groups, states, computed, prompt_end, adapters }
     }
 
     /// Whether it can be computed with the pages of these pools.

@@ -87,7 +87,7 @@ impl FromRequest<Arc<App>> for Arrival {
 const THROWN_AWAY: usize = 64 << 20;
 
 /// The whole body, if it is not too large and comes in time.
-async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Problem> {
+pub async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Problem> {
     let limit = app.limits.body;
     match tokio::time::timeout(app.limits.body_time, collected(body, limit)).await {
         Ok(Ok(Some(bytes))) => Ok(bytes),

@@ -8,6 +8,7 @@
 //! [`run`] serves until it is told to stop. Models come from a [`Loader`], lines for the operator go to a
 //! [`Log`]: the library itself opens no files but a certificate's and prints nothing.
 
+mod adapters;
 mod answer;
 mod api;
 mod app;

@@ -7,6 +7,8 @@ use gleed_grammar::Vocabulary;
 use gleed_tokenizer::{AnswerFormat, ChatTemplate, Tokenizer};
 use serde_json::{Map, Value};
 
+use crate::adapters::AdapterScales;
+
 /// What a [`Loader`](crate::Loader) makes of a model's name.
 pub struct Parts {
     /// Text to tokens and back.
@@ -35,6 +37,8 @@ pub struct Model {
     pub about: Map<String, Value>,
     /// Positions of prompt and answer together.
     pub context: usize,
+    /// How much of its adapters answers take.
+    pub adapters: AdapterScales,
     chat: Chat,
     tool_chat: Option<Chat>,
     /// Its tokens as grammars see them, made when the first answer needs it.
@@ -62,6 +66,7 @@ impl Model {
         Model {
             id: id.to_string(),
             tokenizer: Arc::new(tokenizer),
+            adapters: AdapterScales::new(engine.adapters()),
             engine,
             about,
             context,

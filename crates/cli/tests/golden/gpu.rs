@@ -248,6 +248,7 @@ fn answers(chains: bool) -> Vec<Heard> {
             settings: GenerationSettings { max_tokens: Some(6 + 3 * seed), sampler, ..Default::default() },
             text: Box::new(TokenizerText::new(tokenizer.clone())),
             constraint: None,
+            adapters: Default::default(),
             uses_cache: true,
             deadline: None,
             listener: Box::new(ear.clone()),

@@ -107,7 +107,7 @@ impl Batcher {
         self.engine.batch.clear();
         let (mut generations, batch) = (vec![], &mut self.engine.batch);
         for (job, _) in in_turn(&mut self.jobs, plan) {
-            let table = batch.add_tables(job.sequence.tables());
+            let table = job.sequence.add_to(batch);
             let position = (job.sequence.computed() + ahead) as u32;
             batch.push(Row { table, position, token: job.sequence.pending()[0], wants_logits: true });
             generations.push(&mut job.generation);

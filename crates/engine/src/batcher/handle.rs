@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::job::Job;
 use super::{BatchSettings, Batcher, LOOK, Refusal, Request, Status};
-use crate::{Engine, Error, Result};
+use crate::{AdapterInfo, Engine, Error, Result};
 
 /// An engine that answers many requests, on a thread of its own. All clones are the same one; dropping the last waits
 /// until the thread has ended, and the engine with it: a device must be let go before the process is.
@@ -44,6 +44,7 @@ enum Command {
 struct Shared {
     context: usize,
     vocabulary: usize,
+    adapters: Vec<AdapterInfo>,
     longest_text: usize,
     gives_embeddings: bool,
     most: usize,
@@ -74,6 +75,7 @@ impl EngineHandle {
         let shared = Arc::new(Shared {
             context: engine.context(),
             vocabulary: engine.vocabulary(),
+            adapters: engine.adapters().to_vec(),
             longest_text: engine.longest_text(),
             gives_embeddings: engine.must_give_logits().is_err(),
             most: batcher.most,
@@ -95,7 +97,8 @@ impl EngineHandle {
         if self.shared.gives_embeddings {
             return Err(Error::NoLogits.into());
         }
-        let job = Job::new(request, self.shared.vocabulary, self.shared.context)?;
+        let shared = &self.shared;
+        let job = Job::new(request, shared.vocabulary, shared.context, shared.adapters.len())?;
         let mut state = self.open()?;
         let Status { waiting, running, .. } = state.status;
         let waiting = waiting + state.queued;
@@ -120,6 +123,11 @@ impl EngineHandle {
     /// The most tokens that a prompt and its answer have together.
     pub fn context(&self) -> usize {
         self.shared.context
+    }
+
+    /// The adapters that requests may take.
+    pub fn adapters(&self) -> &[AdapterInfo] {
+        &self.shared.adapters
     }
 
     /// Entries of the vocabulary.

@@ -8,8 +8,8 @@ use crate::engine::Turn;
 use crate::generation::{Last, Next};
 use crate::speculation::{Hope, Lookup, MOST_GUESSES};
 use crate::{
-    Error, Event, Finish, FinishReason, Generation, Listener, Need, Request, Result, Sequence, Text, Timings,
-    Update,
+    Adapters, Error, Event, Finish, FinishReason, Generation, Listener, Need, Request, Result, Sequence,
+    Text, Timings, Update,
 };
 
 /// A request, what is computed of it and what it has said so far.
@@ -19,6 +19,8 @@ pub(super) struct Job {
     pub tokens: Vec<u32>,
     pub generation: Generation<Box<dyn Text + Send>>,
     pub listener: Box<dyn Listener>,
+    /// What its sequence is computed with.
+    pub adapters: Adapters,
     pub uses_cache: bool,
     pub deadline: Option<Instant>,
     /// What may come next, computed with the next step.
@@ -43,8 +45,9 @@ pub(super) struct Job {
 
 impl Job {
     /// A job that waits. What can never be answered is refused.
-    pub fn new(request: Request, vocabulary: usize, context: usize) -> Result<Job> {
-        let Request { prompt, settings, text, constraint, uses_cache, deadline, listener } = request;
+    pub fn new(request: Request, vocabulary: usize, context: usize, known_adapters: usize) -> Result<Job> {
+        let Request { prompt, settings, text, constraint, adapters, uses_cache, deadline, listener } =
+            request;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -54,6 +57,7 @@ impl Job {
         if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocabulary) {
             return Err(Error::UnknownToken { name: "prompt", token, vocabulary });
         }
+        adapters.must_fit(known_adapters)?;
         let generation = Generation::new(settings, vocabulary, &prompt, text)?;
         let generation = match constraint {
             Some(constraint) => generation.constrained(constraint),
@@ -63,6 +67,7 @@ impl Job {
             sequence: Sequence::default(),
             generation,
             listener,
+            adapters,
             uses_cache,
             deadline,
             guesses: vec![],

@@ -131,7 +131,8 @@ impl Batcher {
     /// Takes in a request, unless it can never be answered.
     pub fn submit(&mut self, request: Request) -> Result<()> {
         self.engine.must_give_logits()?;
-        self.add(Job::new(request, self.engine.vocabulary(), self.engine.context())?);
+        let engine = &self.engine;
+        self.add(Job::new(request, engine.vocabulary(), engine.context(), engine.adapters().len())?);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Constraint, Error, Event, Finish, GenerationSettings, Text};
+use crate::{Adapters, Constraint, Error, Event, Finish, GenerationSettings, Text};
 
 /// One prompt to be answered among others.
 pub struct Request {
@@ -14,6 +14,8 @@ pub struct Request {
     pub text: Box<dyn Text + Send>,
     /// What the answer may say.
     pub constraint: Option<Box<dyn Constraint>>,
+    /// How much of each adapter it takes.
+    pub adapters: Adapters,
     /// Whether what others computed of the same beginning may be used. It changes no answer, only the time it takes.
     pub uses_cache: bool,
     /// When the answer ends wherever it is; one that has not begun by then fails.

@@ -64,10 +64,11 @@ impl Room for JobRoom<'_> {
 impl JobRoom<'_> {
     fn try_begin(&mut self, job: &mut Job) -> Begun {
         let cache = self.cache.as_mut().filter(|_| job.uses_cache);
-        let Found { mut sequence, common } =
-            cache.map_or_else(Found::default, |cache| cache.find(&job.tokens));
+        let Found { mut sequence, common } = cache
+            .map_or_else(|| Found::nothing(&job.adapters), |cache| cache.find(&job.adapters, &job.tokens));
         let usable = &job.tokens[..job.tokens.len() - 1];
-        for other in running(self.jobs).filter(|_| job.uses_cache) {
+        let alike = |other: &&mut Job| job.uses_cache && *other.sequence.adapters() == job.adapters;
+        for other in running(self.jobs).filter(alike) {
             let shared = shared(&other.tokens, usable);
             let reachable = other.sequence.reachable(shared);
             if reachable > sequence.computed() {

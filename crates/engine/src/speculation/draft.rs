@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::MOST_GUESSES;
 use crate::engine::Turn;
 use crate::prefix::PrefixCache;
-use crate::{Engine, Error, RequestId, Result, Sequence};
+use crate::{Adapters, Engine, Error, RequestId, Result, Sequence};
 
 /// A smaller model that guesses what a larger one will say.
 pub struct Draft {
@@ -51,7 +51,10 @@ impl Draft {
         let mut reading = Duration::ZERO;
         let mut guesses: Vec<Vec<u32>> = questions.iter().map(|_| vec![]).collect();
         for (id, tokens, _) in questions {
-            let sequence = self.sequences.entry(*id).or_insert_with(|| self.earlier.find(tokens).sequence);
+            let sequence = self
+                .sequences
+                .entry(*id)
+                .or_insert_with(|| self.earlier.find(&Adapters::default(), tokens).sequence);
             if tokens.len() < self.engine.context() {
                 sequence.align(tokens);
             }

@@ -51,6 +51,7 @@ impl Question {
             settings: self.settings.clone(),
             text: Box::new(MockText::default()),
             constraint: self.constrained.then(|| Box::new(Rhythm(0)) as Box<dyn Constraint>),
+            adapters: Default::default(),
             uses_cache: true,
             deadline: None,
             listener: Box::new(ear.clone()),

@@ -60,6 +60,7 @@ fn request(prompt: &[u32], seed: u64, ear: &Ear) -> Request {
         settings,
         text: Box::new(Numbers),
         constraint: None,
+        adapters: Default::default(),
         uses_cache: true,
         deadline: None,
         listener: Box::new(ear.clone()),

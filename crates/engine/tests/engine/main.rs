@@ -1,5 +1,6 @@
 //! The engine on the mock executor, whose logits betray any wrong page, position or token, and on tiny models.
 
+mod adapters;
 mod alone;
 mod batcher;
 mod company;

@@ -6,6 +6,8 @@ use gleed_engine::GenerationSettings;
 use gleed_tokenizer::ReasoningWish;
 use serde_json::{Map, Value, json};
 
+use crate::adapters::AdapterWish;
+
 /// A conversation that a model shall go on with.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
@@ -103,6 +105,8 @@ pub struct Wishes {
     pub settings: GenerationSettings,
     /// Answers to each prompt.
     pub choices: usize,
+    /// How much of which adapters, where it is said.
+    pub adapters: Option<Vec<AdapterWish>>,
     /// Whether what earlier requests left may be used.
     pub uses_cache: bool,
     /// When an answer ends wherever it is.

@@ -70,6 +70,7 @@ impl Answer {
         mut constraints: Constraints,
         metrics: &Metrics,
     ) -> Result<Answer, Problem> {
+        let adapters = model.adapters.taken(wishes.adapters.as_deref())?;
         let (sender, updates) = unbounded_channel();
         let count = questions.len() * wishes.choices;
         constraints.resize_with(count, || None);
@@ -101,6 +102,7 @@ impl Answer {
                 settings,
                 text,
                 constraint,
+                adapters: adapters.clone(),
                 uses_cache: wishes.uses_cache,
                 deadline: wishes.deadline,
                 listener: Box::new(listener),

@@ -3,6 +3,7 @@
 pub mod anthropic;
 pub mod fields;
 mod json;
+mod lora;
 pub mod ollama;
 mod openai;
 mod openapi;
@@ -44,6 +45,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/apply-template", post(words::apply_template))
+        .route("/lora-adapters", get(lora::list).post(lora::set))
         .route("/v1/models", get(openai::models::list))
         .route("/v1/models/{*id}", get(openai::models::one))
         .route("/health", get(health::health))

@@ -89,7 +89,7 @@ impl Executor for Wired {
     }
 }
 
-/// Loads `story`, and any other name as a mock with the story's vocabulary.
+/// Loads `story`, and any other name as a mock with the story's vocabulary; `adapted` has two adapters.
 struct Models {
     wires: Arc<Wires>,
     batch: BatchSettings,
@@ -116,8 +116,9 @@ impl Loader for Models {
                 let options = gleed_cpu::Options { threads: 1, max_rows: 64, pages, ..Default::default() };
                 Box::new(gleed_cpu::Cpu::open(&story(), options)?)
             }
-            _ => {
+            name => {
                 let mock = Mock::new(tokenizer.vocab_size(), CONTEXT, 64, 8 * self.batch.most_running);
+                let mock = if name == "adapted" { mock.with_adapters(2) } else { mock };
                 Box::new(Wired { mock, wires: self.wires.clone() })
             }
         };

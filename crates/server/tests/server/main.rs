@@ -9,6 +9,7 @@ mod doors;
 mod forms;
 mod harness;
 mod http;
+mod lora;
 mod numbers;
 mod ollama;
 mod refusals;

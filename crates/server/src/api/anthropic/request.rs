@@ -57,7 +57,8 @@ pub fn read(arrival: &mut Arrival, model: &Model) -> Result<Wanted> {
     };
     let settings =
         GenerationSettings { max_tokens: Some(most), stop, sampler, ..GenerationSettings::default() };
-    let wishes = Wishes { settings, choices: 1, uses_cache: true, deadline: app.deadline(None) };
+    let wishes =
+        Wishes { settings, choices: 1, adapters: None, uses_cache: true, deadline: app.deadline(None) };
     let streams = fields.boolean("stream")?.unwrap_or(false);
     if let Some(field) = fields.take("metadata") {
         let mut fields = field.object()?;

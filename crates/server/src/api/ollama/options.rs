@@ -50,7 +50,7 @@ pub fn wishes(fields: &mut Fields, app: &App, model: &Model) -> Result<Wishes> {
             return Err(Problem::unsupported(name, format!("`{name}`: prompts are not cut; leave it out")));
         }
     }
-    Ok(Wishes { settings, choices: 1, uses_cache: true, deadline: app.deadline(None) })
+    Ok(Wishes { settings, choices: 1, adapters: None, uses_cache: true, deadline: app.deadline(None) })
 }
 
 /// The options, all of them.

@@ -6,6 +6,7 @@ use gleed_engine::{GenerationSettings, SamplerSettings};
 use serde_json::Value;
 
 use crate::App;
+use crate::adapters::AdapterWish;
 use crate::answer::Wishes;
 use crate::api::fields::{Field, Fields};
 use crate::errors::Problem;
@@ -59,6 +60,7 @@ pub fn wishes(fields: &mut Fields, app: &App, vocabulary: usize) -> Result<Wishe
     harmless(fields)?;
     Ok(Wishes {
         settings,
+        adapters: fields.take("lora").map(AdapterWish::read).transpose()?,
         uses_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
         choices: fields.count("n", 1..=limits.choices)?.unwrap_or(1),
         deadline: app.deadline(timeout.map(Duration::from_secs_f32)),
