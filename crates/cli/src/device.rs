@@ -10,6 +10,7 @@ use gleed_cpu::{Cpu, Isa};
 use gleed_gpu::GpuExecutor;
 #[cfg(feature = "gpu")]
 use gleed_model::Joined;
+use gleed_model::adapters::Adapter;
 use gleed_model::chain::Chain;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::groups::PageGroup;
@@ -108,7 +109,13 @@ impl Placed {
             ("isa", json!(cpu.map(|(isa, _)| isa.to_string()))),
             ("threads", json!(cpu.map(|(_, threads)| threads))),
         ];
-        facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect()
+        let mut facts: Map<String, Value> =
+            facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect();
+        if !loaded.adapters.is_empty() {
+            let told = |adapter: &Adapter| json!({ "path": adapter.info.name, "scale": adapter.info.scale });
+            facts.insert("lora".to_string(), loaded.adapters.iter().map(told).collect());
+        }
+        facts
     }
 
     fn inner(&self) -> &dyn Executor {

@@ -11,6 +11,7 @@ use gleed_gguf::Gguf;
 #[cfg(feature = "gpu")]
 use gleed_gpu::{Gpu, GpuExecutor, Selection};
 use gleed_hub::Source;
+use gleed_model::adapters::Adapter;
 use gleed_model::arithmetic::PAGE;
 use gleed_model::fuse::{Rules, fuse};
 use gleed_model::program::{Output, Program};
@@ -21,6 +22,7 @@ use gleed_tokenizer::Tokenizer;
 
 use crate::context;
 use crate::device::{Device, On, Placed};
+use crate::lora::{self, Lora};
 use crate::models;
 use crate::output;
 use crate::progress::Progress;
@@ -54,6 +56,10 @@ pub struct Options {
     /// Use this instruction set instead of the best one: portable, avx2, avx512, amx, neon or neon-i8mm
     #[arg(long)]
     pub isa: Option<Isa>,
+
+    /// A LoRA adapter (GGUF) beside the model, and how much of it [default: 1]; may be repeated
+    #[arg(long, value_name = "FILE[:SCALE]")]
+    pub lora: Vec<Lora>,
 }
 
 /// A model that is understood and ready to be put on a device.
@@ -64,6 +70,8 @@ pub struct Loaded {
     pub file: Arc<Gguf>,
     /// What it computes.
     pub model: Model,
+    /// What may be added to it.
+    pub adapters: Vec<Adapter>,
     /// State slots that its executors get where it has recurrent layers; what is not used of them is not taken.
     pub slots: usize,
     /// How many sequences of an engine its executors are for, where they are counted: layers that see a window then have
@@ -73,8 +81,8 @@ pub struct Loaded {
     most_positions: usize,
 }
 
-/// Opens a model by path, catalogue name or hub reference.
-pub fn open(name: &str) -> Result<Loaded> {
+/// Opens a model by path, catalogue name or hub reference, with adapters beside it.
+pub fn open(name: &str, adapters: &[Lora]) -> Result<Loaded> {
     let file = open_source(models::resolve(name)?)?;
     let model = Model::load(&file).with_context(|| file.name().to_string())?;
     if !model.unused.is_empty() {
@@ -85,21 +93,21 @@ pub fn open(name: &str) -> Result<Loaded> {
             model.unused[0]
         ));
     }
-    Ok(Loaded::new(name.to_string(), file, model))
+    let (file, model, adapters) = lora::adapt(file, model, adapters)?;
+    Ok(Loaded { adapters, ..Loaded::new(name.to_string(), Arc::new(file), model) })
 }
 
 /// Opens the file of a model without asking whether it can be run.
 pub fn open_file(name: &str) -> Result<Arc<Gguf>> {
-    open_source(models::resolve_to_read(name)?)
+    Ok(Arc::new(open_source(models::resolve_to_read(name)?)?))
 }
 
-fn open_source(source: Source) -> Result<Arc<Gguf>> {
-    let file = match source {
+fn open_source(source: Source) -> Result<Gguf> {
+    Ok(match source {
         Source::Path(path) if path.is_dir() => open_folder(&path)?,
         Source::Path(path) => Gguf::open(&path)?,
         Source::Embedded => Gguf::from_bytes(gleed_hub::EMBEDDED_NAME, gleed_hub::EMBEDDED)?,
-    };
-    Ok(Arc::new(file))
+    })
 }
 
 /// Opens a checkpoint folder.
@@ -120,14 +128,15 @@ impl Loaded {
     /// A model of a file, for executors of uncounted sequences.
     pub fn new(name: String, file: Arc<Gguf>, model: Model) -> Loaded {
         let most_positions = model.config.context;
-        Loaded { name, file, model, slots: Engine::SLOTS, sequences: None, most_positions }
+        let (adapters, slots) = (vec![], Engine::SLOTS);
+        Loaded { name, file, model, adapters, slots, sequences: None, most_positions }
     }
 
     /// The same for executors that are given to an engine with so many sequences, each of `context` positions where the
     /// user says how many.
     pub fn for_sequences(self, sequences: usize, context: Option<usize>) -> Result<Loaded> {
         let model = match context {
-            Some(context) => Model::load_for(&self.file, context)?,
+            Some(context) => Model::load_for(&self.file, context)?.adapted(&self.adapters)?,
             None => self.model,
         };
         let most_positions = context.unwrap_or(model.config.context).saturating_mul(sequences);

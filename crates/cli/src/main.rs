@@ -8,6 +8,7 @@ mod conversation;
 mod device;
 mod escape;
 mod load;
+mod lora;
 mod models;
 mod output;
 mod progress;

@@ -28,7 +28,7 @@ impl Guessing {
     pub fn open_draft(&self, tokenizer: &Tokenizer) -> Result<Option<Loaded>> {
         let Some(name) = &self.draft else { return Ok(None) };
         let open = || {
-            let loaded = load::open(name)?;
+            let loaded = load::open(name, &[])?;
             loaded.must_generate()?;
             let own = load::tokenizer(&loaded.file)?;
             let differs = |id: u32| own.token_bytes(id) != tokenizer.token_bytes(id);

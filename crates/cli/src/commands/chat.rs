@@ -66,7 +66,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         bail!("chat needs a terminal; for a script use `gleed run {} PROMPT`", arguments.model);
     }
-    let loaded = load::open(&arguments.model)?.for_sequences(1, arguments.context)?;
+    let loaded =
+        load::open(&arguments.model, &arguments.options.lora)?.for_sequences(1, arguments.context)?;
     let mut talk = Talk::new(&loaded, &arguments.options, &arguments.guessing, arguments.context)?;
     if !talk.has_template() {
         output::warning(format!(

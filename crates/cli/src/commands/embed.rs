@@ -49,7 +49,7 @@ const PAGES: usize = 64;
 pub fn run(arguments: Arguments) -> Result<()> {
     let Arguments { model, file, options, .. } = &arguments;
     let texts = texts(arguments.texts.clone(), file.as_deref())?;
-    let loaded = load::open(model)?;
+    let loaded = load::open(model, &options.lora)?;
     if loaded.model.program.output == Output::Logits {
         bail!(
             "{model} was made to generate text: its file says nothing of how a text becomes one vector \

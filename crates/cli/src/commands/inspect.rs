@@ -1,5 +1,7 @@
 //! `gleed inspect`: what is in a file, and what would be computed with it.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use clap::Args;
 use gleed_cpu::Isa;
@@ -50,14 +52,7 @@ const SHOWN: usize = 4;
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let file = load::open_file(&arguments.model)?;
-    // A file that cannot be run can still be looked at.
-    let model = Model::load(&file);
-    if let Err(error) = &model {
-        output::warning(format!("{}: cannot be run: {error}", file.name()));
-    }
-    let name = arguments.model.clone();
-    let loaded = model.ok().map(|model| Loaded::new(name, file.clone(), model));
+    let (file, loaded) = open(&arguments.model, &arguments.options)?;
     let program = |plain: bool| {
         loaded.as_ref().map(|l| match plain {
             true => l.model.program.clone(),
@@ -83,6 +78,22 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return print_tensors(&file, kernel);
     }
     print_summary(&file, loaded.as_ref(), &arguments.options)
+}
+
+/// A file, and what it computes where it can be run; with adapters it must.
+fn open(name: &str, options: &Options) -> Result<(Arc<Gguf>, Option<Loaded>)> {
+    if !options.lora.is_empty() {
+        let loaded = load::open(name, &options.lora)?;
+        return Ok((loaded.file.clone(), Some(loaded)));
+    }
+    let file = load::open_file(name)?;
+    // A file that cannot be run can still be looked at.
+    let model = Model::load(&file);
+    if let Err(error) = &model {
+        output::warning(format!("{}: cannot be run: {error}", file.name()));
+    }
+    let loaded = model.ok().map(|model| Loaded::new(name.to_string(), file.clone(), model));
+    Ok((file, loaded))
 }
 
 /// The kernels of every matrix, on the device that would compute.

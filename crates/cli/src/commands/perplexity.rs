@@ -42,7 +42,7 @@ const WINDOW: usize = 512;
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let loaded = load::open(&arguments.model)?;
+    let loaded = load::open(&arguments.model, &arguments.options.lora)?;
     loaded.must_generate()?;
     let context = loaded.context(arguments.context)?.unwrap_or(WINDOW.min(loaded.model.config.context));
     let loaded = loaded.for_sequences(1, Some(context))?;

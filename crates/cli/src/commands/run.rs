@@ -65,7 +65,7 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let (model, prompt) = arguments.words.read()?;
-    let loaded = load::open(model)?.for_sequences(1, arguments.context)?;
+    let loaded = load::open(model, &arguments.options.lora)?.for_sequences(1, arguments.context)?;
     let mut talk = Talk::new(&loaded, &arguments.options, &arguments.guessing, arguments.context)?;
     let raw = arguments.raw || !talk.has_template();
     if raw && arguments.system.is_some() {

@@ -183,7 +183,7 @@ impl Loader for Models {
 
 impl Models {
     fn parts(&self, name: &str) -> Result<Parts> {
-        let loaded = load::open(name)?;
+        let loaded = load::open(name, &self.options.lora)?;
         // One flag for all models, some of which may have less.
         let own = loaded.model.config.context;
         if let Some(asked) = self.context.filter(|&asked| asked > own) {

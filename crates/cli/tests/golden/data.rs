@@ -14,6 +14,11 @@ pub fn cpu(path: &Path, arithmetic: Arithmetic, kv: KvType, positions: usize) ->
     let file = Arc::new(Gguf::open(path).unwrap());
     let model = Model::load(&file).unwrap();
     assert_eq!(model.unused, Vec::<String>::new());
+    cpu_of(file, &model, arithmetic, kv, positions)
+}
+
+/// A model of a file on the CPU.
+pub fn cpu_of(file: Arc<Gguf>, model: &Model, arithmetic: Arithmetic, kv: KvType, positions: usize) -> Cpu {
     let options = gleed_cpu::Options {
         arithmetic,
         kv,
@@ -38,10 +43,15 @@ pub fn device() -> gleed_gpu::Gpu {
 #[cfg(feature = "gpu")]
 pub fn gpu(path: &Path, kv: KvType, positions: usize) -> gleed_gpu::GpuExecutor {
     let file = Gguf::open(path).unwrap();
-    let model = Model::load(&file).unwrap();
+    gpu_of(&file, &Model::load(&file).unwrap(), kv, positions)
+}
+
+/// A model of a file on that GPU.
+#[cfg(feature = "gpu")]
+pub fn gpu_of(file: &Gguf, model: &Model, kv: KvType, positions: usize) -> gleed_gpu::GpuExecutor {
     let options =
         gleed_gpu::Options { kv, max_rows: positions, pages: positions.div_ceil(PAGE), ..Default::default() };
-    gleed_gpu::GpuExecutor::new(device(), &file, fuse(&model.program, Rules::ALL), options).unwrap()
+    gleed_gpu::GpuExecutor::new(device(), file, fuse(&model.program, Rules::ALL), options).unwrap()
 }
 
 /// What that GPU is called.

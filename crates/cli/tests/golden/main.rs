@@ -10,6 +10,7 @@ mod folders;
 mod gpu;
 mod hostile;
 mod load;
+mod lora;
 mod real;
 mod recurrent;
 mod speculation;

@@ -18,15 +18,21 @@ fn check(name: &str, limit: f32) {
 
 /// On a device's executor of a file for so many positions.
 fn check_on(device: &str, name: &str, limit: f32, executor: impl Fn(&Path, usize) -> Box<dyn Executor>) {
-    let all = golden(&format!("tiny/{name}"));
+    check_golden(device, &format!("tiny/{name}"), limit, |positions| executor(&tiny_model(name), positions));
+}
+
+/// Holds an executor for so many positions against golden data.
+pub fn check_golden(device: &str, name: &str, limit: f32, executor: impl FnOnce(usize) -> Box<dyn Executor>) {
+    let all = golden(name);
     let positions = all.iter().map(|golden| golden.prompt_ids.len() + golden.gen_ids.len()).max();
     // Each prompt starts at the first position again.
-    let mut executor = executor(&tiny_model(name), positions.unwrap());
+    let mut executor = executor(positions.unwrap());
+    let model = name.split_once('/').map_or(name, |(_, model)| model);
     for (index, golden) in all.iter().enumerate() {
         let tokens: Vec<u32> = golden.prompt_ids.iter().chain(&golden.gen_ids).copied().collect();
         let ours = logits(&mut *executor, &tokens, golden.prompt_ids.len() - 1);
-        let truth = floats(&format!("tiny/{name}.p{index}.logits.f32"));
-        let spread = hold(device, name, index, &ours[0], &truth, limit);
+        let truth = floats(&format!("{name}.p{index}.logits.f32"));
+        let spread = hold(device, model, index, &ours[0], &truth, limit);
         for (i, (token, margin)) in golden.gen_ids.iter().zip(&golden.margins).enumerate() {
             // Below this margin either token is right.
             if *margin > 2.0 * limit * spread {

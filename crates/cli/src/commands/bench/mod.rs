@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.start {
         return start::run(model, &arguments.options, repetitions, peer.as_mut(), arguments.json);
     }
-    let mut loaded = load::open(model)?;
+    let mut loaded = load::open(model, &arguments.options.lora)?;
     if arguments.guesses {
         let Arguments { draft, speculation, options, generate, json, .. } = &arguments;
         let tokens = match generate.as_deref() {

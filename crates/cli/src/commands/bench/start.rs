@@ -79,5 +79,6 @@ fn arguments(model: &str, options: &Options) -> Vec<String> {
     if let Some(isa) = options.isa {
         option("--isa", isa.to_string());
     }
+    options.lora.iter().for_each(|lora| option("--lora", lora.to_string()));
     arguments
 }

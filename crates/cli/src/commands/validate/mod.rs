@@ -59,7 +59,7 @@ const REFERENCE_ROWS: usize = PAGE + 8;
 
 /// Runs the command; an error when the check fails.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let loaded = load::open(&arguments.model)?;
+    let loaded = load::open(&arguments.model, &arguments.options.lora)?;
     if loaded.model.program.output != Output::Logits && !arguments.ops {
         return texts::run(&arguments, &loaded);
     }
