@@ -2,7 +2,7 @@
 //!
 //! An adapter has two small matrices for each weight that it changes: W·x becomes W·x + scale · alpha/rank · B·(A·x). The
 //! products with A are linear ops of the program like others, those with B an op of their own
-//! ([`Op::AddLowRank`](crate::program::Op::AddLowRank)), and how much of each adapter a row takes is said by its batch: rows
+//! ([`Op::AddLowRank`]), and how much of each adapter a row takes is said by its batch: rows
 //! of different adapters share a step, and every weight of the model is read once for all of them.
 
 mod attach;
