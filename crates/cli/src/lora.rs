@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use gleed_gguf::Gguf;
 use gleed_model::Model;
 use gleed_model::adapters::{Adapter, join};
@@ -41,7 +41,8 @@ pub fn adapt(file: Gguf, model: Model, named: &[Lora]) -> Result<(Gguf, Model, V
     let mut adapters = Vec::with_capacity(named.len());
     for Lora { path, scale } in named {
         let flag = || format!("--lora {}", path.display());
-        let adapter = Gguf::open(path).with_context(flag)?;
+        // The file's error says its cause itself.
+        let adapter = Gguf::open(path).map_err(|error| anyhow!("{}: {error}", flag()))?;
         let adapter = Adapter::read(adapter, *scale, &model).with_context(flag)?;
         if let Some(first) = adapter.unused.first() {
             output::warning(format!(

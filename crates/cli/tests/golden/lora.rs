@@ -88,6 +88,7 @@ fn adapters_of_other_models_are_refused() {
     let adapter = test_data("tiny/lora-qwen-biased.gguf");
     let adapter = adapter.to_str().unwrap();
     let run = |lora: &str, expected: &str| refused(&["run", &stories(), "Once", "--lora", lora], expected);
+    run("nowhere.gguf", "--lora nowhere.gguf: nowhere.gguf: there is no such file; check the path\n");
     run(adapter, "is an adapter of architecture qwen2, and the model is llama");
     run(&stories(), "is not a LoRA adapter: general.type is");
     run("/nowhere/a.gguf", "/nowhere/a.gguf");
