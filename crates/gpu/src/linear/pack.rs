@@ -184,7 +184,7 @@ impl Packing {
 }
 
 /// Room for one unpacked row.
-struct Room {
+pub(super) struct Room {
     values: Vec<f32>,
     integers: Vec<i8>,
     factors: Vec<i8>,
@@ -194,7 +194,7 @@ struct Room {
 }
 
 impl Room {
-    fn new(groups: Option<Groups>, columns: usize) -> Room {
+    pub(super) fn new(groups: Option<Groups>, columns: usize) -> Room {
         let (integers, factors, scales, mins) = groups.map_or((0, 0, 0, false), |groups| {
             (columns, columns / groups.len, columns / groups.block, groups.mins)
         });
@@ -208,7 +208,7 @@ impl Room {
         }
     }
 
-    fn unpacked(&mut self) -> Unpacked<'_> {
+    pub(super) fn unpacked(&mut self) -> Unpacked<'_> {
         Unpacked {
             integers: &mut self.integers,
             factors: &mut self.factors,
@@ -218,7 +218,7 @@ impl Room {
         }
     }
 
-    fn row(&self, groups: Groups) -> IntegerRow<'_> {
+    pub(super) fn row(&self, groups: Groups) -> IntegerRow<'_> {
         let Room { integers, factors, scales, min_factors, mins, .. } = self;
         IntegerRow { integers, factors, scales, min_factors, mins, block: groups.block, group: groups.len }
     }

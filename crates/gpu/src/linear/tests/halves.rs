@@ -3,17 +3,18 @@
 
 use crate::Gpu;
 use crate::kernels::norm::{Also, Norm, norm};
-use crate::kernels::{Kernels, Place};
+use crate::kernels::{Grid, Kernels, Place, Source};
 use crate::linear::{
     HalfRows, Input, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, RowsView, Tiling,
     ToHalves, half_units,
 };
-use gleed_gguf::{Format, Unpacked};
-use gleed_model::arithmetic::{HalfRow, IntegerRow, dot_halves, half_row, half_weights, silu};
+use gleed_gguf::Format;
+use gleed_model::arithmetic::{HalfRow, dot_halves, half_row, half_values, half_weights, silu};
 use gleed_model::program::Activation;
 
 use super::emulation::{emulated, emulating};
 use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
+use crate::linear::pack::Room;
 use crate::linear::shader::source;
 
 /// Tilings that are small enough for emulation: of one subgroup and of several, that share columns or have outputs of
@@ -104,27 +105,9 @@ fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
             format.decode(data, &mut values);
             return half_row(&values);
         };
-        let (mut integers, count, blocks) = (vec![0; columns], columns / groups.len, columns / groups.block);
-        let with_mins = |length| if groups.mins { length } else { 0 };
-        let (mut factors, mut min_factors) = (vec![0; count], vec![0; with_mins(count)]);
-        let (mut scales, mut mins) = (vec![0.0; blocks], vec![0.0; with_mins(blocks)]);
-        let unpacked = Unpacked {
-            integers: &mut integers,
-            factors: &mut factors,
-            scales: &mut scales,
-            min_factors: &mut min_factors,
-            mins: &mut mins,
-        };
-        format.unpack(data, unpacked);
-        half_weights(IntegerRow {
-            integers: &integers,
-            factors: &factors,
-            scales: &scales,
-            min_factors: &min_factors,
-            mins: &mins,
-            block: groups.block,
-            group: groups.len,
-        })
+        let mut room = Room::new(Some(groups), columns);
+        format.unpack(data, room.unpacked());
+        half_weights(room.row(groups))
     };
     file.chunks(bytes).map(row).collect()
 }
@@ -350,6 +333,56 @@ fn norms_write_the_halves_of_their_floats() {
                 let bits = words[row * groups * 16 + column / 2].to_bits() >> (column % 2 * 16);
                 let expected = values.get(column).map_or(0, |half| half.to_bits());
                 assert_eq!(bits as u16, expected, "{width}: row {row}, column {column}");
+            }
+        }
+    }
+}
+
+/// A table of embeddings that is a matrix too is read in the layout of lanes: each format gives what its terms stand for.
+#[test]
+fn tables_give_what_their_terms_stand_for() {
+    let (gpu, _, fused) = setup();
+    let mut random = Random(39);
+    for format in Format::all() {
+        let columns = if format.block_len() == 1 { 90 } else { 512 };
+        let weight = Weight::random(&mut random, format, 19, columns);
+        let packed = upload(gpu, &weight);
+        let stride = packed.packing().groups() * 32;
+        let out = buffer(gpu, &vec![0.0; 19 * stride], wgpu::BufferUsages::STORAGE);
+        let source = Source::new("test", include_str!("table.wgsl"))
+            .matrix(&packed, &packed.pieces()[0])
+            .size("STRIDE", stride)
+            .write("out", "f32", &out);
+        let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(dispatch.pipeline.get().unwrap());
+            pass.set_bind_group(0, &dispatch.bindings, &[]);
+            pass.dispatch_workgroups(1, 19, 1);
+        }
+        let found = read(gpu, encoder, &out);
+        for (row, file) in weight.file.chunks(weight.file.len() / 19).enumerate() {
+            let expected: Vec<f32> = match format.groups() {
+                Some(groups) => {
+                    let mut room = Room::new(Some(groups), columns);
+                    format.unpack(file, room.unpacked());
+                    half_values(room.row(groups))
+                }
+                None => {
+                    let HalfRow { values, factor } = &half_matrix(&weight)[row];
+                    values.iter().map(|value| value.to_f32() * factor).collect()
+                }
+            };
+            for (column, expected) in expected.iter().enumerate() {
+                let found = found[row * stride + column];
+                // A device may round a multiply-add twice.
+                let near = (found - expected).abs() <= expected.abs() * 2f32.powi(-22) + f32::MIN_POSITIVE;
+                let exact = *fused || format.groups().is_none_or(|groups| !groups.mins);
+                assert!(
+                    found == *expected || !exact && near,
+                    "{format}, row {row}, column {column}: {found}, not {expected}"
+                );
             }
         }
     }
