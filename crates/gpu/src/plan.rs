@@ -424,7 +424,8 @@ impl<'a> Planner<'a> {
                 let (cache, query, out) = (&caches[op.cache], place(query), place(out));
                 let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
                 let (op, rows) = (*op, self.attention_rows);
-                let op = Attention { cache, op, sinks, query, out, partials, rows, integers };
+                let halves = self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind);
+                let op = Attention { cache, op, sinks, query, out, partials, rows, integers, halves };
                 attention::attention(kernels, step, list, op)
             }
             Op::Activate { activation, gate, up, out } => {

@@ -6,6 +6,7 @@
 
 mod adapters;
 mod encoders;
+mod half_attention;
 mod halves;
 mod streams;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub use adapters::add_low_rank;
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
 };
+pub use half_attention::{HALF_DIMENSIONS, attend_halves, half_scale};
 pub use halves::{
     HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_row, half_terms, half_values, half_weights,
     unit,

@@ -3,6 +3,7 @@
 use gleed_model::arithmetic::alibi_slope;
 use gleed_model::{KvType, program};
 
+use super::attention_halves::halves;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
 use crate::linear::Quantized;
@@ -14,10 +15,10 @@ use crate::{Gpu, Result};
 const SPAN_TEAM: usize = 32;
 
 /// Queries of a workgroup for several rows.
-const TILE_QUERIES: usize = 64;
+pub(super) const TILE_QUERIES: usize = 64;
 
 /// Values of a head that a workgroup has.
-const VALUE_BLOCK: usize = 128;
+pub(super) const VALUE_BLOCK: usize = 128;
 
 /// Values of a head that a workgroup merges.
 const MERGE_VALUES: usize = 64;
@@ -66,6 +67,8 @@ pub(crate) struct Attention<'a> {
     /// Where single rows, and those whose spans are merged, are written as integers too: the output is
     /// all columns of what the next op reads, and heads are whole groups.
     pub integers: Option<&'a Quantized>,
+    /// Whether it is computed in halves on matrix units.
+    pub halves: bool,
 }
 
 /// Values that the partial result of one head takes.
@@ -80,10 +83,18 @@ pub(crate) fn attention(
     list: List,
     op: Attention,
 ) -> Result<Vec<Dispatch>> {
-    if !is_plain(&op.op) {
+    if !op.op.is_plain() {
         return Ok(vec![with_options(kernels, step, list, op)?]);
     }
     let mut all = Vec::new();
+    if op.halves {
+        let tiles = (op.rows > 1).then_some(Items::Tiles);
+        for kind in [Items::Near, Items::Whole, Items::Few, Items::Split].into_iter().chain(tiles) {
+            all.push(halves(kernels, step, list, op, kind)?);
+        }
+        all.push(merge(kernels, step, list, op)?);
+        return Ok(all);
+    }
     for kind in [Items::Near, Items::Whole] {
         all.push(row(kernels, step, list, op, kind)?);
     }
@@ -95,12 +106,6 @@ pub(crate) fn attention(
     }
     all.push(merge(kernels, step, list, op)?);
     Ok(all)
-}
-
-/// Whether attention is over all positions up to a row's own, with nothing else to it.
-pub(crate) fn is_plain(op: &program::Attention) -> bool {
-    let program::Attention { causal, window, chunk, soft_cap, alibi, sinks, .. } = op;
-    *causal && window.is_none() && chunk.is_none() && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
 }
 
 /// How quads of values are read: the text, and what the buffer is then made of.
@@ -164,7 +169,7 @@ fn slopes(largest: f32, heads: usize) -> String {
 }
 
 impl Attention<'_> {
-    fn group(&self) -> usize {
+    pub(super) fn group(&self) -> usize {
         self.op.heads / self.cache.shape.heads
     }
 
@@ -372,7 +377,12 @@ fn span(
 }
 
 /// The merge of spans.
-fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
+pub(super) fn merge(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    list: List,
+    op: Attention,
+) -> Result<Dispatch> {
     let value_dim = op.cache.shape.value_dim;
     let blocks = value_dim.div_ceil(MERGE_VALUES);
     let unrolled = Values::default()
@@ -382,7 +392,7 @@ fn merge(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) 
         .switch("INTEGERS", op.integers.is_some());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(include_str!("exp.wgsl"))
+        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::MERGES)
         .size("THREADS", MERGE_VALUES)

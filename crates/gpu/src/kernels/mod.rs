@@ -6,6 +6,7 @@
 pub(crate) mod activate;
 pub(crate) mod adapters;
 pub(crate) mod attention;
+mod attention_halves;
 pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod experts;
@@ -19,12 +20,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
-use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, decode};
+use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode};
 use crate::step::{Counts, Items, header};
-use crate::{Gpu, Result};
-
-/// The first binding of a kernel's arrays; those below are a packed matrix's.
-const FIRST_BINDING: u32 = 2;
+use crate::{Gpu, Result, spirv};
 
 /// Columns of one row of a buffer on the device.
 #[derive(Debug, Clone, Copy)]
@@ -206,6 +204,20 @@ impl<'a> Source<'a> {
             .write("halves", "vec2<u32>", halves.buffer())
     }
 
+    /// What kernels on matrix units of halves need.
+    pub fn on_units(mut self) -> Self {
+        self.constants.insert_str(0, UNITS_ENABLED);
+        self.snippet(spirv::FRAGMENTS)
+    }
+
+    /// The same with another text in all: constants and functions.
+    #[cfg(test)]
+    pub fn with_text(mut self, change: impl Fn(String) -> String) -> Self {
+        let text = self.constants + &self.text;
+        (self.constants, self.text) = (change(text), String::new());
+        self
+    }
+
     /// The rows of the step, for kernels that look at them.
     pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
         self.size("LIST", list as usize)
@@ -234,7 +246,9 @@ impl<'a> Source<'a> {
         let mut slots: Vec<_> = (0..self.matrix.len() as u32).map(Slot::read).collect();
         let mut entries: Vec<_> =
             self.matrix.into_iter().zip(0..).map(|(resource, binding)| entry(binding, resource)).collect();
-        for (Binding { name, element, writes, buffer }, binding) in self.bindings.iter().zip(FIRST_BINDING..)
+        // Without gaps, which not all kernels' bindings are renumbered by.
+        for (Binding { name, element, writes, buffer }, binding) in
+            self.bindings.iter().zip(entries.len() as u32..)
         {
             let access = if *writes { "read_write" } else { "read" };
             self.constants.push_str(&format!(

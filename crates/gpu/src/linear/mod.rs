@@ -19,7 +19,7 @@ mod quantize;
 mod shader;
 pub(crate) mod template;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tiling;
 mod upload;
 mod weight;

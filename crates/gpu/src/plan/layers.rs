@@ -8,8 +8,8 @@ use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, We
 use super::norms::{leaves_factors, next_norm, norm_of};
 use super::{Command, Planner, Recorded, Resources};
 use crate::compiler::{Pipeline, Run};
+use crate::kernels::Place;
 use crate::kernels::norm::Also;
-use crate::kernels::{Place, attention};
 use crate::linear::{
     Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView, Tiling,
     ToHalves,
@@ -280,7 +280,7 @@ impl<'a> Planner<'a> {
 
     /// Where attention writes its output as integers.
     pub(super) fn attention_integers(&self, op: &program::Attention, out: View) -> Option<&'a Quantized> {
-        let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32) && attention::is_plain(op);
+        let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32) && op.is_plain();
         let [_, by_others] = self.resources.quantized?;
         (whole && self.next_makes_none(out)).then_some(by_others)
     }

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::WeightId;
+use super::{KvLayer, WeightId};
+use crate::KvType;
+use crate::arithmetic::HALF_DIMENSIONS;
 
 /// How the query heads of a row attend to the positions of its sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,6 +33,22 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Whether it is over all positions up to the row's own, with nothing else to it.
+    pub fn is_plain(&self) -> bool {
+        let Attention { causal, window, chunk, soft_cap, alibi, sinks, .. } = self;
+        *causal
+            && window.is_none()
+            && chunk.is_none()
+            && soft_cap.is_none()
+            && alibi.is_none()
+            && sinks.is_none()
+    }
+
+    /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such.
+    pub fn in_halves(&self, stored: KvLayer, kv: KvType) -> bool {
+        self.is_plain() && kv == KvType::F16 && stored.key_dim <= HALF_DIMENSIONS
+    }
+
     /// Over all positions up to the row's own.
     pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
         let (window, chunk, soft_cap, alibi, sinks) = (None, None, None, None, None);

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use super::Reference;
-use crate::arithmetic::{self as plain, PAGE, SPAN, Softmax, accumulate, score};
+use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, attend_halves, score};
 use crate::batch::Row;
 use crate::kernels::with_fused_multiply_add;
 use crate::program::{Attention, KvLayer, View};
@@ -67,9 +69,13 @@ impl Reference {
         query: &[f32],
     ) -> Vec<f32> {
         let Attention { cache, heads, scale, soft_cap, alibi, .. } = attention;
-        let KvLayer { heads: kv_heads, key_dim, value_dim } = self.program.caches[cache];
+        let stored = self.program.caches[cache];
+        let KvLayer { heads: kv_heads, key_dim, value_dim } = stored;
         let kv_head = head / (heads / kv_heads);
         let visible = self.visible(attention, r);
+        if self.options.arithmetic == Arithmetic::F16 && attention.in_halves(stored, self.options.kv) {
+            return self.attend_in_halves(attention, kv_head, r, query);
+        }
         let (own, slope) =
             (self.rows[r].position as usize, alibi.map(|largest| plain::alibi_slope(largest, head, heads)));
         let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
@@ -105,5 +111,21 @@ impl Reference {
         let inverse = 1.0 / softmax.sum;
         acc.iter_mut().for_each(|a| *a *= inverse);
         acc
+    }
+
+    /// The same in halves, as which keys and values are stored.
+    fn attend_in_halves(&self, attention: Attention, kv_head: usize, r: usize, query: &[f32]) -> Vec<f32> {
+        let Attention { cache, scale, .. } = attention;
+        let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
+        let visible = self.visible(attention, r).end;
+        let halves = |stored: &[f32], dim: usize| -> Vec<Vec<f16>> {
+            let of = |position| {
+                let at = (self.slot(cache, r, position) * heads + kv_head) * dim;
+                stored[at..][..dim].iter().copied().map(f16::from_f32).collect()
+            };
+            (0..visible).map(of).collect()
+        };
+        let (keys, values) = (halves(&self.keys[cache], key_dim), halves(&self.values[cache], value_dim));
+        attend_halves(query, scale, visible, |p| &keys[p], |p| &values[p])
     }
 }

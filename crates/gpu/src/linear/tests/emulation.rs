@@ -26,7 +26,20 @@ pub fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
         }
         _ => String::new(),
     };
-    let text = enable + &text;
+    of_32_lanes(&(enable + &text), halves)
+}
+
+/// A kernel of halves with plain products: it says how many subgroups it has, and has a word that is not zero.
+pub fn with_plain_halves(text: &str, subgroups: usize, not_zero: &str) -> String {
+    let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
+    let fragments = include_str!("fragments_plain.wgsl").replace("shape.columns", not_zero);
+    let text = text.replace(spirv::FRAGMENTS, &fragments);
+    let text = format!("enable f16;\nconst ALL_FRAGMENTS = {}u;\n{text}", 256 * subgroups);
+    of_32_lanes(&text, true)
+}
+
+/// A kernel whose lanes are counted by its threads.
+fn of_32_lanes(text: &str, halves: bool) -> String {
     let text = text.replace("    @builtin(subgroup_id) subgroup: u32,\n", "");
     let text = text.replace("    @builtin(subgroup_invocation_id) lane: u32,\n", "");
     let (before, main) = text.split_once("fn main(").expect("an entry");

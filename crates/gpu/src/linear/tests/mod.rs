@@ -1,10 +1,10 @@
 //! Linear layers against a slow definition of the same order of operations, bit for bit, for every format;
 //! few rows against many; and views, biases, gates and cut matrices.
 
-mod emulation;
+pub(crate) mod emulation;
 mod halves;
 mod integers;
-mod support;
+pub(crate) mod support;
 mod translation;
 
 use crate::linear::{Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling};

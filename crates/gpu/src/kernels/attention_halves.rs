@@ -1,0 +1,181 @@
+//! Attention on matrix units: how rows and heads are cut into workgroups for `attention_halves.wgsl`.
+
+use gleed_model::arithmetic::half_scale;
+
+use super::attention::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
+use super::{Dispatch, Grid, Kernels, List, Source};
+use crate::Result;
+use crate::linear::template::{Values, expand};
+use crate::step::{Items, header};
+
+#[cfg(test)]
+mod tests;
+
+/// Queries of a subgroup.
+const QUERIES: usize = 16;
+
+/// Spans that the subgroups of a workgroup have at once, of few rows and of many.
+const NEAR_TEAMS: usize = 8;
+const WHOLE_TEAMS: usize = 4;
+
+/// How a kernel's text is written: with loops written out, as a GPU's compiler is quick with, or with loops that a slow one
+/// keeps. It computes the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    WrittenOut,
+    Loops,
+}
+
+/// Attention in halves of one kind of items.
+pub(super) fn halves(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    list: List,
+    op: Attention,
+    kind: Items,
+) -> Result<Dispatch> {
+    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    let (source, each) = source(memory, step, list, op, kind, Style::WrittenOut);
+    kernels.dispatch(source.on_units(), Grid::Items(kind, each))
+}
+
+/// The kernel for a kind of items, and workgroups for each of them; `memory` is that of a workgroup.
+pub(super) fn source<'a>(
+    memory: usize,
+    step: &'a wgpu::Buffer,
+    list: List,
+    op: Attention<'a>,
+    kind: Items,
+    style: Style,
+) -> (Source<'a>, u32) {
+    let shape = op.cache.shape;
+    let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
+    let most_queries = if tiles { TILE_QUERIES } else { QUERIES };
+    let parts = op.group().div_ceil(most_queries);
+    let head_part = op.group().div_ceil(parts);
+    let block_values = shape.value_dim.next_multiple_of(64).min(VALUE_BLOCK);
+    // Results of each query, its largest score and the sum of its weights.
+    let bytes = |teams: usize| teams * head_part * 4 * (block_values + 2);
+    let teams = match kind {
+        Items::Near => NEAR_TEAMS,
+        Items::Whole => WHOLE_TEAMS,
+        _ => 1,
+    };
+    let teams = (1..=teams).rev().find(|teams| bytes(*teams) <= memory).unwrap_or(1);
+    let subgroups = if tiles { TILE_QUERIES / QUERIES } else { teams };
+    let entries = (head_part * block_values).div_ceil(32 * subgroups);
+    let key_groups = shape.key_dim.div_ceil(32);
+    let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
+        && op.query.buffer != op.out.buffer;
+    let unrolled = Values::default()
+        .list("SIDES", ["near", "far"])
+        .list("FOUR", 0..4)
+        .set("THREADS", 32 * subgroups)
+        .list("ENTRIES", 0..entries)
+        .switch("TILES", tiles)
+        .switch("ROWS", rows)
+        .switch("SPLIT", !tiles && !rows)
+        .switch("SINGLE", !tiles)
+        .switch("SPANS", !rows)
+        .switch("LISTEDPAGES", tiles || rows)
+        .switch("FIXED", kind == Items::Near)
+        .switch("LISTED", kind != Items::Near)
+        .switch("ALIGNED", aligned)
+        .switch("UNALIGNED", !aligned)
+        .switch("WHOLE", shape.key_dim.is_multiple_of(32))
+        .switch("PADDED", !shape.key_dim.is_multiple_of(32));
+    let unrolled = style.values(unrolled, key_groups, block_values / 64);
+    let items = match kind {
+        Items::Near => header::near(list as usize),
+        kind => header::ITEMS + 2 * kind as usize + list as usize,
+    };
+    let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
+    let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
+    let source =
+        Source::new("attention in halves", &expand(include_str!("attention_halves.wgsl"), &unrolled))
+            .step(step, list)
+            .snippet(include_str!("power.wgsl"))
+            .snippet(include_str!("softmax.wgsl"))
+            .snippet(include_str!("half_factor.wgsl"))
+            .snippet(include_str!("lanes.wgsl"))
+            .size("ITEMS", items)
+            .size("SUBGROUPS", subgroups)
+            .size("TEAMS", teams)
+            .size("HEAD_PART", head_part)
+            .size("HEAD_PARTS", parts)
+            .size("GROUP", op.group())
+            .size("HEADS", op.op.heads)
+            .size("KV_HEADS", shape.heads)
+            .size("KEY_DIM", shape.key_dim)
+            .size("KEY_GROUPS", key_groups)
+            .size("UNITS", units)
+            .size("VALUE_DIM", shape.value_dim)
+            .size("VALUE_UNITS", value_units)
+            .size("VALUE_BLOCKS", blocks)
+            .size("BLOCK_VALUES", block_values)
+            .size("PARTIAL", partial_room(shape.value_dim))
+            .float("SCALE", half_scale(op.op.scale))
+            .place("QUERY_", op.query)
+            .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
+            .read("keys", "vec4<u32>", &op.cache.keys)
+            .read("values", "vec4<u32>", &op.cache.values);
+    let source = if rows { source } else { source.write("partials", "f32", op.partials) };
+    let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
+    (source, (shape.heads * parts * blocks) as u32)
+}
+
+impl Style {
+    /// What is there several times: fragments of positions, groups of dimensions, chunks of values, and words of them.
+    fn values(self, values: Values, key_groups: usize, chunks: usize) -> Values {
+        let none = "left_of(vec4<f16>(), vec4<f16>())";
+        let scores = [
+            self.declared("near_scores", "vec4<f32>", &[4], "vec4<f32>()"),
+            self.declared("far_scores", "vec4<f32>", &[4], "vec4<f32>()"),
+            self.declared("weights", "Left", &[4], none),
+        ];
+        let queries =
+            ["first_query", "second_query"].map(|name| self.declared(name, "Left", &[key_groups], none));
+        let totals = ["near_total", "far_total"]
+            .map(|name| self.declared(name, "vec4<f32>", &[chunks, 4], "vec4<f32>()"));
+        let most = key_groups.max(4);
+        let numbers: String = (0..most).map(|i| format!("const number_{i} = {i}u;\n")).collect();
+        let several = [
+            ("POSITION", "POSITIONS", "f", 4),
+            ("KEY", "KEYGROUPS", "g", key_groups),
+            ("VALUE", "VALUECHUNKS", "c", chunks),
+            ("WORD", "WORDS", "j", 4),
+        ];
+        let values = several.into_iter().fold(values, |values, (name, list, index, count)| {
+            let values = values
+                .set(&format!("{name}TURNS"), format!("{}u", if self == Style::Loops { count } else { 1 }));
+            match self {
+                Style::WrittenOut => values.list(list, (0..count).map(|i| format!("_{i}"))),
+                Style::Loops => values.list(list, [format!("[{index}]")]),
+            }
+        });
+        values
+            .set("NUMBERS", numbers)
+            .set("SCORES", scores.concat())
+            .set("QUERIES", queries.concat())
+            .set("TOTALS", totals.concat())
+            .set("NORESULTS", self.declared("result", "Sums", &[4], "no_sums()"))
+    }
+
+    /// Variables of their own, or one array.
+    fn declared(self, name: &str, kind: &str, counts: &[usize], value: &str) -> String {
+        match (self, counts) {
+            (Style::WrittenOut, []) => format!("var {name} = {value}; "),
+            (Style::WrittenOut, [count, rest @ ..]) => {
+                (0..*count).map(|i| self.declared(&format!("{name}_{i}"), kind, rest, value)).collect()
+            }
+            (Style::Loops, counts) => {
+                let array = |(kind, value): (String, String), count: &usize| {
+                    let kind = format!("array<{kind}, {count}>");
+                    (kind.clone(), format!("{kind}({})", vec![value; *count].join(", ")))
+                };
+                let (_, value) = counts.iter().rev().fold((kind.to_string(), value.to_string()), array);
+                format!("var {name} = {value}; ")
+            }
+        }
+    }
+}
