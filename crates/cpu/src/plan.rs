@@ -105,9 +105,11 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
             Boundaries::equal(out.width, out.width / program.caches[attention.cache].heads)
         }
         // As the state is cut.
-        Op::Convolve { out, .. } | Op::Scan { out, .. } | Op::DeltaRule { out, .. } => {
-            Boundaries::equal(out.width, LANES)
-        }
+        Op::Shift { out, .. }
+        | Op::Convolve { out, .. }
+        | Op::Scan { out, .. }
+        | Op::DeltaRule { out, .. }
+        | Op::Wkv { out, .. } => Boundaries::equal(out.width, LANES),
         Op::AddLowRank { parts, x, .. } => {
             // Each strip is of one expert.
             let outputs = parts.first().map_or(x.width, |part| program.weights[part.up].columns);
@@ -131,6 +133,8 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Zip { .. }
         | Op::UnitNorm { .. }
         | Op::ScaleColumns { .. }
+        | Op::Blend { .. }
+        | Op::Dot { .. }
         | Op::Sparsify { .. }
         | Op::MixStreams { .. }
         | Op::CorrectStreams { .. }

@@ -366,12 +366,20 @@ impl<'a> Planner<'a> {
             Op::ScaleColumns { weight, input, out } => {
                 streams::scale_columns(kernels, weights.vector(*weight), place(input), place(out)).map(one)
             }
+            Op::Blend { shares, x, y, out } => {
+                let places = [x, y, out].map(place);
+                streams::blend(kernels, weights.vector(*shares), places).map(one)
+            }
+            Op::Dot { heads, x, y, out } => streams::dot(kernels, *heads, [x, y, out].map(place)).map(one),
             Op::Sparsify { spread, x } => streams::sparsify(kernels, *spread, place(x)).map(one),
             Op::MixStreams { coefficients, input, out } => {
                 streams::mix(kernels, [coefficients, input, out].map(place)).map(one)
             }
             Op::CorrectStreams { coefficients, truth, input, out } => {
                 streams::correct(kernels, [coefficients, truth, input, out].map(place)).map(one)
+            }
+            Op::Shift { state, input, out } => {
+                state::shift(kernels, step, &states[*state], [input, out].map(place)).map(one)
             }
             Op::Convolve { convolution: op, input, out } => {
                 let (layer, places) = (&states[op.state], [input, out].map(place));
@@ -389,6 +397,10 @@ impl<'a> Planner<'a> {
             Op::DeltaRule { rule: op, query, key, value, alpha, beta, out } => {
                 let (layer, places) = (&states[op.state], [query, key, value, alpha, beta, out].map(place));
                 state::delta_rule(kernels, step, weights, layer, *op, places).map(one)
+            }
+            Op::Wkv { wkv: op, query, kept, key, value, asked, removed, out } => {
+                let places = [query, kept, key, value, asked, removed, out].map(place);
+                state::wkv(kernels, step, &states[op.state], *op, places).map(one)
             }
             Op::Rope { rope, heads: count, x } => {
                 let queries = Queries { heads: *count, place: place(x), norm: None };

@@ -9,6 +9,7 @@ mod encoder;
 mod experts;
 mod latent;
 mod per_layer;
+mod rwkv;
 mod state;
 
 use gleed_gguf::{Format, Gguf};
@@ -16,6 +17,7 @@ use gleed_gguf::{Format, Gguf};
 pub(crate) use self::attention::{AttentionStyle, OutputGate, QueryNorms};
 pub(crate) use self::experts::Experts;
 pub(crate) use self::latent::Latent;
+pub(crate) use self::rwkv::Receptance;
 pub(crate) use self::state::StepNorms;
 
 use crate::config::Config;

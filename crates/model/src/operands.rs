@@ -5,7 +5,7 @@
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
 use crate::program::{Attention, LowRank, Norm, Op, Projection, View, WeightId};
-use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 use crate::routing::Routing;
 
 /// What an op does with a view or with a cache.
@@ -189,6 +189,17 @@ macro_rules! list {
                 each(Operand::View(input, Read));
                 each(Operand::View(out, Write));
             }
+            Op::Blend { shares, x, y, out } => {
+                each(Operand::Weight(shares, Role::Factors));
+                each(Operand::View(x, Read));
+                each(Operand::View(y, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Dot { heads: _, x, y, out } => {
+                each(Operand::View(x, Read));
+                each(Operand::View(y, Read));
+                each(Operand::View(out, Write));
+            }
             Op::Sparsify { spread: _, x } => each(Operand::View(x, Update)),
             Op::MixStreams { coefficients, input, out } => {
                 each(Operand::View(coefficients, Read));
@@ -199,6 +210,11 @@ macro_rules! list {
                 for view in [coefficients, truth, input] {
                     each(Operand::View(view, Read));
                 }
+                each(Operand::View(out, Write));
+            }
+            Op::Shift { state, input, out } => {
+                each(Operand::View(input, Read));
+                each(Operand::State(state, Update));
                 each(Operand::View(out, Write));
             }
             Op::Convolve { convolution, input, out } => {
@@ -231,6 +247,14 @@ macro_rules! list {
                     each(Operand::Weight(dt_bias, Role::Bias));
                 }
                 for view in [query, key, value, alpha, beta] {
+                    each(Operand::View(view, Read));
+                }
+                each(Operand::State(state, Update));
+                each(Operand::View(out, Write));
+            }
+            Op::Wkv { wkv, query, kept, key, value, asked, removed, out } => {
+                let Wkv { state, heads: _ } = wkv;
+                for view in [query, kept, key, value, asked, removed] {
                     each(Operand::View(view, Read));
                 }
                 each(Operand::State(state, Update));

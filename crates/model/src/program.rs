@@ -14,7 +14,7 @@ use gleed_gguf::Format;
 
 use crate::arithmetic::Xielu;
 use crate::operands::Role;
-use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 use crate::rope::Rope;
 use crate::routing::Routing;
 
@@ -114,6 +114,8 @@ pub enum Map {
     AtMost(f32),
     /// x, and no further from zero than this.
     Within(f32),
+    /// e^(-rate · sigmoid(x)): the share that is kept of what is forgotten at this rate at the most.
+    Kept(f32),
     /// A non-linearity with learned numbers, see [`xielu`](crate::arithmetic::xielu).
     Xielu(Xielu),
 }
@@ -194,6 +196,10 @@ pub enum Op {
     UnitNorm { heads: usize, epsilon: f32, like: Option<View>, x: View },
     /// out = input · weight, column by column.
     ScaleColumns { weight: WeightId, input: View, out: View },
+    /// out = x, moved towards y by a share for each column: with each row of shares, one after the other.
+    Blend { shares: WeightId, x: View, y: View, out: View },
+    /// out = Σ x · y of each of `heads` equal parts of the row.
+    Dot { heads: usize, x: View, y: View, out: View },
     /// x = what lies above its mean by more than `spread` standard deviations, in each row; zero for all else.
     Sparsify { spread: f32, x: View },
     /// out = the input, which is as many streams as each has coefficients: each stream and the sum of all of them times
@@ -202,6 +208,8 @@ pub enum Op {
     /// out = the input, a stream for each coefficient: each stream, moved by how far the first is from the truth, times
     /// one more than its coefficient.
     CorrectStreams { coefficients: View, truth: View, input: View, out: View },
+    /// out = the input of the row before, and zeros for the first row.
+    Shift { state: usize, input: View, out: View },
     /// out = a short convolution of each channel over its last inputs.
     Convolve { convolution: Convolution, input: View, out: View },
     /// out = what a selective scan reads from its state when it has taken in `x`.
@@ -210,6 +218,8 @@ pub enum Op {
     Keep { decay: Decay, x: View },
     /// out = what the gated delta rule reads from its state with the query when it has taken in key and value.
     DeltaRule { rule: DeltaRule, query: View, key: View, value: View, alpha: View, beta: View, out: View },
+    /// out = what RWKV's rule reads from its state with the query, see [`wkv`](crate::recurrence::wkv).
+    Wkv { wkv: Wkv, query: View, kept: View, key: View, value: View, asked: View, removed: View, out: View },
     /// x, cut into as many equal parts as `gate` has columns, is multiplied part by part with activation(gate).
     Gate { activation: Activation, gate: View, x: View },
     /// out = which experts the row uses, in order of rank, then with what weights.
@@ -383,13 +393,17 @@ impl Op {
             Op::Zip { .. } => "zip",
             Op::UnitNorm { .. } => "unit-norm",
             Op::ScaleColumns { .. } => "scale-columns",
+            Op::Blend { .. } => "blend",
+            Op::Dot { .. } => "dot",
             Op::Sparsify { .. } => "sparsify",
             Op::MixStreams { .. } => "mix-streams",
             Op::CorrectStreams { .. } => "correct-streams",
+            Op::Shift { .. } => "shift",
             Op::Convolve { .. } => "convolve",
             Op::Scan { .. } => "scan",
             Op::Keep { .. } => "keep",
             Op::DeltaRule { .. } => "delta-rule",
+            Op::Wkv { .. } => "wkv",
             Op::Gate { .. } => "gate",
             Op::Route { .. } => "route",
             Op::ExpertLinear { .. } => "expert-linear",

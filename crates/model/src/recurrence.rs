@@ -57,6 +57,16 @@ pub struct DeltaRule {
     pub scale: f32,
 }
 
+/// RWKV's generalised delta rule: each row of a head's state keeps a share of its own, what the state answers for one
+/// key is taken away at another, and a value is written at a third.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wkv {
+    /// The state, with a row for each value of a key and a channel for each value of all heads.
+    pub state: usize,
+    /// Heads of keys and values.
+    pub heads: usize,
+}
+
 /// How time steps become shares that are kept: e^(softplus(step + bias) · decay).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decay {
@@ -202,6 +212,45 @@ pub fn delta_rule(state: &mut [f32], weights: DeltaWeights, row: DeltaRow, out: 
             sum = value.mul_add(query[i], sum);
         }
         out[channel] = sum * rule.scale;
+    }
+}
+
+/// One row of RWKV's rule: its inputs, all `[heads][state rows]` but for the value.
+#[derive(Debug, Clone, Copy)]
+pub struct WkvRow<'a> {
+    /// What is read with.
+    pub query: &'a [f32],
+    /// The shares that are kept.
+    pub kept: &'a [f32],
+    /// Where the value is written.
+    pub key: &'a [f32],
+    /// `[channels]`.
+    pub value: &'a [f32],
+    /// What the state is asked for before anything is forgotten.
+    pub asked: &'a [f32],
+    /// Where the answer is taken away.
+    pub removed: &'a [f32],
+}
+
+/// One row of RWKV's rule. `state` is `[rows][channels]`.
+#[inline(always)]
+pub fn wkv(state: &mut [f32], heads: usize, row: WkvRow, out: &mut [f32]) {
+    let channels = row.value.len();
+    let rows = state.len() / channels;
+    for channel in 0..channels {
+        let first = channel / (channels / heads) * rows;
+        let mut answer = 0.0f32;
+        for i in 0..rows {
+            answer = state[i * channels + channel].mul_add(row.asked[first + i], answer);
+        }
+        let mut sum = 0.0f32;
+        for i in 0..rows {
+            let value = &mut state[i * channels + channel];
+            let kept = row.key[first + i].mul_add(row.value[channel], *value * row.kept[first + i]);
+            *value = row.removed[first + i].mul_add(-answer, kept);
+            sum = value.mul_add(row.query[first + i], sum);
+        }
+        out[channel] = sum;
     }
 }
 

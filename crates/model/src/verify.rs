@@ -4,7 +4,7 @@
 use crate::program::{
     Attention, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight, WeightId,
 };
-use crate::recurrence::{Convolution, Decay, DeltaRule, Scan};
+use crate::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 use crate::routing::{Groups, Routing};
 
 mod adapters;
@@ -179,6 +179,18 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             ensure(fits, || "input and output overlap or differ in width".to_string())?;
             vector_of(program, *weight, out.width)
         }
+        Op::Blend { shares, x, y, out } => {
+            let weight = weight_of(program, *shares)?;
+            let fits = [x.width, y.width] == [weight.columns; 2] && out.width == weight.size();
+            ensure(fits, || format!("{} is not shares of {} columns", weight.name, x.width))?;
+            ensure(is_apart(*x, *out) && is_apart(*y, *out), || "inputs and output overlap".to_string())
+        }
+        Op::Dot { heads, x, y, out } => {
+            head_width(*x, *heads)?;
+            let fits = x.width == y.width && out.width == *heads;
+            ensure(fits, || "inputs and output do not match".to_string())?;
+            ensure(is_apart(*x, *out) && is_apart(*y, *out), || "inputs and output overlap".to_string())
+        }
         Op::Sparsify { x, .. } => ensure(x.width > 1, || "one value has no deviation".to_string()),
         Op::MixStreams { coefficients, input, out } => {
             let streams = coefficients.width.isqrt();
@@ -193,6 +205,12 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
             ensure(fits, || "coefficients, truth, input and output do not match".to_string())?;
             let apart = [coefficients, truth, input].iter().all(|view| is_apart(**view, *out));
             ensure(apart, || "inputs and output overlap".to_string())
+        }
+        Op::Shift { state, input, out } => {
+            let layer = state_of(program, *state, *out)?;
+            recurrent(&[*input], *out)?;
+            let fits = layer.rows == 1 && input.width == out.width;
+            ensure(fits, || "input, output and state do not match".to_string())
         }
         Op::Convolve { convolution, input, out } => {
             let Convolution { state, taps, bias, .. } = *convolution;
@@ -232,6 +250,15 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 && [query.width, key.width] == [key_heads * layer.rows; 2];
             ensure(fits, || "inputs do not match heads and state".to_string())?;
             decay.map_or(Ok(()), |decay| decay_of(program, decay, heads, heads))
+        }
+        Op::Wkv { wkv, query, kept, key, value, asked, removed, out } => {
+            let Wkv { state, heads } = *wkv;
+            let layer = state_of(program, state, *out)?;
+            recurrent(&[*query, *kept, *key, *value, *asked, *removed], *out)?;
+            head_width(*out, heads)?;
+            let keys = [query, kept, key, asked, removed].map(|view| view.width);
+            let fits = value.width == out.width && keys == [heads * layer.rows; 5];
+            ensure(fits, || "inputs do not match heads and state".to_string())
         }
         Op::Keep { decay, x } => {
             let heads = weight_of(program, decay.decay)?.size();

@@ -9,7 +9,7 @@ fn model(name: &str) -> String {
 
 #[test]
 fn answers_are_those_of_llama_cpp() {
-    for name in ["tiny-mamba2", "tiny-lfm2", "tiny-qwen35"] {
+    for name in ["tiny-mamba2", "tiny-lfm2", "tiny-qwen35", "tiny-rwkv7"] {
         continues(name, &["--device", "cpu", "--arithmetic", "f32", "--kv", "f32"]);
     }
 }

@@ -132,6 +132,7 @@ families! {
     qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
+    rwkv7: "tiny-rwkv7", ADDITIONS;
     seed_oss: "tiny-seed_oss", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
     stablelm: "tiny-stablelm", ADDITIONS;
@@ -172,6 +173,7 @@ fn families_on_a_gpu() {
         "tiny-laguna",
         "tiny-step35",
         "tiny-kimi-linear",
+        "tiny-rwkv7",
     ];
     assert!(SOME.iter().all(|name| FAMILIES.iter().any(|(known, _)| known == name)));
     let all = std::env::var_os("GLEED_ALL_ON_GPU").is_some();

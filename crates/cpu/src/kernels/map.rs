@@ -3,7 +3,7 @@
 use gleed_model::arithmetic::LANES;
 use gleed_model::program::Map;
 
-use super::math::{soft_cap, xielu};
+use super::math::{exp, sigmoid, soft_cap, xielu};
 use super::simd::{Kernel, Simd};
 
 /// `x = map(x)`.
@@ -34,6 +34,7 @@ fn mapped<S: Simd>(s: S, map: Map, x: S::F32) -> S::F32 {
         // NaN passes through `min` and `max` as their second operand.
         Map::AtMost(limit) => s.min(s.splat(limit), x),
         Map::Within(limit) => s.min(s.splat(limit), s.max(s.splat(-limit), x)),
+        Map::Kept(rate) => exp(s, s.mul(s.splat(-rate), sigmoid(s, x))),
         Map::Xielu(numbers) => xielu(s, x, numbers),
     }
 }

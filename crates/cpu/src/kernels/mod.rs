@@ -41,6 +41,7 @@ pub mod softmax;
 pub mod streams;
 pub mod tile;
 pub mod unpack;
+pub mod wkv;
 
 use blocked::{Blocked, MultiplyBlocks};
 use integer::Panel;
@@ -258,9 +259,12 @@ compiled! {
     softmax::Finish<'_>,
     softmax::Merge<'_>,
     softmax::SoftmaxTiles<'_>,
+    streams::Blend<'_>,
     streams::CorrectStream<'_>,
+    streams::Dot<'_>,
     streams::Length<'_>,
     streams::Sparsify<'_>,
     unpack::Prefetch<'_>,
     unpack::Unpack<'_>,
+    wkv::Wkv<'_>,
 }

@@ -427,7 +427,7 @@ impl Kernel for UnitNorm<'_> {
 
 /// At most sixteen values.
 #[inline(always)]
-fn load<S: Simd>(s: S, x: &[f32]) -> S::F32 {
+pub(super) fn load<S: Simd>(s: S, x: &[f32]) -> S::F32 {
     match x.as_array() {
         Some(x) => s.load(x),
         None => s.load_partial(x),
@@ -436,11 +436,17 @@ fn load<S: Simd>(s: S, x: &[f32]) -> S::F32 {
 
 /// Some lanes of a row of the state, or all of them.
 #[inline(always)]
-fn get<S: Simd, const ALL: bool>(s: S, row: &[f32; LANES], at: usize, count: usize) -> S::F32 {
+pub(super) fn get<S: Simd, const ALL: bool>(s: S, row: &[f32; LANES], at: usize, count: usize) -> S::F32 {
     if ALL { s.load(row) } else { s.load_partial(&row[at..at + count]) }
 }
 
 #[inline(always)]
-fn put<S: Simd, const ALL: bool>(s: S, x: S::F32, row: &mut [f32; LANES], at: usize, count: usize) {
+pub(super) fn put<S: Simd, const ALL: bool>(
+    s: S,
+    x: S::F32,
+    row: &mut [f32; LANES],
+    at: usize,
+    count: usize,
+) {
     if ALL { s.store(x, row) } else { s.store_partial(x, &mut row[at..at + count]) }
 }

@@ -1,4 +1,5 @@
-//! Kernels of several residual streams, and of activations of which only the largest are left.
+//! Kernels of several residual streams, of rows that are blended or summed up together, and of activations of which only
+//! the largest are left.
 
 use gleed_model::arithmetic::LANES;
 
@@ -39,6 +40,57 @@ impl Kernel for CorrectStream<'_> {
         for (i, out) in out_rest.iter_mut().enumerate() {
             *out = factor.mul_add(truth_rest[i] - first_rest[i], stream_rest[i]);
         }
+    }
+}
+
+/// One row moved towards another: `out = fma(share, y - x, x)`, all of one length.
+#[derive(Debug)]
+pub struct Blend<'a> {
+    /// How far each column moves.
+    pub shares: &'a [f32],
+    /// From where.
+    pub x: &'a [f32],
+    /// To where.
+    pub y: &'a [f32],
+    /// The result.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Blend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Blend { shares, x, y, out } = self;
+        assert_eq!([shares.len(), x.len(), y.len()], [out.len(); 3]);
+        let ((outs, out_rest), (shares, share_rest)) =
+            (out.as_chunks_mut::<LANES>(), shares.as_chunks::<LANES>());
+        let ((xs, x_rest), (ys, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+        for (i, out) in outs.iter_mut().enumerate() {
+            let x = s.load(&xs[i]);
+            s.store(s.mul_add(s.load(&shares[i]), s.sub(s.load(&ys[i]), x), x), out);
+        }
+        for (i, out) in out_rest.iter_mut().enumerate() {
+            *out = share_rest[i].mul_add(y_rest[i] - x_rest[i], x_rest[i]);
+        }
+    }
+}
+
+/// `Σ x · y`.
+#[derive(Debug)]
+pub struct Dot<'a> {
+    /// One row.
+    pub x: &'a [f32],
+    /// The other.
+    pub y: &'a [f32],
+}
+
+impl Kernel for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f32 {
+        dot(s, self.x, self.y)
     }
 }
 

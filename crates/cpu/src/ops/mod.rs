@@ -64,10 +64,15 @@ pub(crate) fn run(
         Op::Zip { heads, first, second, out } => rows::zip(machine, heads, first, second, out),
         Op::UnitNorm { heads, epsilon, like, x } => rows::unit_norm(machine, heads, epsilon, like, x),
         Op::ScaleColumns { weight, input, out } => streams::scale_columns(fixed, machine, weight, input, out),
+        Op::Blend { shares, x, y, out } => streams::blend(fixed, machine, shares, [x, y], out),
+        Op::Dot { heads, x, y, out } => streams::dot(machine, heads, [x, y], out),
         Op::Sparsify { spread, x } => streams::sparsify(machine, spread, x),
         Op::MixStreams { coefficients, input, out } => streams::mix(machine, coefficients, input, out),
         Op::CorrectStreams { coefficients, truth, input, out } => {
             streams::correct(machine, coefficients, truth, input, out);
+        }
+        Op::Shift { state, input, out } => {
+            state::shift(fixed, plan, machine, &mut states[state], (input, out));
         }
         Op::Convolve { convolution, input, out } => {
             let memory = &mut states[convolution.state];
@@ -80,6 +85,10 @@ pub(crate) fn run(
         Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
             let inputs = [query, key, value, alpha, beta];
             state::delta_rule(fixed, plan, machine, &mut states[rule.state], rule, (inputs, out));
+        }
+        Op::Wkv { wkv, query, kept, key, value, asked, removed, out } => {
+            let inputs = [query, kept, key, value, asked, removed];
+            state::wkv(fixed, plan, machine, &mut states[wkv.state], wkv, (inputs, out));
         }
         Op::Gate { activation, gate, x } => experts::gate(machine, activation, gate, x),
         Op::Route { routing, scores, out } => experts::route(fixed, machine, routing, scores, out),

@@ -8,7 +8,7 @@ use gleed_model::Batch;
 use gleed_model::arithmetic::LANES;
 use gleed_model::arithmetic::sigmoid;
 use gleed_model::program::View;
-use gleed_model::recurrence::{self as plain, Convolution, DeltaRule, Scan};
+use gleed_model::recurrence::{self as plain, Convolution, DeltaRule, Scan, Wkv};
 
 use super::Fixed;
 use super::rows::for_each_row;
@@ -16,6 +16,7 @@ use crate::kernels::Kernels;
 use crate::kernels::recur::{self, Decay, DeltaRow, Kept, PerHead, ScanRow, TOGETHER};
 use crate::kernels::shared::{Paired, Source};
 use crate::kernels::unpack::Prefetch;
+use crate::kernels::wkv::{self, WkvRow};
 use crate::machine::{Machine, fork};
 use crate::plan::Plan;
 use crate::scratch::lock;
@@ -112,6 +113,23 @@ fn saved(batch: &Batch, table: u32, position: usize) -> impl Iterator<Item = usi
     let here =
         move |save: &&gleed_model::batch::Save| save.table == table && save.position as usize == position;
     batch.saves().iter().filter(here).map(|save| save.slot as usize)
+}
+
+/// out = the input of the row before.
+pub(super) fn shift(
+    fixed: Fixed,
+    plan: &Plan,
+    machine: &mut Machine,
+    memory: &mut StateMemory,
+    (input, out): (View, View),
+) {
+    recur(fixed, plan, machine, memory, ([input], 0, out), |[input], part| {
+        let Part { rows, first, count, state, out, .. } = part;
+        for (out, (_, row)) in out.iter_mut().zip(rows) {
+            *out = state[0];
+            state[0][..count].copy_from_slice(&input.row(*row)[first..first + count]);
+        }
+    });
 }
 
 /// out = a short convolution of each channel.
@@ -233,6 +251,38 @@ pub(super) fn delta_rule(
             part.kernels.run(recur::Delta {
                 at: lanes.start,
                 scale: rule.scale,
+                rows: &rows[..part.rows.len()],
+                state: part.state,
+                out: part.out,
+            });
+        }
+    });
+}
+
+/// out = what RWKV's rule reads from its state.
+pub(super) fn wkv(
+    fixed: Fixed,
+    plan: &Plan,
+    machine: &mut Machine,
+    memory: &mut StateMemory,
+    layer: Wkv,
+    (inputs, out): ([View; 6], View),
+) {
+    let (width, depth) = (out.width / layer.heads, memory.rows());
+    recur(fixed, plan, machine, memory, (inputs, 3, out), |sources, part| {
+        for lanes in part.by_head(width) {
+            let channels = part.first + lanes.start..part.first + lanes.end;
+            let keys = channels.start / width * depth..(channels.start / width + 1) * depth;
+            let mut rows = [WkvRow::EMPTY; TOGETHER];
+            for (ruled, &(_, row)) in rows.iter_mut().zip(part.rows) {
+                let [query, kept, key, value, asked, removed] =
+                    sources.each_ref().map(|source| source.row(row));
+                let [query, kept, key, asked, removed] =
+                    [query, kept, key, asked, removed].map(|x| &x[keys.clone()]);
+                *ruled = WkvRow { query, kept, key, value: &value[channels.clone()], asked, removed };
+            }
+            part.kernels.run(wkv::Wkv {
+                at: lanes.start,
                 rows: &rows[..part.rows.len()],
                 state: part.state,
                 out: part.out,

@@ -1,4 +1,4 @@
-//! Several residual streams, and what goes with them: a thread takes a row and computes all of it.
+//! Several residual streams, rows that are blended, and what goes with them: a thread takes a row and computes all of it.
 
 use gleed_model::program::{Activation, View, WeightId};
 
@@ -6,7 +6,7 @@ use super::Fixed;
 use super::rows::for_each_row;
 use crate::kernels::activate::Activate;
 use crate::kernels::add::AddScaled;
-use crate::kernels::streams::{CorrectStream, Sparsify};
+use crate::kernels::streams::{Blend, CorrectStream, Dot, Sparsify};
 use crate::machine::Machine;
 
 /// Each stream and all of them times its coefficients.
@@ -34,6 +34,30 @@ pub(super) fn correct(machine: &mut Machine, coefficients: View, truth: View, in
         let streams = input.chunks_exact(width).zip(coefficients);
         for (out, (stream, coefficient)) in out.chunks_exact_mut(width).zip(streams) {
             kernels.run(CorrectStream { stream, truth, first, factor: 1.0 + coefficient, out });
+        }
+    });
+}
+
+/// x, moved towards y with each row of shares.
+pub(super) fn blend(fixed: Fixed, machine: &mut Machine, shares: WeightId, inputs: [View; 2], out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    let shares = fixed.weights.vector(shares);
+    for_each_row(pool, activations, rows.len(), 2 * out.width, |_, row| {
+        let ([x, y], out) = row.read_write(inputs, out);
+        for (out, shares) in out.chunks_exact_mut(x.len()).zip(shares.chunks_exact(x.len())) {
+            kernels.run(Blend { shares, x, y, out });
+        }
+    });
+}
+
+/// out = Σ x · y of each head.
+pub(super) fn dot(machine: &mut Machine, heads: usize, inputs: [View; 2], out: View) {
+    let Machine { kernels, pool, activations, rows, .. } = machine;
+    for_each_row(pool, activations, rows.len(), inputs[0].width, |_, row| {
+        let ([x, y], out) = row.read_write(inputs, out);
+        let width = x.len() / heads;
+        for (out, (x, y)) in out.iter_mut().zip(x.chunks_exact(width).zip(y.chunks_exact(width))) {
+            *out = kernels.run(Dot { x, y });
         }
     });
 }

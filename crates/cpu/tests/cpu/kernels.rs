@@ -164,6 +164,7 @@ fn maps() {
                 Map::SoftCap(0.01),
                 Map::AtMost(0.2),
                 Map::Within(0.4),
+                Map::Kept(0.7),
                 Map::Xielu(arithmetic::Xielu::new(0.8, -0.3, 0.5)),
             ] {
                 let mut out = x.clone();
@@ -174,6 +175,7 @@ fn maps() {
                     Map::AtMost(limit) if *x > limit => limit,
                     Map::AtMost(_) => *x,
                     Map::Within(limit) => x.clamp(-limit, limit),
+                    Map::Kept(rate) => arithmetic::exp(-rate * arithmetic::sigmoid(*x)),
                     Map::Xielu(numbers) => arithmetic::xielu(*x, numbers),
                 };
                 let truth: Vec<f32> = x.iter().map(plain).collect();

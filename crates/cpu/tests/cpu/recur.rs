@@ -5,8 +5,9 @@ use crate::common::{NO_NUMBERS, Random, comparable, each_isa};
 use gleed_cpu::kernels::recur::{
     self, Convolve, Decay, Delta, Keep, Kept, PerHead, Scan, TOGETHER, UnitNorm,
 };
+use gleed_cpu::kernels::wkv;
 use gleed_model::arithmetic::LANES;
-use gleed_model::recurrence::{self, DeltaRow, DeltaRule, DeltaWeights, ScanRow, ScanWeights};
+use gleed_model::recurrence::{self, DeltaRow, DeltaRule, DeltaWeights, ScanRow, ScanWeights, WkvRow};
 
 /// Steps of a state, each of a few rows: none, fewer than go together, as many, and more.
 const STEPS: [usize; 5] = [3, 1, TOGETHER, 0, 2 * TOGETHER + 1];
@@ -193,6 +194,36 @@ fn delta_rules() {
                     ruled.push(recur::DeltaRow { kept, beta, query, key, value });
                 }
                 kernels.run(Delta { state: &mut state, at, scale: rule.scale, rows: &ruled, out: &mut out });
+                let found = results(&out, at, count);
+                assert_eq!(comparable(&found), comparable(&truth), "{:?} {count} {rows}", kernels.isa());
+                assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain));
+            }
+            assert_eq!(columns(&state, 0, at), columns(&before, 0, at));
+        }
+    });
+}
+
+#[test]
+fn rules_of_rwkv() {
+    each_isa(|kernels, random| {
+        for _ in 0..300 {
+            let (at, count) = lanes(random);
+            let rows = 1 + random.below(40);
+            let mut state = block(random, rows);
+            let (before, mut plain) = (state.clone(), columns(&state, at, count));
+            for steps in STEPS {
+                let [query, kept, key, asked, removed] = [(); 5].map(|()| random.units(steps * rows));
+                let value = inputs(random, steps * count);
+                let (mut out, mut truth) = (vec![[UNWRITTEN; LANES]; steps], vec![0.0; steps * count]);
+                let mut ruled = Vec::new();
+                for (i, truth) in truth.chunks_mut(count).enumerate() {
+                    let [query, kept, key, asked, removed] =
+                        [&query, &kept, &key, &asked, &removed].map(|x| &x[i * rows..][..rows]);
+                    let value = &value[i * count..][..count];
+                    recurrence::wkv(&mut plain, 1, WkvRow { query, kept, key, value, asked, removed }, truth);
+                    ruled.push(wkv::WkvRow { query, kept, key, value, asked, removed });
+                }
+                kernels.run(wkv::Wkv { state: &mut state, at, rows: &ruled, out: &mut out });
                 let found = results(&out, at, count);
                 assert_eq!(comparable(&found), comparable(&truth), "{:?} {count} {rows}", kernels.isa());
                 assert_eq!(comparable(&columns(&state, at, count)), comparable(&plain));

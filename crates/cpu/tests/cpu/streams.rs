@@ -2,8 +2,8 @@
 //! `gleed_model::arithmetic`, bit for bit, over random shapes; and that against what the words say, in f64.
 
 use crate::common::{NO_NUMBERS, Random, comparable, each_isa};
-use gleed_cpu::kernels::streams::{CorrectStream, Length, Sparsify};
-use gleed_model::arithmetic::{correct_streams, length, mix_streams, sparsify};
+use gleed_cpu::kernels::streams::{Blend, CorrectStream, Dot, Length, Sparsify};
+use gleed_model::arithmetic::{correct_streams, dot, length, mix_streams, sparsify};
 
 const WIDTHS: [usize; 8] = [2, 3, 15, 16, 17, 33, 64, 100];
 
@@ -33,6 +33,21 @@ fn corrected_streams() {
                 }
                 assert_eq!(comparable(&found), comparable(&expected), "{:?} {width}", kernels.isa());
             }
+        }
+    });
+}
+
+#[test]
+fn blends_and_dots() {
+    each_isa(|kernels, random| {
+        for width in WIDTHS {
+            let (shares, x, y) = (random.units(width), inputs(random, width), inputs(random, width));
+            let mut found = vec![0.0; width];
+            kernels.run(Blend { shares: &shares, x: &x, y: &y, out: &mut found });
+            let expected: Vec<f32> = (0..width).map(|i| shares[i].mul_add(y[i] - x[i], x[i])).collect();
+            assert_eq!(comparable(&found), comparable(&expected), "{:?} {width}", kernels.isa());
+            let found = kernels.run(Dot { x: &x, y: &y });
+            assert_eq!(comparable(&[found]), comparable(&[dot(&x, &y)]), "{:?} {width}", kernels.isa());
         }
     });
 }

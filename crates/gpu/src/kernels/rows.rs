@@ -33,6 +33,7 @@ pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch>
         Map::SoftCap(cap) => (include_str!("map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
         Map::AtMost(limit) => (include_str!("map_at_most.wgsl"), vec![("FACTOR", limit)]),
         Map::Within(limit) => (include_str!("map_within.wgsl"), vec![("FACTOR", limit)]),
+        Map::Kept(rate) => (include_str!("map_kept.wgsl"), vec![("RATE", rate)]),
         Map::Xielu(Xielu { above, below, slope }) => {
             (include_str!("map_xielu.wgsl"), vec![("ABOVE", above), ("BELOW", below), ("SLOPE", slope)])
         }

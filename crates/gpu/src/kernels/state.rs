@@ -1,7 +1,7 @@
 //! Recurrent layers: a thread for each channel of each sequence, which goes through the sequence's rows in order with
 //! the channel's state in its own memory. Plain, and the same for any number of rows.
 
-use gleed_model::recurrence::{Convolution, Decay, DeltaRule, Scan};
+use gleed_model::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
@@ -26,6 +26,19 @@ fn source<'a>(name: &'static str, text: &str, step: &'a wgpu::Buffer, layer: &'a
 fn dispatch(kernels: &mut Kernels, source: Source, layer: &LayerState) -> Result<Dispatch> {
     let groups = layer.shape.columns.div_ceil(THREADS) as u32;
     kernels.dispatch(source.sharing_reads(), Grid::Sequences(groups))
+}
+
+/// out = the input of the row before.
+pub(crate) fn shift(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    layer: &LayerState,
+    [x, out]: [Place; 2],
+) -> Result<Dispatch> {
+    let source = source("shift", include_str!("shift.wgsl"), step, layer)
+        .read_place("x", "X_", x)
+        .write_place("out", "OUT_", out);
+    dispatch(kernels, source, layer)
 }
 
 /// out = a short convolution of each channel.
@@ -125,6 +138,26 @@ pub(crate) fn delta_rule(
         .read_place("value", "VALUE_", value)
         .read_place("alpha", "ALPHA_", alpha)
         .read_place("beta", "BETA_", beta)
+        .write_place("out", "OUT_", out);
+    dispatch(kernels, source, layer)
+}
+
+/// out = what RWKV's rule reads from its state.
+pub(crate) fn wkv(
+    kernels: &mut Kernels,
+    step: &wgpu::Buffer,
+    layer: &LayerState,
+    op: Wkv,
+    [query, kept, key, value, asked, removed, out]: [Place; 7],
+) -> Result<Dispatch> {
+    let source = source("wkv", include_str!("wkv.wgsl"), step, layer)
+        .size("HEADS", op.heads)
+        .read_place("query", "QUERY_", query)
+        .read_place("kept", "KEPT_", kept)
+        .read_place("key", "KEY_", key)
+        .read_place("value", "VALUE_", value)
+        .read_place("asked", "ASKED_", asked)
+        .read_place("removed", "REMOVED_", removed)
         .write_place("out", "OUT_", out);
     dispatch(kernels, source, layer)
 }

@@ -1,4 +1,4 @@
-//! Several residual streams, and what goes with them: plain, a thread for each column or a workgroup for each row.
+//! Several residual streams, rows that are blended, and what goes with them: plain, a thread for each column or a workgroup for each row.
 
 use super::{Dispatch, Grid, Kernels, Place, Source};
 use crate::Result;
@@ -28,6 +28,33 @@ pub(crate) fn correct(
         .read_place("source", "SOURCE_", input)
         .write_place("out", "OUT_", out);
     kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}
+
+/// x, moved towards y with each row of shares.
+pub(crate) fn blend(
+    kernels: &mut Kernels,
+    shares: &wgpu::Buffer,
+    [x, y, out]: [Place; 3],
+) -> Result<Dispatch> {
+    let source = Source::new("blend", include_str!("blend.wgsl"))
+        .size("WIDTH", out.width)
+        .size("PART", x.width)
+        .read("shares", "f32", shares)
+        .read_place("x", "X_", x)
+        .read_place("y", "Y_", y)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(out.width.div_ceil(256) as u32))
+}
+
+/// out = Σ x · y of each head.
+pub(crate) fn dot(kernels: &mut Kernels, heads: usize, [x, y, out]: [Place; 3]) -> Result<Dispatch> {
+    let source = Source::new("dot", include_str!("dot.wgsl"))
+        .size("HEADS", heads)
+        .size("WIDTH", x.width / heads)
+        .read_place("x", "X_", x)
+        .read_place("y", "Y_", y)
+        .write_place("out", "OUT_", out);
+    kernels.dispatch(source, Grid::Rows(heads.div_ceil(64) as u32))
 }
 
 /// What lies above the mean by more than some standard deviations.

@@ -143,6 +143,7 @@ fn sums_activations_and_gathered_rows() {
             case.push(Op::Map { map: Map::SoftCap(0.8), x: half });
             case.push(Op::Map { map: Map::AtMost(0.9), x: y });
             case.push(Op::Map { map: Map::Within(0.7), x: half });
+            case.push(Op::Map { map: Map::Kept(0.6), x: half });
             case.push(Op::Map { map: Map::Xielu(Xielu::new(0.8, -0.3, 0.5)), x: y });
             case.push(Op::AddNorm { x: half, y: z, norm, out: y });
             case.push(Op::Gather { views: vec![View { buffer: 0, offset: 0, width: 2 * width + 3 }, y] });
@@ -170,6 +171,10 @@ fn streams_lengths_and_sparse_rows() {
         case.push(Op::UnitNorm { heads: 3, epsilon: 1e-6, like: None, x: y });
         case.push(Op::UnitNorm { heads: 3, epsilon: 1e-6, like: Some(part), x });
         case.push(Op::Sparsify { spread: 0.4, x: part });
+        let (shares, blended) = (case.floats(2, width), case.buffer("blended", 2 * width + 1));
+        let (blended, dots) = (blended.part(1, 2 * width), case.buffer("dots", 4).part(1, 3));
+        case.push(Op::Blend { shares, x: part, y: y.part(width, width), out: blended });
+        case.push(Op::Dot { heads: 3, x, y, out: dots });
         case.push(Op::Add { x: x.part(0, width), y: part });
         compare(&gpu, case, KvType::F32, &some_batches());
     }

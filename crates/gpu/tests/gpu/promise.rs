@@ -100,4 +100,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma3n, gemma4, gpt_oss, deepseek2, llama4, step35, mamba2, qwen35);
+test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma3n, gemma4, gpt_oss, deepseek2, llama4, step35, mamba2, qwen35, rwkv7);

@@ -33,6 +33,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen35;
+mod rwkv7;
 mod seed_oss;
 mod smollm3;
 mod stablelm;
@@ -115,6 +116,7 @@ const FAMILIES: &[Family] = &[
     ("qwen3next", qwen35::next),
     ("qwen3vl", qwen3::vision),
     ("qwen3vlmoe", qwen3::vision),
+    ("rwkv7", rwkv7::build),
     ("seed_oss", seed_oss::build),
     ("smollm3", smollm3::build),
     ("stablelm", stablelm::build),

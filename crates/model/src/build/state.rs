@@ -52,7 +52,7 @@ impl Builder<'_> {
         Ok(sizes)
     }
 
-    fn add_state(&mut self, rows: usize, columns: usize) -> usize {
+    pub(super) fn add_state(&mut self, rows: usize, columns: usize) -> usize {
         self.program.states.push(StateLayer { rows, columns });
         self.program.states.len() - 1
     }

@@ -286,16 +286,22 @@ impl Reference {
             Op::Zip { heads, first, second, out } => self.zip(*heads, *first, *second, *out),
             Op::UnitNorm { heads, epsilon, like, x } => self.unit_norm(*heads, *epsilon, *like, *x),
             Op::ScaleColumns { weight, input, out } => self.scale_columns(*weight, *input, *out),
+            Op::Blend { shares, x, y, out } => self.blend(*shares, *x, *y, *out),
+            Op::Dot { heads, x, y, out } => self.dot(*heads, *x, *y, *out),
             Op::Sparsify { spread, x } => self.sparsify(*spread, *x),
             Op::MixStreams { coefficients, input, out } => self.mix_streams(*coefficients, *input, *out),
             Op::CorrectStreams { coefficients, truth, input, out } => {
                 self.correct_streams(*coefficients, *truth, *input, *out);
             }
+            Op::Shift { state, input, out } => self.shift(*state, *input, *out),
             Op::Convolve { convolution, input, out } => self.convolve(*convolution, *input, *out),
             Op::Scan { scan, x, dt, b, c, out } => self.scan(*scan, [*x, *dt, *b, *c], *out),
             Op::Keep { decay, x } => self.keep(*decay, *x),
             Op::DeltaRule { rule, query, key, value, alpha, beta, out } => {
                 self.delta_rule(*rule, [*query, *key, *value, *alpha, *beta], *out);
+            }
+            Op::Wkv { wkv, query, kept, key, value, asked, removed, out } => {
+                self.wkv(*wkv, [*query, *kept, *key, *value, *asked, *removed], *out);
             }
             Op::Gate { activation, gate, x } => {
                 for r in 0..self.rows.len() {

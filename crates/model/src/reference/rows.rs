@@ -123,6 +123,7 @@ pub(super) fn mapped(map: Map, x: f32) -> f32 {
             }
         }
         Map::Within(limit) => x.clamp(-limit, limit),
+        Map::Kept(rate) => plain::exp(-rate * plain::sigmoid(x)),
         Map::Xielu(numbers) => plain::xielu(x, numbers),
     }
 }

@@ -4,8 +4,8 @@ use super::Reference;
 use crate::arithmetic::length;
 use crate::program::{View, Weight};
 use crate::recurrence::{
-    Convolution, Decay, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, convolve, delta_rule,
-    kept, scan,
+    Convolution, Decay, DeltaRow, DeltaRule, DeltaWeights, Scan, ScanRow, ScanWeights, Wkv, WkvRow, convolve,
+    delta_rule, kept, scan, wkv,
 };
 use crate::{Error, Result};
 
@@ -44,6 +44,13 @@ impl Reference {
         }
     }
 
+    pub(super) fn shift(&mut self, state: usize, input: View, out: View) {
+        self.recur(state, out, |this, before, r, out| {
+            out.copy_from_slice(before);
+            before.copy_from_slice(this.get(input, r));
+        });
+    }
+
     pub(super) fn convolve(&mut self, convolution: Convolution, input: View, out: View) {
         let taps = self.whole(convolution.taps);
         let bias = convolution.bias.map(|bias| self.vector(bias));
@@ -70,6 +77,13 @@ impl Reference {
             let weights = DeltaWeights { rule, decay: &decay, dt_bias: &dt_bias };
             let [query, key, value, alpha, beta] = inputs.map(|view| this.get(view, r));
             delta_rule(state, weights, DeltaRow { query, key, value, alpha, beta }, out);
+        });
+    }
+
+    pub(super) fn wkv(&mut self, layer: Wkv, inputs: [View; 6], out: View) {
+        self.recur(layer.state, out, |this, state, r, out| {
+            let [query, kept, key, value, asked, removed] = inputs.map(|view| this.get(view, r));
+            wkv(state, layer.heads, WkvRow { query, kept, key, value, asked, removed }, out);
         });
     }
 

@@ -164,6 +164,7 @@ families! {
     qwen3next: "tiny-qwen3next", ADDITIONS;
     qwen3_vl: "tiny-qwen3vl", ADDITIONS;
     qwen3vlmoe: "tiny-qwen3vlmoe", ADDITIONS;
+    rwkv7: "tiny-rwkv7", ADDITIONS;
     seed_oss: "tiny-seed_oss", ADDITIONS;
     smollm3: "tiny-smollm3", ADDITIONS;
     stablelm: "tiny-stablelm", ADDITIONS;

@@ -153,7 +153,7 @@ pub const FAMILIES: [&str; 16] = [
 pub const ENCODERS: [&str; 5] = ["bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"];
 
 /// Families with every kind of recurrent layer between them.
-pub const RECURRENT: [&str; 5] = ["lfm2", "mamba", "mamba2", "qwen35", "kimi_linear"];
+pub const RECURRENT: [&str; 6] = ["lfm2", "mamba", "mamba2", "qwen35", "kimi_linear", "rwkv7"];
 
 /// A test for each of some families, which calls a function with its name.
 macro_rules! test_families {
@@ -216,6 +216,12 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("attention.key_length_mla", 52), ("attention.value_length_mla", 40)]);
             sizes.extend([("leading_dense_block_count", 1), ("feed_forward_length", 256)]);
             sizes.extend([("expert_count", 6), ("expert_used_count", 2), ("expert_feed_forward_length", 96)]);
+        }
+        "rwkv7" => {
+            // Heads of one and a half blocks of channels.
+            sizes.extend([("embedding_length", 288), ("wkv.head_size", 24), ("feed_forward_length", 256)]);
+            sizes.extend([("attention.decay_lora_rank", 32), ("attention.iclr_lora_rank", 20)]);
+            sizes.extend([("attention.value_residual_mix_lora_rank", 12), ("attention.gate_lora_rank", 40)]);
         }
         "step35" => {
             // The first layer sees everything and has no experts.
@@ -333,7 +339,8 @@ pub fn tiny_metadata(family: &str) -> Metadata {
     for (key, size) in sizes {
         set(key, Value::U32(size));
     }
-    let layer_norms = ["gpt2", "stablelm", "gptneox", "falcon"].contains(&family) || family.contains("bert");
+    let layer_norms =
+        ["gpt2", "stablelm", "gptneox", "falcon", "rwkv7"].contains(&family) || family.contains("bert");
     let epsilon = if layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     set(&format!("attention.{epsilon}"), Value::F32(1e-5));
     if family == "apertus" {
