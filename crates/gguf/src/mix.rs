@@ -270,8 +270,24 @@ fn role_of(name: &str) -> TensorRole {
 /// Whether a tensor is encoded at all: weights of two or more dimensions, except those that are small
 /// and sensitive.
 fn is_encoded(name: &str, shape: &[usize]) -> bool {
-    const KEPT: [&str; 6] =
-        ["_norm.weight", "ffn_gate_inp.weight", "ssm_conv1d", "shortconv.conv.weight", "altup", "laurel"];
+    const KEPT: [&str; 15] = [
+        "_norm.weight",
+        "ffn_gate_inp.weight",
+        "ssm_conv1d",
+        "shortconv.conv.weight",
+        "altup",
+        "laurel",
+        // RWKV's matrices with few values between two of them, and its shares.
+        "time_mix_w1.weight",
+        "time_mix_w2.weight",
+        "time_mix_v1.weight",
+        "time_mix_v2.weight",
+        "time_mix_a1.weight",
+        "time_mix_a2.weight",
+        "time_mix_g1.weight",
+        "time_mix_g2.weight",
+        "time_mix_lerp_fused.weight",
+    ];
     let dimensions = shape.iter().rposition(|&n| n > 1).map_or(0, |last| last + 1);
     dimensions >= 2
         && name.ends_with("weight")

@@ -12,15 +12,18 @@ pub(crate) enum Algorithm {
     SpacedBpe,
     WordPiece,
     Unigram,
+    /// The longest tokens from the left.
+    Greedy,
 }
 
 /// Each name in files with its algorithm and what it is.
-const NAMES: [(&str, Algorithm, &str); 5] = [
+const NAMES: [(&str, Algorithm, &str); 6] = [
     ("gpt2", Algorithm::Bpe, "byte-level BPE"),
     ("llama", Algorithm::Spm, "SentencePiece"),
     ("bert", Algorithm::WordPiece, "WordPiece"),
     ("t5", Algorithm::Unigram, "Unigram"),
     ("gemma4", Algorithm::SpacedBpe, "BPE over characters"),
+    ("rwkv", Algorithm::Greedy, "RWKV World"),
 ];
 
 impl Algorithm {
@@ -40,6 +43,8 @@ impl Algorithm {
     pub(crate) fn in_text(self) -> fn(Kind) -> bool {
         match self {
             Algorithm::Bpe => |kind| matches!(kind, Kind::Normal | Kind::Unused),
+            // What fills a vocabulary up is not text.
+            Algorithm::Greedy => |kind| matches!(kind, Kind::Normal | Kind::UserDefined),
             // SentencePiece merges towards tokens that are kept whole too.
             Algorithm::Spm | Algorithm::SpacedBpe | Algorithm::WordPiece | Algorithm::Unigram => {
                 |kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::UserDefined)

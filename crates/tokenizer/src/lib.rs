@@ -1,7 +1,7 @@
 //! Text to tokens and back, built from GGUF metadata; chat templates.
 //!
 //! [`Tokenizer`] encodes and decodes with the vocabulary of a file: byte-level BPE with the pre-tokeniser
-//! of its family, SentencePiece (by merges or Unigram) or WordPiece. [`Stream`] decodes tokens as they are generated.
+//! of its family, SentencePiece (by merges or Unigram), WordPiece or RWKV's longest tokens. [`Stream`] decodes tokens as they are generated.
 //! [`ChatTemplate`] turns a conversation into a prompt, [`AnswerParser`] an answer into reasoning, words and calls.
 
 mod algorithm;
@@ -11,6 +11,7 @@ mod cache;
 mod charsmap;
 mod chat;
 mod error;
+mod greedy;
 mod merger;
 mod merges;
 mod pretokenizer;

@@ -84,7 +84,7 @@ impl Roles {
         let (eom, classifier) = (key("eom")?, key("cls")?);
         let present = |id: u32| (id < kinds.len() as u32).then_some(id);
         match algorithm {
-            Algorithm::Bpe | Algorithm::SpacedBpe => {}
+            Algorithm::Bpe | Algorithm::SpacedBpe | Algorithm::Greedy => {}
             Algorithm::Spm => {
                 roles.bos = roles.bos.or(present(1));
                 roles.eos = roles.eos.or(present(2));

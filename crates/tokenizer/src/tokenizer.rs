@@ -11,7 +11,7 @@ use crate::spm::{ESCAPED_SPACE, Spm};
 use crate::unigram::Unigram;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::wordpiece::WordPiece;
-use crate::{Error, Result, bytes, pretokenizer};
+use crate::{Error, Result, bytes, greedy, pretokenizer};
 use gleed_gguf::{Array, Metadata, Strings};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -33,6 +33,7 @@ enum Encoder {
     Spm(Box<Spm>),
     WordPiece(WordPiece),
     Unigram(Box<Unigram>),
+    Greedy,
 }
 
 /// Longer stretches are cut, so that places in them fit 32 bits.
@@ -54,7 +55,7 @@ impl Tokenizer {
         let roles = Roles::read(metadata, algorithm, texts, &mut kinds, &mut notes)?;
         let vocabulary = Vocabulary::new(pieces(algorithm, texts, &kinds), kinds, algorithm.in_text())?;
         let special = SpecialTokens::new(&vocabulary, strips_right(metadata)?);
-        let mut adds_bos = !matches!(algorithm, Algorithm::Bpe | Algorithm::Unigram);
+        let mut adds_bos = !matches!(algorithm, Algorithm::Bpe | Algorithm::Unigram | Algorithm::Greedy);
         let encoder = match algorithm {
             Algorithm::Bpe => {
                 let rule = rule(metadata, &mut notes)?;
@@ -75,6 +76,7 @@ impl Tokenizer {
             Algorithm::Unigram => {
                 Encoder::Unigram(Box::new(unigram(metadata, &vocabulary, roles.unknown, &mut notes)?))
             }
+            Algorithm::Greedy => Encoder::Greedy,
         };
         let adds_bos = match metadata.bool("tokenizer.ggml.add_bos_token")? {
             // Gemma 4 cannot do without, and the first files of it say that it can.
@@ -164,6 +166,7 @@ impl Tokenizer {
                     Encoder::Spm(spm) => spm.encode(&self.vocabulary, part, at_start, ids),
                     Encoder::WordPiece(word_piece) => word_piece.encode(&self.vocabulary, part, ids),
                     Encoder::Unigram(unigram) => unigram.encode(&self.vocabulary, part, at_start, ids),
+                    Encoder::Greedy => greedy::encode(&self.vocabulary, self.roles.unknown, part, ids),
                 }
                 at_start = false;
                 stretch = tail;
@@ -246,7 +249,7 @@ impl Tokenizer {
     pub fn missing_bytes(&self) -> usize {
         match &self.encoder {
             Encoder::Bpe(bpe) => bpe.missing_bytes(),
-            Encoder::Spm(_) | Encoder::WordPiece(_) | Encoder::Unigram(_) => 0,
+            Encoder::Spm(_) | Encoder::WordPiece(_) | Encoder::Unigram(_) | Encoder::Greedy => 0,
         }
     }
 
@@ -258,7 +261,7 @@ impl Tokenizer {
     /// Whether a space is put in front of every text.
     pub(crate) fn adds_space(&self) -> bool {
         match &self.encoder {
-            Encoder::Bpe(_) => false,
+            Encoder::Bpe(_) | Encoder::Greedy => false,
             Encoder::Spm(spm) => spm.adds_space,
             Encoder::WordPiece(_) => true,
             Encoder::Unigram(unigram) => unigram.adds_space,
@@ -286,6 +289,7 @@ fn pieces(algorithm: Algorithm, texts: &Strings, kinds: &[Kind]) -> Strings {
         match (algorithm, kind) {
             (Algorithm::Bpe, Kind::Normal | Kind::Unused) => bytes::decode_into(text, &mut piece),
             (Algorithm::Bpe, _) | (_, Kind::Control | Kind::Unknown) => piece.extend_from_slice(text),
+            (Algorithm::Greedy, _) => greedy::unescape(text, &mut piece),
             (_, Kind::Byte) => match byte_of(text) {
                 Some(byte) => piece.push(byte),
                 None => piece.extend_from_slice(text),

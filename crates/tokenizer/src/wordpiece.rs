@@ -2,6 +2,7 @@
 //! each word is covered from the left by the longest tokens. A token that starts a word is stored with a
 //! space in front.
 
+use crate::greedy::longest;
 use crate::unicode::{Class, class};
 use crate::vocabulary::Vocabulary;
 use unicode_general_category::{GeneralCategory, get_general_category};
@@ -65,11 +66,7 @@ impl WordPiece {
 fn cover(vocabulary: &Vocabulary, word: &str, ids: &mut Vec<u32>) -> bool {
     let mut rest = word.as_bytes();
     while !rest.is_empty() {
-        let lengths = (1..=rest.len().min(vocabulary.longest())).rev();
-        let longest = lengths.map(|length| (length, vocabulary.find(&rest[..length])));
-        let Some((length, id)) = longest.into_iter().find_map(|(length, id)| Some((length, id?))) else {
-            return false;
-        };
+        let Some((length, id)) = longest(vocabulary, rest) else { return false };
         ids.push(id);
         rest = &rest[length..];
     }

@@ -113,10 +113,15 @@ const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.r
 /// For models without any marks.
 const PLAIN: &str = "{% for message in messages %}{{ message.role | capitalize + ': ' + message.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
+/// What RWKV's models were trained on: turns with the names of their speakers, an empty line after each.
+const RWKV_WORLD: &str = "{% for message in messages %}{{ message.role | capitalize + ': ' + message.content | trim + '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
+
 impl ChatTemplate {
-    /// The template in `tokenizer.chat_template`, if the file has one.
+    /// The template in `tokenizer.chat_template`, if the file has one. Older files of RWKV have a name in its place.
     pub fn from_metadata(metadata: &Metadata) -> Result<Option<ChatTemplate>> {
-        metadata.str("tokenizer.chat_template")?.map(ChatTemplate::from_source).transpose()
+        let source = metadata.str("tokenizer.chat_template")?;
+        let source = source.map(|source| if source == "rwkv-world" { RWKV_WORLD } else { source });
+        source.map(ChatTemplate::from_source).transpose()
     }
 
     /// A template with a name (`tool_use`, `rag`), if the file has it.

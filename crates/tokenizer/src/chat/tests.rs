@@ -104,3 +104,12 @@ fn switches_are_the_variables_that_a_template_reads() {
     assert_eq!(variables(seed, ReasoningWish::On).as_deref(), Some(""));
     assert_eq!(variables(seed, ReasoningWish::Off).as_deref(), Some("thinking_budget=0"));
 }
+
+#[test]
+fn older_files_of_rwkv_name_their_template() {
+    let mut metadata = Metadata::default();
+    metadata.set("tokenizer.chat_template", gleed_gguf::Value::Str("rwkv-world".to_string()));
+    let template = ChatTemplate::from_metadata(&metadata).unwrap().unwrap();
+    let turns = [Message::new("system", "Be brief."), Message::new("user", " Hi\n")];
+    assert_eq!(template.apply(&turns, &input()).unwrap(), "System: Be brief.\n\nUser: Hi\n\nAssistant:");
+}

@@ -5,6 +5,7 @@ mod common;
 mod corpus;
 mod guards;
 mod metadata;
+mod rwkv;
 mod spaced_bpe;
 mod templates;
 mod unigram;

@@ -97,10 +97,10 @@ fn word_pieces() {
 fn errors_say_what_and_where() {
     assert_eq!(error(&Metadata::default()), "metadata key tokenizer.ggml.model is missing");
     let mut metadata = bpe();
-    metadata.set("tokenizer.ggml.model", Value::Str("rwkv".into()));
+    metadata.set("tokenizer.ggml.model", Value::Str("plamo2".into()));
     assert_eq!(
         error(&metadata),
-        "tokenizer.ggml.model: unknown tokenizer 'rwkv'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece), t5 (Unigram), gemma4 (BPE over characters)"
+        "tokenizer.ggml.model: unknown tokenizer 'plamo2'; known are gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece), t5 (Unigram), gemma4 (BPE over characters), rwkv (RWKV World)"
     );
     let mut metadata = bpe();
     metadata.set("tokenizer.ggml.pre", Value::Str("nobody".into()));
