@@ -203,6 +203,17 @@ PRESETS: dict[str, Spec] = {
                             | {"leading_dense_block_count": 1, "expert_shared_count": 1, "attention.indexer.head_count": 4,
                                "attention.indexer.key_length": 64, "attention.indexer.top_k": 16} | sigmoid_routing(2.5, groups=(4, 2))
                             | yarn(40.0, 128, **{"rope.scaling.yarn_log_multiplier": 0.1}), TINY_VOCAB, tied=False, opts={"probs_bias": True}),
+    # With so many heads no two positions have the same score: of those that no head likes (0), which are common with
+    # four, llama.cpp takes what a heap happens to leave.
+    "tiny-glm-dsa-heads": Spec("glm-dsa", dense(3, 256, 512, 4, 1, ctx=512, base=1e6) | mla(64, 32, 32, 64, q_rank=96) | experts(8, 2, 128)
+                               | {"leading_dense_block_count": 1, "expert_shared_count": 1, "attention.indexer.head_count": 24,
+                                  "attention.indexer.key_length": 64, "attention.indexer.top_k": 16,
+                                  "attention.indexer.types": [True, False, True]} | sigmoid_routing(2.5),
+                               TINY_VOCAB, tied=False, opts={"probs_bias": True}),
+    "tiny-deepseek32-heads": Spec("deepseek32", dense(3, 256, 512, 4, 1, ctx=512, base=1e4) | mla(64, 32, 32, 64, q_rank=96) | experts(16, 4, 128)
+                                  | {"leading_dense_block_count": 1, "expert_shared_count": 1, "attention.indexer.head_count": 24,
+                                     "attention.indexer.key_length": 64, "attention.indexer.top_k": 16} | sigmoid_routing(2.5, groups=(4, 2))
+                                  | yarn(40.0, 128, **{"rope.scaling.yarn_log_multiplier": 0.1}), TINY_VOCAB, tied=False, opts={"probs_bias": True}),
     "tiny-mistral4": Spec("mistral4", dense(3, 256, 512, 4, 1, ctx=512, base=1e4) | mla(64, 32, 32, 64, q_rank=96) | experts(8, 2, 128)
                           | {"leading_dense_block_count": 0, "expert_shared_count": 1, "expert_gating_func": 1, "expert_weights_norm": True,
                              "expert_weights_scale": 1.0, "attention.temperature_scale": 0.1, "attention.temperature_length": 16}

@@ -126,6 +126,7 @@ fn plan_node(program: &Program, op: &Op, threads: usize) -> Plan {
         | Op::Center { .. }
         | Op::Rope { .. }
         | Op::KvWrite { .. }
+        | Op::Choose { .. }
         | Op::Activate { .. }
         | Op::Add { .. }
         | Op::Map { .. }

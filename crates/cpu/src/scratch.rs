@@ -62,6 +62,7 @@ impl Largest {
         let caches = || program.caches.iter();
         let groups = program.nodes.iter().filter_map(|node| match node.op {
             Op::Attention { attention, .. } => Some(attention.heads / program.caches[attention.cache].heads),
+            Op::Choose { indexer, .. } => Some(indexer.heads),
             _ => None,
         });
         // Columns of float weights, of experts or of all other linear ops.
@@ -78,6 +79,8 @@ impl Largest {
         let mut rooms = program.nodes.iter().filter_map(|node| match node.op {
             Op::Route { scores, .. } => Some(ROOM * scores.width),
             Op::Gate { gate, .. } => Some(gate.width),
+            // A score for each position, and room to choose among them.
+            Op::Choose { .. } => Some(program.context.next_multiple_of(PAGE).saturating_mul(2)),
             _ => None,
         });
         Largest {

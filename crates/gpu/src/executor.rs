@@ -133,6 +133,7 @@ impl GpuExecutor {
         let states = states.collect::<Result<Vec<_>>>()?;
         let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
         let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;
+        let index_scores = gpu.storage("the scores of indexers", sizes.index_bytes)?;
         let count = || gpu.uniform("how many rows there are");
         let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
         let page = gpu.storage("a page", sizes.page_bytes)?;
@@ -167,6 +168,7 @@ impl GpuExecutor {
                 caches: &caches,
                 states: &states,
                 partials: &partials,
+                index_scores: &index_scores,
                 linear: &linear,
                 quantized: (integer_columns > 0).then_some(&quantized),
                 halves: (sizes.half_columns > 0).then_some(&half_rows),

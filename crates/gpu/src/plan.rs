@@ -18,7 +18,7 @@ use crate::kernels::embed::{Index, embed};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts, state, streams};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts, index, state, streams};
 use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;
@@ -117,6 +117,8 @@ pub(crate) struct Resources<'a> {
     pub states: &'a [LayerState],
     /// Partial results of attention.
     pub partials: &'a wgpu::Buffer,
+    /// What indexers score.
+    pub index_scores: &'a wgpu::Buffer,
     pub linear: &'a LinearKernels,
     /// Where activations become integers, in arithmetic of integers: those that norms write, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
@@ -435,10 +437,27 @@ impl<'a> Planner<'a> {
                 let integers = self.attention_integers(op, *out);
                 let (cache, query, out) = (&caches[op.cache], place(query), place(out));
                 let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
+                let chosen = op.chosen.map(|chosen| self.place(chosen));
                 let (op, rows) = (*op, self.attention_rows);
                 let halves = self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind);
-                let op = Attention { cache, op, sinks, query, out, partials, rows, integers, halves };
+                let op = Attention { cache, op, sinks, chosen, query, out, partials, rows, integers, halves };
                 attention::attention(kernels, step, list, op)
+            }
+            Op::Choose { indexer, query, weights, out } => {
+                let op = Attention {
+                    cache: &caches[indexer.cache],
+                    op: program::Attention::over_all(indexer.cache, indexer.heads, 1.0),
+                    sinks: None,
+                    chosen: None,
+                    query: place(query),
+                    out: place(out),
+                    partials,
+                    rows: 1,
+                    integers: None,
+                    halves: false,
+                };
+                let scores = (self.program.context, self.resources.index_scores);
+                index::choose(kernels, step, list, op, place(weights), scores).map(one)
             }
             Op::Activate { activation, gate, up, out } => {
                 let up = up.as_ref().map(place);

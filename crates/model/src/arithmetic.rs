@@ -8,6 +8,7 @@ mod adapters;
 mod encoders;
 mod half_attention;
 mod halves;
+mod index;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub use halves::{
     HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_row, half_terms, half_values, half_weights,
     unit,
 };
+pub use index::{choose_positions, chosen_in_page, index_score};
 pub use streams::{correct_streams, length, mix_streams, sparsify};
 pub use xielu::{Xielu, exp_m1, xielu};
 

@@ -16,7 +16,7 @@ use gleed_gguf::{Format, Gguf};
 
 pub(crate) use self::attention::{AttentionStyle, OutputGate, QueryNorms};
 pub(crate) use self::experts::Experts;
-pub(crate) use self::latent::Latent;
+pub(crate) use self::latent::{Index, Latent};
 pub(crate) use self::rwkv::Receptance;
 pub(crate) use self::state::StepNorms;
 

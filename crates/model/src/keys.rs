@@ -183,15 +183,21 @@ impl<'a> Keys<'a> {
 
     /// Which layers are recurrent: as the file lists them, or all but every fourth, or as often as the file says.
     pub(crate) fn recurrent_layers(&self, layers: usize) -> Result<Vec<bool>> {
-        let key = self.full("attention.recurrent_layers");
         let period = self.size("full_attention_interval")?.unwrap_or(4).max(1);
+        let listed = self.listed_layers("attention.recurrent_layers", layers)?;
+        Ok(listed.unwrap_or_else(|| (0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect()))
+    }
+
+    /// For which layers something holds, where the file lists it.
+    pub(crate) fn listed_layers(&self, key: &str, layers: usize) -> Result<Option<Vec<bool>>> {
+        let key = self.full(key);
         match self.metadata.array(&key)? {
-            Some(Array::Bool(listed)) if listed.len() >= layers => Ok(listed[..layers].to_vec()),
+            Some(Array::Bool(listed)) if listed.len() >= layers => Ok(Some(listed[..layers].to_vec())),
             Some(array) => {
                 let what = format!("metadata key {key}: {} for {layers} layers", array_of(array));
                 Err(Error::Invalid(what))
             }
-            None => Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect()),
+            None => Ok(None),
         }
     }
 

@@ -4,7 +4,7 @@
 //! here what it touches. Whatever passes over a program (fusion, splitting, checks, printing, planning) asks this
 //! list and not the ops one by one, so that none of them can skip an op that it has never heard of.
 
-use crate::program::{Attention, LowRank, Norm, Op, Projection, View, WeightId};
+use crate::program::{Attention, Indexer, LowRank, Norm, Op, Projection, View, WeightId};
 use crate::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 use crate::routing::Routing;
 
@@ -147,11 +147,21 @@ macro_rules! list {
                     soft_cap: _,
                     alibi: _,
                     sinks,
+                    chosen,
                 } = attention;
                 if let Some(sinks) = sinks {
                     each(Operand::Weight(sinks, Role::Sinks));
                 }
                 each(Operand::View(query, Read));
+                if let Some(chosen) = chosen {
+                    each(Operand::View(chosen, Read));
+                }
+                each(Operand::Cache(cache, Read));
+                each(Operand::View(out, Write));
+            }
+            Op::Choose { indexer: Indexer { cache, heads: _ }, query, weights, out } => {
+                each(Operand::View(query, Read));
+                each(Operand::View(weights, Read));
                 each(Operand::Cache(cache, Read));
                 each(Operand::View(out, Write));
             }

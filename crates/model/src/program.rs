@@ -19,7 +19,7 @@ use crate::rope::Rope;
 use crate::routing::Routing;
 
 pub use adapters::{AdapterInfo, LowRank};
-pub use attention::Attention;
+pub use attention::{Attention, Indexer};
 pub use view::View;
 
 /// A buffer of activations: one row per token.
@@ -178,6 +178,9 @@ pub enum Op {
     Rope { rope: usize, heads: usize, x: View },
     /// Stores keys and values at the row's position of its sequence, in one layer's cache.
     KvWrite { cache: usize, key: View, value: View },
+    /// out = the positions up to the row's own with the largest scores, in ascending order, as many as there are columns;
+    /// the context's length in the columns that are left. See [`index_score`](crate::arithmetic::index_score).
+    Choose { indexer: Indexer, query: View, weights: View, out: View },
     /// out = for each query head, the softmax-weighted values of the positions that the row sees.
     Attention { attention: Attention, query: View, out: View },
     /// out = activation(gate) · up, or activation(gate) without `up`.
@@ -385,6 +388,7 @@ impl Op {
             Op::Linear { .. } => "linear",
             Op::Rope { .. } => "rope",
             Op::KvWrite { .. } => "kv-write",
+            Op::Choose { .. } => "choose",
             Op::Attention { .. } => "attention",
             Op::Activate { .. } => "activate",
             Op::Add { .. } => "add",

@@ -2,7 +2,8 @@
 //! whether what they read is there.
 
 use crate::program::{
-    Attention, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight, WeightId,
+    Attention, Indexer, KvLayer, Node, Norm, Op, Output, Program, Projection, StateLayer, View, Weight,
+    WeightId,
 };
 use crate::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 use crate::routing::{Groups, Routing};
@@ -128,7 +129,7 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
         Op::Rope { rope, heads, x } => rope_of(program, *rope, head_width(*x, *heads)?),
         Op::KvWrite { cache, key, value } => cache_of(program, *cache, *key, *value).map(|_| ()),
         Op::Attention { attention, query, out } => {
-            let Attention { cache, heads, causal, window, chunk, sinks, .. } = *attention;
+            let Attention { cache, heads, causal, window, chunk, sinks, chosen, .. } = *attention;
             let layer = layer_of(program, cache)?;
             let fits = heads > 0
                 && heads.is_multiple_of(layer.heads)
@@ -140,7 +141,23 @@ pub(crate) fn check(program: &Program, op: &Op) -> Result<(), String> {
                 "chunks both ways or of nothing".to_string()
             })?;
             sinks.map_or(Ok(()), |sinks| vector_of(program, sinks, heads))?;
+            ensure(chosen.is_none_or(|_| causal && window.is_none() && chunk.is_none()), || {
+                "positions are chosen of a window, a chunk or both ways".to_string()
+            })?;
+            ensure(chosen.is_none_or(|chosen| is_apart(chosen, *out)), || {
+                "chosen positions and output overlap".to_string()
+            })?;
             ensure(is_apart(*query, *out), || "query and output overlap".to_string())
+        }
+        Op::Choose { indexer, query, weights, out } => {
+            let Indexer { cache, heads } = *indexer;
+            let layer = layer_of(program, cache)?;
+            let fits = layer.heads == 1 && query.width == heads * layer.key_dim && weights.width == heads;
+            ensure(fits, || "heads do not match the cache".to_string())?;
+            // Every position is a whole number in f32.
+            ensure(program.context <= 1 << f32::MANTISSA_DIGITS, || "too long a context".to_string())?;
+            let apart = is_apart(*query, *out) && is_apart(*weights, *out);
+            ensure(apart, || "inputs and output overlap".to_string())
         }
         Op::Activate { gate, up, out, .. } => {
             [Some(*gate), *up].into_iter().flatten().try_for_each(|input| {

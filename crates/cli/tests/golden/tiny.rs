@@ -66,6 +66,7 @@ families! {
     deepseek2: "tiny-deepseek2", ADDITIONS;
     deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
     deepseek2_old: "tiny-deepseek2-old", ADDITIONS;
+    deepseek32: "tiny-deepseek32-heads", ADDITIONS;
     dots1: "tiny-dots1", ADDITIONS;
     ernie4_5: "tiny-ernie4_5", ADDITIONS;
     ernie4_5_moe: "tiny-ernie4_5-moe", ADDITIONS;
@@ -80,6 +81,7 @@ families! {
     gemma3n: "tiny-gemma3n", GELU_TABLE_OFTEN;
     gemma4: "tiny-gemma4", GELU_TABLE_OFTEN;
     gemma4_moe: "tiny-gemma4-moe", GELU_TABLE;
+    glm_dsa: "tiny-glm-dsa-heads", ADDITIONS;
     glm4: "tiny-glm4", ADDITIONS;
     glm4moe: "tiny-glm4moe", ADDITIONS;
     gpt_oss: "tiny-gpt-oss", ADDITIONS;
@@ -174,6 +176,7 @@ fn families_on_a_gpu() {
         "tiny-step35",
         "tiny-kimi-linear",
         "tiny-rwkv7",
+        "tiny-deepseek32-heads",
     ];
     assert!(SOME.iter().all(|name| FAMILIES.iter().any(|(known, _)| known == name)));
     let all = std::env::var_os("GLEED_ALL_ON_GPU").is_some();

@@ -18,6 +18,7 @@ pub mod chain;
 pub mod convert;
 pub mod dot;
 pub mod fade;
+pub mod index;
 pub mod integer;
 mod isa;
 pub mod limits;
@@ -238,6 +239,7 @@ compiled! {
     convert::FromValueBlocks<'_>,
     convert::ToBlocks<'_>,
     convert::ToHalf<'_>,
+    index::IndexScores<'_>,
     integer::Multiply<'_>,
     integer::Pack<'_>,
     fade::Fade<'_>,

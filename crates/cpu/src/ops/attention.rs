@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax, alibi_slope};
+use gleed_model::arithmetic::{LANES, PAGE, SPAN, Softmax, alibi_slope, chosen_in_page};
 use gleed_model::program::{self, Map, View};
 
 use super::Fixed;
@@ -43,7 +43,9 @@ pub(super) fn attention(
     let visible: usize = rows.iter().map(|row| op.visible(row.position, row.length).len()).sum();
     // A multiply-add is a fraction of what the threshold counts as a value's work.
     let work = visible * op.heads * (layer.keys.dim() + value_dim) / 4;
-    let ([queries], tasks) = activations.split_view([query], out, runs, &plan.columns);
+    // Without a choice, the queries stand in for it and are not read as one.
+    let ([queries, chosen], tasks) =
+        activations.split_view([query, op.chosen.unwrap_or(query)], out, runs, &plan.columns);
     // One head after the other, so that its keys and values stay in a core's cache.
     let tasks = tasks.column_by_column();
     let all = Attention {
@@ -52,6 +54,7 @@ pub(super) fn attention(
         layer,
         rows,
         queries,
+        chosen: op.chosen.map(|_| chosen),
         group: op.heads / key_heads,
         vectors: value_dim.div_ceil(LANES),
         op,
@@ -92,6 +95,8 @@ struct Attention<'a> {
     layer: &'a LayerCache,
     rows: &'a [LiveRow],
     queries: Source<'a>,
+    /// The positions that each row sees, where they are chosen.
+    chosen: Option<Source<'a>>,
     /// Query heads per key head.
     group: usize,
     /// Vectors of a query's accumulators.
@@ -184,6 +189,7 @@ impl Attention<'_> {
         acc.fill([0.0; LANES]);
         let all = self.visible(run.clone());
         let (first, visible) = ((span * SPAN).max(all.start / PAGE * PAGE), all.end.min((span + 1) * SPAN));
+        let first_row = run.start;
         let rows = &self.rows[run];
         let pages = self.fixed.batch.pages(rows[0].table, self.layer.group);
         for start in (first..visible).step_by(PAGE) {
@@ -212,7 +218,35 @@ impl Attention<'_> {
                     kernels.run(Fade { slope, distance, scores: &mut scores[seen.range()] });
                 }
             }
+            if let Some(chosen) = &self.chosen {
+                // What is chosen moves to the front, so that the rest has no part in the softmax.
+                for (r, _) in rows.iter().enumerate() {
+                    let chosen = of_page(chosen.row(first_row + r), start);
+                    for q in r * self.group..(r + 1) * self.group {
+                        for (i, position) in chosen.iter().enumerate() {
+                            scores[q][i] = scores[q][*position as usize - start];
+                        }
+                        seen[q] = Seen { start: 0, end: chosen.len() };
+                    }
+                }
+            }
             kernels.run(SoftmaxTiles { states, seen, scores, corrections });
+            if let Some(chosen) = &self.chosen {
+                // Back to its places, between zeros.
+                for (r, row) in rows.iter().enumerate() {
+                    let chosen = of_page(chosen.row(first_row + r), start);
+                    for q in r * self.group..(r + 1) * self.group {
+                        let mut weights = [0.0; PAGE];
+                        for (weight, position) in scores[q].iter().zip(chosen) {
+                            weights[*position as usize - start] = *weight;
+                        }
+                        scores[q] = weights;
+                        if !chosen.is_empty() {
+                            seen[q] = Seen::of(&self.row_sees(row), start);
+                        }
+                    }
+                }
+            }
             let mut values = value_side.page(kernels, page, head, most, scales);
             if decode {
                 values = value_side.decode(kernels, values, most, decoded);
@@ -255,6 +289,11 @@ impl Attention<'_> {
             }
         }
     }
+}
+
+/// The chosen positions of a page.
+fn of_page(chosen: &[f32], page: usize) -> &[f32] {
+    &chosen[chosen_in_page(chosen, page)]
 }
 
 /// Attention whose tasks are spans.

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapters;
 mod attention;
+mod choose;
 mod experts;
 mod floats;
 mod kv;
@@ -53,6 +54,9 @@ pub(crate) fn run(
         Op::RopeKvWrite { cache, query_rope, key_rope, query_norm, key_norm, query, key, value, .. } => {
             let rotation = kv::Rotation { query_rope, key_rope, query_norm, key_norm };
             kv::rope_write(fixed, plan, machine, &mut caches[cache], rotation, [query, key, value]);
+        }
+        Op::Choose { indexer, query, weights, out } => {
+            choose::choose(fixed, machine, &caches[indexer.cache], indexer, [query, weights], out);
         }
         Op::Attention { attention, query, out } => {
             attention::attention(fixed, plan, machine, &caches[attention.cache], attention, query, out);

@@ -8,7 +8,7 @@ use gleed_cpu::{Cpu, Isa, Options};
 use gleed_gguf::{Format, Gguf, Metadata};
 use gleed_model::arithmetic::{PAGE, SPAN};
 use gleed_model::groups::NO_PAGE;
-use gleed_model::program::{Attention, Buffer, KvLayer, Node, Op, Output, Program, View, Weight};
+use gleed_model::program::{Attention, Buffer, Indexer, KvLayer, Node, Op, Output, Program, View, Weight};
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Reference, Row, StepError, reference};
 
 const CONTEXT: usize = 2 * SPAN + 70;
@@ -31,7 +31,8 @@ const SHAPES: [Shape; 5] = [
     Shape(16, 1, 144, 128),
 ];
 
-/// What attention may have beside all positions: later ones, a window, chunks, a soft cap, slopes, sinks.
+/// What attention may have beside all positions: later ones, a window, chunks, a soft cap, slopes, sinks, and so many
+/// positions that are chosen.
 #[derive(Debug, Clone, Copy, Default)]
 struct Extras {
     both_ways: bool,
@@ -40,11 +41,19 @@ struct Extras {
     soft_cap: Option<f32>,
     alibi: Option<f32>,
     sinks: bool,
+    chosen: Option<usize>,
 }
 
 impl Extras {
-    const NONE: Extras =
-        Extras { both_ways: false, window: None, chunk: None, soft_cap: None, alibi: None, sinks: false };
+    const NONE: Extras = Extras {
+        both_ways: false,
+        window: None,
+        chunk: None,
+        soft_cap: None,
+        alibi: None,
+        sinks: false,
+        chosen: None,
+    };
 }
 
 /// Windows and chunks inside a page, over page borders and over spans, with and without the rest.
@@ -55,6 +64,12 @@ const EXTRAS: [(Shape, Extras); 6] = [
     (SHAPES[3], Extras { window: Some(40), soft_cap: Some(0.5), ..Extras::NONE }),
     (SHAPES[0], Extras { chunk: Some(29), sinks: true, ..Extras::NONE }),
     (SHAPES[2], Extras { chunk: Some(SPAN + 21), ..Extras::NONE }),
+];
+
+/// Fewer chosen positions than spans have pages, so that some have none, and more than a page has.
+const CHOSEN: [(Shape, Extras); 2] = [
+    (SHAPES[3], Extras { chosen: Some(3), ..Extras::NONE }),
+    (SHAPES[4], Extras { chosen: Some(150), sinks: true, ..Extras::NONE }),
 ];
 
 /// Both ways over all positions, with windows of both parities, and with slopes.
@@ -68,14 +83,15 @@ const BOTH_WAYS: [(Shape, Extras); 4] = [
 /// Embeds tokens as queries, keys and values, and attends. Those of the last token are NaN.
 fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Program) {
     let Shape(heads, key_heads, key_dim, value_dim) = shape;
-    let Extras { both_ways, window, chunk, soft_cap, alibi, sinks } = extras;
+    let Extras { both_ways, window, chunk, soft_cap, alibi, sinks, chosen } = extras;
     let widths = [heads * key_dim, key_heads * key_dim, key_heads * value_dim];
     let (width, out, tokens) = (widths.iter().sum(), heads * value_dim, heads * value_dim);
     let mut values = random.units(tokens * width);
     values[(tokens - 1) * width..].fill(f32::NAN);
     let data = values.iter().flat_map(|x| (2.0 * x).to_le_bytes()).collect();
     let view = |buffer, offset, width| View { buffer, offset, width };
-    let ops = [
+    let all_chosen = view(2, 0, chosen.unwrap_or(1));
+    let mut ops = vec![
         Op::Embed { table: 0, out: view(0, 0, width) },
         Op::KvWrite {
             cache: 0,
@@ -93,13 +109,22 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
                 soft_cap,
                 alibi,
                 sinks: sinks.then_some(1),
+                chosen: chosen.map(|_| all_chosen),
             },
             query: view(0, 0, widths[0]),
             out: view(1, 0, out),
         },
     ];
+    if chosen.is_some() {
+        // The keys and queries of attention are those of the indexer.
+        let indexer = Indexer { cache: 0, heads };
+        let (query, weights) = (view(0, 0, widths[0]), view(0, widths[0], heads));
+        ops.insert(2, Op::Choose { indexer, query, weights, out: all_chosen });
+    }
     let program = Program {
-        buffers: [("x", width), ("out", out)].map(|(name, width)| Buffer { name, width }).to_vec(),
+        buffers: [("x", width), ("out", out), ("chosen", all_chosen.width)]
+            .map(|(name, width)| Buffer { name, width })
+            .to_vec(),
         weights: [("table", tokens, width), ("sinks", 1, heads)]
             .map(|(name, rows, columns)| Weight {
                 experts: 1,
@@ -109,7 +134,7 @@ fn program(random: &mut Random, shape: Shape, extras: Extras) -> (Arc<Gguf>, Pro
                 format: Format::F32,
             })
             .to_vec(),
-        nodes: ops.map(|op| Node { op, labels: vec![], layer: None }).to_vec(),
+        nodes: ops.into_iter().map(|op| Node { op, labels: vec![], layer: None }).collect(),
         caches: vec![KvLayer { heads: key_heads, key_dim, value_dim }],
         states: vec![],
         adapters: vec![],
@@ -178,7 +203,7 @@ fn check(cpu: &mut Cpu, truth: &[Vec<Vec<u32>>; 2], lengths: &[usize], what: &st
 fn contexts_of_several_spans() {
     let mut random = Random::new(3);
     let plain = SHAPES.map(|shape| (shape, Extras::default()));
-    for (shape, extras) in plain.into_iter().chain(EXTRAS) {
+    for (shape, extras) in plain.into_iter().chain(EXTRAS).chain(CHOSEN) {
         let (file, program) = program(&mut random, shape, extras);
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let mut reference = plainly(&file, &program, kv);

@@ -77,5 +77,5 @@ fn check_family(family: &str) {
 
 test_families!(
     check_family: llama, qwen2, qwen3, gpt2, gemma2, gemma3n, gemma4, olmo2, qwen2moe, gpt_oss, deepseek2, llama4,
-    stablelm, step35, apertus, lfm2, mamba, mamba2, qwen35, kimi_linear, rwkv7
+    stablelm, step35, apertus, deepseek32, glm_dsa, lfm2, mamba, mamba2, qwen35, kimi_linear, rwkv7
 );

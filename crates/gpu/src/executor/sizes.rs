@@ -5,7 +5,7 @@ use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, split};
 
 use super::Memory;
-use crate::kernels::choose;
+use crate::kernels::{choose, index};
 use crate::linear::{HalfRows, Quantized};
 use crate::step::Capacity;
 use crate::weights::Weights;
@@ -30,6 +30,7 @@ pub(super) struct Sizes {
     /// What the steps of a link bring, all at once if they are small.
     pub link_bytes: u64,
     pub partial_bytes: u64,
+    pub index_bytes: u64,
     pub page_bytes: u64,
     pub input_bytes: u64,
     /// The most columns of activations that become integers.
@@ -59,6 +60,7 @@ impl Sizes {
         let read_bytes = if logits_rows < max_rows { 2 * logits_bytes } else { logits_bytes };
         let step_bytes = 4 * capacity.words() as u64;
         let partial_bytes = (4 * capacity.partials * partial_room) as u64;
+        let index_bytes = index::bytes(program);
         let page_bytes = cache::largest_page(&program.caches, kv);
         let strides = plan::logits_inputs(program)
             .into_iter()
@@ -88,6 +90,7 @@ impl Sizes {
                 step_bytes,
                 link_bytes,
                 partial_bytes,
+                index_bytes,
                 page_bytes,
                 input_bytes,
                 converted_bytes,
@@ -106,6 +109,7 @@ impl Sizes {
             step_bytes,
             link_bytes,
             partial_bytes,
+            index_bytes,
             page_bytes,
             input_bytes,
             integer_columns,

@@ -58,6 +58,8 @@ pub(crate) struct Attention<'a> {
     pub op: program::Attention,
     /// One score for each query head, where there are any.
     pub sinks: Option<&'a wgpu::Buffer>,
+    /// The positions that rows see, where they are chosen.
+    pub chosen: Option<Place<'a>>,
     pub query: Place<'a>,
     pub out: Place<'a>,
     /// Results of single spans: `[span of a row][head][value, rounded up to quads, then maximum and sum]`.
@@ -127,7 +129,9 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
         .switch("BOTHWAYS", !causal)
         .switch("CAPPED", soft_cap.is_some())
         .switch("FADING", alibi.is_some())
-        .switch("SINKS", op.sinks.is_some());
+        .switch("SINKS", op.sinks.is_some())
+        .switch("CHOSEN", op.chosen.is_some())
+        .switch("ALL", op.chosen.is_none());
     let text = [include_str!("key_unit.wgsl"), include_str!("attention_options.wgsl")].concat();
     let (quads, element) = quads_of_values(op.cache.kind);
     let source = op
@@ -151,6 +155,10 @@ fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Atte
     };
     let source = match op.sinks {
         Some(sinks) => source.read("sinks", "f32", sinks),
+        None => source,
+    };
+    let source = match op.chosen {
+        Some(chosen) => source.size("COUNT", chosen.width).read_place("chosen", "CHOSEN_", chosen),
         None => source,
     };
     kernels.dispatch(source, Grid::Rows(heads as u32))
@@ -183,7 +191,7 @@ impl Attention<'_> {
     }
 
     /// What both kernels unroll.
-    fn unrolled(&self) -> Values {
+    pub(super) fn unrolled(&self) -> Values {
         let quads = unit(self.cache.kind) / 4;
         Values::default()
             .set("UNITQUADS", quads)
@@ -231,7 +239,13 @@ impl Attention<'_> {
     }
 
     /// What all kernels need.
-    fn source<'s>(&self, name: &'static str, text: &str, step: &'s wgpu::Buffer, list: List) -> Source<'s> {
+    pub(super) fn source<'s>(
+        &self,
+        name: &'static str,
+        text: &str,
+        step: &'s wgpu::Buffer,
+        list: List,
+    ) -> Source<'s> {
         let LayerCache { shape, kind, .. } = self.cache;
         let (key_words, key_scales) = self.cache.key_words();
         let (value_words, value_scales) = self.cache.value_words();

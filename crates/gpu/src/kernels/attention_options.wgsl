@@ -1,4 +1,4 @@
-// Attention both ways, or with a window, chunks, a soft cap, scores that fade or sinks, in the plainest way: a workgroup has one row and one query head, and
+// Attention both ways, or with a window, chunks, a soft cap, scores that fade, sinks or chosen positions, in the plainest way: a workgroup has one row and one query head, and
 // goes through the pages that the row sees.
 //   score = one chain of fma over the dimensions of query and key, times SCALE, capped, less what the head's slope
 //   takes for distance; a thread has a position;
@@ -15,6 +15,27 @@ const PLACE_w = 3u;
 
 var<workgroup> scores: array<f32, PAGE>;
 var<workgroup> weights: array<f32, PAGE>;
+
+//@if CHOSEN
+// Whether the row sees a position of the page.
+var<workgroup> seen: array<bool, PAGE>;
+
+// Whether a position is among those that a row has chosen, which ascend.
+fn is_chosen(row: u32, position: u32) -> bool {
+    let first = row * CHOSEN_STRIDE + CHOSEN_OFFSET;
+    var below = 0u;
+    var above = COUNT;
+    while below < above {
+        let middle = (below + above) / 2u;
+        if chosen[first + middle] < f32(position) {
+            below = middle + 1u;
+        } else {
+            above = middle;
+        }
+    }
+    return below < COUNT && chosen[first + min(below, COUNT - 1u)] == f32(position);
+}
+//@end
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -71,8 +92,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             score = fma(-slope(head), abs(f32(page * PAGE + thread) - f32(own)), score);
             //@end
             scores[thread] = score;
+            //@if CHOSEN
+            seen[thread] = is_chosen(group.y, page * PAGE + thread);
+            //@end
         }
         workgroupBarrier();
+        //@if ALL
+        let now = true;
         var largest = select(scores[first], softmax.largest, begun);
         for (var i = first; i < last; i += 1u) {
             largest = max(largest, scores[i]);
@@ -80,6 +106,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if first <= thread && thread < last {
             weights[thread] = exponential(scores[thread] - largest);
         }
+        //@end
+        //@if CHOSEN
+        // Of a page nothing may be chosen.
+        var largest = softmax.largest;
+        var now = begun;
+        for (var i = first; i < last; i += 1u) {
+            if seen[i] {
+                largest = select(scores[i], max(largest, scores[i]), now);
+                now = true;
+            }
+        }
+        if first <= thread && thread < last {
+            weights[thread] = select(0.0, exponential(scores[thread] - largest), seen[thread]);
+        }
+        //@end
         workgroupBarrier();
         let before = select(0.0, exponential(softmax.largest - largest), begun);
         var sum = softmax.sum * before;
@@ -95,7 +136,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             results[turn] = result;
         }
         softmax = Softmax(largest, sum);
-        begun = true;
+        begun = now;
         workgroupBarrier();
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod experts;
 pub(crate) mod heads;
+pub(crate) mod index;
 pub(crate) mod norm;
 pub(crate) mod rows;
 pub(crate) mod state;

@@ -19,7 +19,8 @@ use gleed_model::{Arithmetic, KvType, Reference, reference};
 const SEQUENCES: Sequences = Sequences { lengths: [SPAN + 21, 9, 1], pages: PAGES };
 const PAGES: usize = 15;
 
-/// The same without a span to spare: recurrent layers know none, and Gemma 3n and 4 attend as others do.
+/// The same without a span to spare: recurrent layers know none, and Gemma 3n and 4 attend as others do, and
+/// where positions are chosen there are no spans.
 const SHORT: Sequences = Sequences { lengths: [75, 9, 1], pages: PAGES };
 const OPTIONS: Options = Options {
     arithmetic: Arithmetic::F32,
@@ -43,7 +44,7 @@ const ROUNDED_TOLERANCE: f32 = 2e-3;
 const ROUNDED_DIVERGENCE: f64 = 2e-4;
 
 fn check_family(family: &str) {
-    let short = RECURRENT.contains(&family) || ["gemma3n", "gemma4"].contains(&family);
+    let short = RECURRENT.contains(&family) || ["gemma3n", "gemma4", "glm_dsa"].contains(&family);
     let sequences = if short { SHORT } else { SEQUENCES };
     let mixed =
         [Format::Q4_K, Format::F16, Format::Q8_0, Format::Q6_K, Format::Q4_1, Format::F32, Format::Q4_0];
@@ -100,4 +101,4 @@ fn check_family(family: &str) {
     }
 }
 
-test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma3n, gemma4, gpt_oss, deepseek2, llama4, step35, mamba2, qwen35, rwkv7);
+test_families!(check_family: llama, qwen3, gpt2, gemma2, gemma3n, gemma4, gpt_oss, deepseek2, llama4, step35, glm_dsa, mamba2, qwen35, rwkv7);

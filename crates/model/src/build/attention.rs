@@ -164,6 +164,7 @@ impl Builder<'_> {
             soft_cap: style.soft_cap.filter(|cap| *cap > 0.0),
             alibi: style.alibi,
             sinks,
+            chosen: None,
         };
         self.emit("attention", Op::Attention { attention, query, out: mixed });
         let mixed = self.gated_output(style.gate, heads, input, mixed)?;

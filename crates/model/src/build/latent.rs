@@ -1,7 +1,8 @@
-//! Attention over a latent vector: keys and values of all heads are made of one short vector per token.
+//! Attention over a latent vector: keys and values of all heads are made of one short vector per token. An indexer may
+//! choose the positions that a row sees.
 
 use super::{Bias, Builder};
-use crate::program::{Attention, KvLayer, Op, Projection, View};
+use crate::program::{Attention, Indexer, KvLayer, Norm, Op, Projection, View};
 use crate::{Error, Result};
 
 /// What latent attention looks like.
@@ -25,6 +26,42 @@ pub(crate) struct Latent {
     /// multiplied with queries, what makes values with the result, and only the latent vector is kept. Older files
     /// have both in one, and keys and values of all heads are kept.
     pub absorbed: bool,
+    /// What chooses the positions that a row sees; it sees all of them where there is none.
+    pub index: Option<Index>,
+}
+
+/// What an indexer looks like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Index {
+    /// Heads of queries.
+    pub heads: usize,
+    /// Values of a head, and of the key that all of them share; the first ones are rotated.
+    pub dim: usize,
+    /// Positions that a row sees.
+    pub count: usize,
+    /// The rotary embedding.
+    pub rope: usize,
+    /// Whether the layer has an indexer of its own; else it sees what the layer before it saw.
+    pub own: bool,
+}
+
+/// The epsilon of the norm of an indexer's keys; no file says another.
+const KEY_EPSILON: f32 = 1e-6;
+
+impl Index {
+    /// As the file says. There is none where the context is no longer than what a row sees.
+    pub fn read(b: &Builder, rope: usize) -> Result<Option<Index>> {
+        let size = |name: &str| b.keys.required(&format!("attention.indexer.{name}"));
+        let (heads, dim, count) = (size("head_count")?, size("key_length")?, size("top_k")?);
+        let most = 1 << 24;
+        if [heads, dim, count].iter().any(|size| !(1..most).contains(size)) || dim < b.config.rope_dimensions
+        {
+            return Err(Error::Invalid(format!(
+                "an indexer of {heads} heads of {dim} values that chooses {count} positions: not a model"
+            )));
+        }
+        Ok((count < b.config.context).then_some(Index { heads, dim, count, rope, own: true }))
+    }
 }
 
 impl Latent {
@@ -43,6 +80,7 @@ impl Latent {
             growth: None,
             scale: scale / (key_dim.unwrap_or(c.key_dim) as f32).sqrt(),
             absorbed: key_dim.is_some() && value_dim.is_some(),
+            index: None,
         };
         let kept = latent.rank + c.rope_dimensions;
         let fits = latent.key_dim > c.rope_dimensions && latent.value_dim > 0;
@@ -63,12 +101,14 @@ impl Builder<'_> {
         let &Latent { rank, query_rank, key_dim, value_dim, rope, growth, .. } = latent;
         let plain = key_dim - rotated;
         let query = self.buffer("query", heads * key_dim);
+        let mut chosen = None;
         match query_rank {
             Some(rank) => {
                 let short = self.buffer("query_latent", rank);
                 self.linear("attn_q_a", input, short, Bias::Optional)?;
                 self.rms_norm_in_place("attn_q_a_norm", short)?;
                 self.linear("attn_q_b", short, query, Bias::Optional)?;
+                chosen = latent.index.map(|index| self.choose(index, short, input)).transpose()?;
             }
             None => self.linear("attn_q", input, query, Bias::Optional)?,
         }
@@ -93,7 +133,7 @@ impl Builder<'_> {
             b.program.caches.push(layer);
             b.emit("kv_write", Op::KvWrite { cache, key, value });
             let out = b.buffer("attention", heads * layer.value_dim);
-            let attention = Attention::over_all(cache, heads, latent.scale);
+            let attention = Attention { chosen, ..Attention::over_all(cache, heads, latent.scale) };
             b.emit("attention", Op::Attention { attention, query, out });
             out
         };
@@ -120,6 +160,35 @@ impl Builder<'_> {
         };
         let out = self.buffer("y", self.config.width);
         self.linear("attn_output", mixed, out, Bias::Optional)?;
+        Ok(out)
+    }
+
+    /// The positions that each row sees, by an indexer with keys of its own.
+    fn choose(&mut self, index: Index, short: View, input: View) -> Result<View> {
+        let Index { heads, dim, count, rope, own } = index;
+        let out = self.buffer("chosen", count);
+        if !own {
+            // Files may have them all the same.
+            let idle = ["attn_q_b.weight", "attn_k.weight", "k_norm.weight", "k_norm.bias", "proj.weight"]
+                .map(|part| self.name(&format!("indexer.{part}")));
+            self.read.extend(idle);
+            return Ok(out);
+        }
+        let (query, key) = (self.buffer("index_query", heads * dim), self.buffer("index_key", dim));
+        let weights = self.buffer("index_weights", heads);
+        self.linear("indexer.attn_q_b", short, query, Bias::Optional)?;
+        self.linear("indexer.attn_k", input, key, Bias::Optional)?;
+        self.linear("indexer.proj", input, weights, Bias::Optional)?;
+        let norm = Norm { epsilon: KEY_EPSILON, ..self.norm_weights("indexer.k_norm", dim, true)? };
+        self.emit("indexer.k_norm", Op::Norm { norm, heads: 1, input: key, out: key });
+        self.emit("indexer.rope_q", Op::Rope { rope, heads, x: query });
+        self.emit("indexer.rope_k", Op::Rope { rope, heads: 1, x: key });
+        let cache = self.program.caches.len();
+        // A cache has values: one is the least.
+        self.program.caches.push(KvLayer { heads: 1, key_dim: dim, value_dim: 1 });
+        self.emit("indexer.kv_write", Op::KvWrite { cache, key, value: key.part(0, 1) });
+        let indexer = Indexer { cache, heads };
+        self.emit("indexer.choose", Op::Choose { indexer, query, weights, out });
         Ok(out)
     }
 

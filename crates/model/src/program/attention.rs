@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{KvLayer, WeightId};
+use super::{KvLayer, View, WeightId};
 use crate::KvType;
 use crate::arithmetic::HALF_DIMENSIONS;
 
@@ -30,18 +30,26 @@ pub struct Attention {
     pub alibi: Option<f32>,
     /// One score for each head that takes its share of the softmax and has no value.
     pub sinks: Option<WeightId>,
+    /// The positions that a row sees of those that it would see, in ascending order, as [`Op::Choose`](super::Op::Choose)
+    /// writes them; all where there is none.
+    pub chosen: Option<View>,
+}
+
+/// How the positions that a row sees are chosen: by what an indexer's heads score for them, all over one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indexer {
+    /// Whose keys; values are not used.
+    pub cache: usize,
+    /// Heads of queries.
+    pub heads: usize,
 }
 
 impl Attention {
     /// Whether it is over all positions up to the row's own, with nothing else to it.
     pub fn is_plain(&self) -> bool {
-        let Attention { causal, window, chunk, soft_cap, alibi, sinks, .. } = self;
-        *causal
-            && window.is_none()
-            && chunk.is_none()
-            && soft_cap.is_none()
-            && alibi.is_none()
-            && sinks.is_none()
+        let Attention { causal, window, chunk, soft_cap, alibi, sinks, chosen, .. } = self;
+        let whole = *causal && window.is_none() && chunk.is_none() && chosen.is_none();
+        whole && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
     }
 
     /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such.
@@ -51,8 +59,18 @@ impl Attention {
 
     /// Over all positions up to the row's own.
     pub fn over_all(cache: usize, heads: usize, scale: f32) -> Attention {
-        let (window, chunk, soft_cap, alibi, sinks) = (None, None, None, None, None);
-        Attention { cache, heads, scale, causal: true, window, chunk, soft_cap, alibi, sinks }
+        Attention {
+            cache,
+            heads,
+            scale,
+            causal: true,
+            window: None,
+            chunk: None,
+            soft_cap: None,
+            alibi: None,
+            sinks: None,
+            chosen: None,
+        }
     }
 
     /// How many positions a row sees at most, its own among them, where there is a limit: those of its window, or of its

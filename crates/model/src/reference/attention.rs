@@ -5,10 +5,13 @@ use std::ops::Range;
 use half::f16;
 
 use super::Reference;
-use crate::arithmetic::{self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, attend_halves, score};
+use crate::arithmetic::{
+    self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, attend_halves, choose_positions,
+    chosen_in_page, index_score, score,
+};
 use crate::batch::Row;
 use crate::kernels::with_fused_multiply_add;
-use crate::program::{Attention, KvLayer, View};
+use crate::program::{Attention, Indexer, KvLayer, View};
 
 impl Reference {
     pub(super) fn kv_write(&mut self, cache: usize, key: View, value: View) {
@@ -33,6 +36,37 @@ impl Reference {
     fn visible(&self, attention: Attention, r: usize) -> Range<usize> {
         let Row { table, position, .. } = self.rows[r];
         attention.visible(position as usize, self.lengths[table as usize])
+    }
+
+    /// Which positions each row sees.
+    pub(super) fn choose(&mut self, indexer: Indexer, query: View, weights: View, out: View) {
+        let Indexer { cache, heads } = indexer;
+        let (dim, nowhere) = (self.program.caches[cache].key_dim, self.program.context as f32);
+        let positions: usize = self.rows.iter().map(|row| row.position as usize + 1).sum();
+        let chosen = self.threads.run(self.rows.len(), positions * query.width, |rows| {
+            with_fused_multiply_add(
+                #[inline(always)]
+                || {
+                    let mut chosen = Vec::new();
+                    for r in rows {
+                        let (queries, weights) = (self.get(query, r), self.get(weights, r));
+                        let mut scores = vec![0.0; self.rows[r].position as usize + 1];
+                        for (position, total) in scores.iter_mut().enumerate() {
+                            let key = &self.keys[cache][self.slot(cache, r, position) * dim..][..dim];
+                            for head in 0..heads {
+                                let product = score(&queries[head * dim..][..dim], key, 1.0);
+                                *total = index_score(*total, weights[head], product);
+                            }
+                        }
+                        let (mut room, mut row) = (vec![0; scores.len()], vec![0.0; out.width]);
+                        choose_positions(&scores, &mut room, nowhere, &mut row);
+                        chosen.extend(row);
+                    }
+                    chosen
+                },
+            )
+        });
+        self.load(out, &chosen.concat());
     }
 
     pub(super) fn attention(&mut self, attention: Attention, query: View, out: View) {
@@ -68,7 +102,8 @@ impl Reference {
         r: usize,
         query: &[f32],
     ) -> Vec<f32> {
-        let Attention { cache, heads, scale, soft_cap, alibi, .. } = attention;
+        let Attention { cache, heads, scale, soft_cap, alibi, chosen, .. } = attention;
+        let chosen = chosen.map(|view| self.get(view, r));
         let stored = self.program.caches[cache];
         let KvLayer { heads: kv_heads, key_dim, value_dim } = stored;
         let kv_head = head / (heads / kv_heads);
@@ -85,10 +120,12 @@ impl Reference {
             let mut span_acc = vec![0.0; value_dim];
             for page in (span..visible.end.min(span + SPAN)).step_by(PAGE) {
                 let seen = visible.start.max(page)..visible.end.min(page + PAGE);
-                // A span may begin with pages that the window has left.
-                if seen.is_empty() {
+                let own_of_page = chosen.map(|chosen| &chosen[chosen_in_page(chosen, page)]);
+                // A span may begin with pages that the window has left, and of a page nothing may be chosen.
+                if seen.is_empty() || own_of_page.is_some_and(<[f32]>::is_empty) {
                     continue;
                 }
+                let start = seen.start;
                 let slots: Vec<usize> = seen.clone().map(|p| self.slot(cache, r, p)).collect();
                 // In a loop: what iterators call is compiled apart, see `with_fused_multiply_add`.
                 let mut scores = Vec::with_capacity(slots.len());
@@ -98,7 +135,18 @@ impl Reference {
                     let score = soft_cap.map_or(score, |cap| plain::soft_cap(score, cap));
                     scores.push(slope.map_or(score, |slope| plain::faded(score, slope, own, position)));
                 }
-                let correction = span_softmax.tile(&mut scores);
+                let correction = match own_of_page {
+                    None => span_softmax.tile(&mut scores),
+                    Some(chosen) => {
+                        // What is not chosen has no part in the softmax, and no weight.
+                        let at = |position: &f32| *position as usize - start;
+                        let mut own: Vec<f32> = chosen.iter().map(|position| scores[at(position)]).collect();
+                        let correction = span_softmax.tile(&mut own);
+                        scores.fill(0.0);
+                        chosen.iter().zip(own).for_each(|(position, weight)| scores[at(position)] = weight);
+                        correction
+                    }
+                };
                 span_acc.iter_mut().for_each(|a| *a *= correction);
                 for (weight, slot) in scores.iter().zip(&slots) {
                     let v = &self.values[cache][(slot * kv_heads + kv_head) * value_dim..][..value_dim];

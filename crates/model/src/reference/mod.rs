@@ -268,6 +268,7 @@ impl Reference {
             }
             Op::Rope { rope, heads, x } => self.rope(*rope, *heads, *x),
             Op::KvWrite { cache, key, value } => self.kv_write(*cache, *key, *value),
+            Op::Choose { indexer, query, weights, out } => self.choose(*indexer, *query, *weights, *out),
             Op::Attention { attention, query, out } => self.attention(*attention, *query, *out),
             Op::Activate { activation, gate, up, out } => {
                 for r in 0..self.rows.len() {

@@ -99,6 +99,7 @@ families! {
     deepseek2_with_a_latent_cache: "tiny-deepseek2", ADDITIONS;
     deepseek2_lite: "tiny-deepseek2-lite", ADDITIONS;
     deepseek2_as_older_files_have_it: "tiny-deepseek2-old", ADDITIONS;
+    deepseek32: "tiny-deepseek32-heads", ADDITIONS;
     dots1: "tiny-dots1", ADDITIONS;
     ernie4_5: "tiny-ernie4_5", ADDITIONS;
     ernie4_5_moe: "tiny-ernie4_5-moe", ADDITIONS;
@@ -113,6 +114,7 @@ families! {
     gemma3n_with_streams_and_sparse_gates: "tiny-gemma3n", GELU_TABLE_OFTEN;
     gemma4_with_shared_keys_and_embeddings_of_layers: "tiny-gemma4", GELU_TABLE_OFTEN;
     gemma4_with_experts_beside: "tiny-gemma4-moe", GELU_TABLE;
+    glm_dsa: "tiny-glm-dsa-heads", ADDITIONS;
     glm4: "tiny-glm4", ADDITIONS;
     glm4moe: "tiny-glm4moe", ADDITIONS;
     gpt_oss: "tiny-gpt-oss", ADDITIONS;

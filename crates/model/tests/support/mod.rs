@@ -128,8 +128,9 @@ pub fn file(metadata: &Metadata, tensors: &[(String, Vec<usize>, Format, Vec<u8>
 /// sizes, layers that read the keys of others, embeddings of layers and experts beside the feed-forward, llama4 chunks,
 /// norms after the rotation and experts that weigh what they read, gemma3n several residual streams and gates of which only
 /// the largest open, stablelm halves side by side and layer norms of heads, step35 layers of several numbers of heads, a
-/// gate for each head and bounded experts, apertus a non-linearity with numbers of its own.
-pub const FAMILIES: [&str; 16] = [
+/// gate for each head and bounded experts, apertus a non-linearity with numbers of its own, deepseek32 and glm_dsa
+/// positions that an indexer chooses, in each layer or in some.
+pub const FAMILIES: [&str; 18] = [
     "llama",
     "qwen2",
     "qwen3",
@@ -146,6 +147,8 @@ pub const FAMILIES: [&str; 16] = [
     "stablelm",
     "step35",
     "apertus",
+    "deepseek32",
+    "glm_dsa",
 ];
 
 /// Families that read a text both ways and give a vector: pooling of both kinds, learned positions, rotation, slopes,
@@ -177,6 +180,7 @@ pub fn tiny_metadata(family: &str) -> Metadata {
     let family = match family {
         "gpt_oss" => "gpt-oss",
         "kimi_linear" => "kimi-linear",
+        "glm_dsa" => "glm-dsa",
         family => family,
     };
     metadata.set("general.architecture", Value::Str(family.to_string()));
@@ -323,7 +327,14 @@ pub fn tiny_metadata(family: &str) -> Metadata {
             sizes.extend([("rope.dimension_count", 40), ("attention.sliding_window", 21)]);
             sizes.extend([("feed_forward_length", 256), ("expert_count", 5), ("expert_used_count", 2)]);
         }
-        "deepseek2" => {
+        "deepseek2" | "deepseek32" | "glm-dsa" => {
+            if family != "deepseek2" {
+                sizes.extend([("attention.indexer.head_count", 5), ("attention.indexer.key_length", 28)]);
+                sizes.extend([("attention.indexer.top_k", 13)]);
+            }
+            if family == "glm-dsa" {
+                set("attention.indexer.types", Value::Array(Array::Bool(vec![true, false])));
+            }
             sizes.extend([("attention.head_count", 3), ("attention.head_count_kv", 1)]);
             sizes.extend([("attention.kv_lora_rank", 72), ("attention.q_lora_rank", 48)]);
             sizes.extend([("attention.key_length", 92), ("attention.value_length", 72)]);

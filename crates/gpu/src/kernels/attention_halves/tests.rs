@@ -206,6 +206,7 @@ impl Case {
             cache: &cache,
             op: program::Attention::over_all(0, self.heads, self.scale()),
             sinks: None,
+            chosen: None,
             query: place(&queries, key_width),
             out: place(&out, value_width),
             partials: &partials,
