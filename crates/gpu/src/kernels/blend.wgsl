@@ -5,8 +5,8 @@
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < WIDTH {
         let column = id.x % PART;
-        let from = x[id.y * X_STRIDE + X_OFFSET + column];
-        let to = y[id.y * Y_STRIDE + Y_OFFSET + column];
-        out[id.y * OUT_STRIDE + OUT_OFFSET + id.x] = fma(shares[id.x], to - from, from);
+        let own = x[id.y * X_STRIDE + X_OFFSET + column];
+        let other = y[id.y * Y_STRIDE + Y_OFFSET + column];
+        out[id.y * OUT_STRIDE + OUT_OFFSET + id.x] = fma(shares[id.x], other - own, own);
     }
 }
