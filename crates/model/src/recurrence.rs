@@ -232,6 +232,12 @@ pub struct WkvRow<'a> {
     pub removed: &'a [f32],
 }
 
+impl WkvRow<'_> {
+    /// One that reads nothing.
+    pub const EMPTY: WkvRow<'static> =
+        WkvRow { query: &[], kept: &[], key: &[], value: &[], asked: &[], removed: &[] };
+}
+
 /// One row of RWKV's rule. `state` is `[rows][channels]`.
 #[inline(always)]
 pub fn wkv(state: &mut [f32], heads: usize, row: WkvRow, out: &mut [f32]) {

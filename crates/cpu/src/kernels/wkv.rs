@@ -2,6 +2,7 @@
 //! `gleed_model::recurrence` defines it.
 
 use gleed_model::arithmetic::LANES;
+use gleed_model::recurrence::WkvRow;
 
 use super::recur::{get, load, put};
 use super::simd::{Kernel, Simd};
@@ -13,33 +14,10 @@ pub struct Wkv<'a> {
     pub state: &'a mut [[f32; LANES]],
     /// The first of the channels in the block.
     pub at: usize,
-    /// The rows, all of the same channels.
+    /// The rows, all of the same channels; of all else they have what is their head's.
     pub rows: &'a [WkvRow<'a>],
     /// One for each row, in which the channels have the places that they have in the block.
     pub out: &'a mut [[f32; LANES]],
-}
-
-/// What a row reads: one value for each row of the state, and one for each channel.
-#[derive(Debug, Clone, Copy)]
-pub struct WkvRow<'a> {
-    /// What is read with.
-    pub query: &'a [f32],
-    /// The shares that are kept.
-    pub kept: &'a [f32],
-    /// Where the value is written.
-    pub key: &'a [f32],
-    /// One value for each channel.
-    pub value: &'a [f32],
-    /// What the state is asked for before anything is forgotten.
-    pub asked: &'a [f32],
-    /// Where the answer is taken away.
-    pub removed: &'a [f32],
-}
-
-impl WkvRow<'_> {
-    /// One that reads nothing.
-    pub const EMPTY: WkvRow<'static> =
-        WkvRow { query: &[], kept: &[], key: &[], value: &[], asked: &[], removed: &[] };
 }
 
 impl Kernel for Wkv<'_> {

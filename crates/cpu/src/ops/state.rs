@@ -8,7 +8,7 @@ use gleed_model::Batch;
 use gleed_model::arithmetic::LANES;
 use gleed_model::arithmetic::sigmoid;
 use gleed_model::program::View;
-use gleed_model::recurrence::{self as plain, Convolution, DeltaRule, Scan, Wkv};
+use gleed_model::recurrence::{self as plain, Convolution, DeltaRule, Scan, Wkv, WkvRow};
 
 use super::Fixed;
 use super::rows::for_each_row;
@@ -16,7 +16,7 @@ use crate::kernels::Kernels;
 use crate::kernels::recur::{self, Decay, DeltaRow, Kept, PerHead, ScanRow, TOGETHER};
 use crate::kernels::shared::{Paired, Source};
 use crate::kernels::unpack::Prefetch;
-use crate::kernels::wkv::{self, WkvRow};
+use crate::kernels::wkv;
 use crate::machine::{Machine, fork};
 use crate::plan::Plan;
 use crate::scratch::lock;

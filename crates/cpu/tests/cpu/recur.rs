@@ -220,8 +220,9 @@ fn rules_of_rwkv() {
                     let [query, kept, key, asked, removed] =
                         [&query, &kept, &key, &asked, &removed].map(|x| &x[i * rows..][..rows]);
                     let value = &value[i * count..][..count];
-                    recurrence::wkv(&mut plain, 1, WkvRow { query, kept, key, value, asked, removed }, truth);
-                    ruled.push(wkv::WkvRow { query, kept, key, value, asked, removed });
+                    let row = WkvRow { query, kept, key, value, asked, removed };
+                    recurrence::wkv(&mut plain, 1, row, truth);
+                    ruled.push(row);
                 }
                 kernels.run(wkv::Wkv { state: &mut state, at, rows: &ruled, out: &mut out });
                 let found = results(&out, at, count);
