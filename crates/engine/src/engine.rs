@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use gleed_model::arithmetic::PAGE;
+use gleed_model::executor::Observer;
 use gleed_model::groups::least;
 use gleed_model::numbers::row_without_numbers;
 use gleed_model::program::{AdapterInfo, Output};
@@ -123,7 +124,16 @@ impl Engine {
     /// sequence is as it was before: no token counts as computed, and what was reserved is given back. Logits that
     /// are NaN are a failure, which names the op they come from.
     pub fn step(&mut self, turns: &mut [Turn<'_>]) -> Result<()> {
-        let result = self.try_step(turns);
+        self.step_observed(turns, &mut ())
+    }
+
+    /// The same, seen by an observer op by op.
+    pub(crate) fn step_observed(
+        &mut self,
+        turns: &mut [Turn<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let result = self.try_step(turns, observer);
         for turn in turns {
             match result {
                 Ok(()) => turn.sequence.advance_with_guesses(turn.rows, turn.guesses),
@@ -133,7 +143,7 @@ impl Engine {
         result
     }
 
-    fn try_step(&mut self, turns: &mut [Turn<'_>]) -> Result<()> {
+    fn try_step(&mut self, turns: &mut [Turn<'_>], observer: &mut dyn Observer) -> Result<()> {
         if let Some(index) = turns.iter().position(|turn| !turn.sequence.is_of(&self.pools)) {
             return Err(Error::OtherEngine { index });
         }
@@ -162,7 +172,7 @@ impl Engine {
         }
         // A step that fails half-way has written at most the positions that were reserved for it, which no sequence
         // counts as computed.
-        self.executor.step(&self.batch, &mut ())?;
+        self.executor.step(&self.batch, observer)?;
         if let Some(row) = row_without_numbers(&*self.executor, &self.batch) {
             let Row { table, position, .. } = self.batch.rows()[row];
             return Err(self.source_of_nan(turns[table as usize].sequence, position as usize)?.into());

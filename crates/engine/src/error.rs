@@ -119,7 +119,7 @@ pub enum Error {
         /// Slots there are.
         total: usize,
     },
-    /// A perplexity window that has nothing to score or does not fit.
+    /// A window of text that has nothing to measure or does not fit.
     #[error("a window of {window} tokens must be at least 3 and at most the context of {context}")]
     Window {
         /// The window asked for.
@@ -127,7 +127,7 @@ pub enum Error {
         /// Positions that a sequence may have.
         context: usize,
     },
-    /// A text shorter than one perplexity window.
+    /// A text shorter than one window.
     #[error("the text has {tokens} tokens, one window needs {window}; give more text or a smaller context")]
     TextTooShort {
         /// Tokens of the text.

@@ -7,6 +7,7 @@ pub mod convert;
 #[cfg(feature = "gpu")]
 pub mod devices;
 pub mod embed;
+pub mod imatrix;
 pub mod inspect;
 pub mod list;
 pub mod perplexity;

@@ -9,6 +9,7 @@ mod folders;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hostile;
+mod importance;
 mod load;
 mod lora;
 mod real;

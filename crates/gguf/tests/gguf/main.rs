@@ -5,5 +5,6 @@ mod bad_files;
 mod container;
 mod formats;
 mod formats_encode;
+mod importance;
 mod mix;
 mod writing;
