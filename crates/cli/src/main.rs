@@ -7,6 +7,7 @@ mod context;
 mod conversation;
 mod device;
 mod escape;
+mod importance;
 mod load;
 mod lora;
 mod models;

@@ -7,18 +7,21 @@ use anyhow::{Context, Result, bail};
 use gleed_gguf::{Facts, Format, Gguf, Mix, TensorFormat, TensorInfo, TensorSpec, Value, Writer};
 use serde_json::json;
 
+use crate::importance::Weights;
 use crate::output;
 use crate::progress::Progress;
 
 /// Values that are decoded and encoded at a time: bounds the memory, keeps the threads busy.
 const CHUNK: usize = 4 << 20;
 
-/// Writes a model in a mix of formats, or as it is, and tells what was written. `label` stands before the bar.
+/// Writes a model in a mix of formats, or as it is, and tells what was written. `label` stands before the bar; `weights`
+/// say which errors matter.
 pub fn rewrite(
     label: &str,
     file: &Gguf,
     target: &Path,
     mix: Option<Mix>,
+    weights: Option<&Weights>,
     threads: Option<usize>,
     json: bool,
 ) -> Result<()> {
@@ -32,12 +35,15 @@ pub fn rewrite(
     }
     let mut metadata = file.metadata().clone();
     let choices = match mix {
-        Some(mix) => choose(file, mix)?,
+        Some(mix) => choose(file, mix, weights.is_some())?,
         None => vec![TensorFormat { format: None, instead_of: None }; file.tensors().len()],
     };
     if let Some(mix) = mix {
         metadata.set("general.file_type", Value::U32(mix.file_type()));
         metadata.set("general.quantization_version", Value::U32(2));
+    }
+    if let Some(weights) = weights {
+        weights.describe(&mut metadata);
     }
     metadata.remove_prefix("split.");
     let specs: Vec<TensorSpec> = file
@@ -57,12 +63,15 @@ pub fn rewrite(
             ));
         }
     }
+    let importance = weights.map(|weights| weights.of_tensors(file, &specs)).transpose()?;
     let mut writer = Writer::create(target, &metadata, &specs)?;
     let total: usize = file.tensors().iter().map(TensorInfo::len).sum();
     let progress = Progress::new(label, total as u64);
-    for (tensor, spec) in file.tensors().iter().zip(&specs) {
+    for (index, (tensor, spec)) in file.tensors().iter().zip(&specs).enumerate() {
         progress.message(&tensor.name);
-        recode(file, tensor, spec.format, threads, &mut writer, |values| progress.advance(values as u64))
+        let importance = importance.as_ref().and_then(|of_tensors| of_tensors[index].as_deref());
+        let coding = Coding { format: spec.format, importance, threads };
+        recode(file, tensor, &coding, &mut writer, |values| progress.advance(values as u64))
             .with_context(|| format!("tensor {}", tensor.name))?;
         file.release(tensor);
     }
@@ -88,7 +97,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// What becomes of each tensor.
-fn choose(file: &Gguf, mix: Mix) -> Result<Vec<TensorFormat>> {
+fn choose(file: &Gguf, mix: Mix, importance: bool) -> Result<Vec<TensorFormat>> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
     let size = |key: &str| {
@@ -108,25 +117,48 @@ fn choose(file: &Gguf, mix: Mix) -> Result<Vec<TensorFormat>> {
         heads,
         kv_heads: size("attention.head_count_kv")?.unwrap_or(heads),
         experts: size("expert_count")?.unwrap_or(0),
+        importance,
     };
     let tensors: Vec<(&str, &[usize])> =
         file.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
     Ok(mix.plan(&tensors, &facts))
 }
 
+/// How a tensor is encoded.
+struct Coding<'a> {
+    format: Format,
+    /// How much each column of each of its matrices matters, if that is known.
+    importance: Option<&'a [f32]>,
+    threads: usize,
+}
+
+impl Coding<'_> {
+    /// Encodes a row of a tensor of matrices with so many rows.
+    fn encode(&self, row: usize, rows: usize, values: &[f32], out: &mut [u8]) -> gleed_gguf::Result<()> {
+        match self.importance {
+            None => self.format.encode(values, out),
+            Some(importance) => {
+                let importance = &importance[row / rows.max(1) * values.len()..][..values.len()];
+                self.format.encode_weighted(values, importance, out)
+            }
+        }
+    }
+}
+
 /// Decodes and encodes one tensor, rows shared out to the threads, and writes it chunk by chunk.
 fn recode(
     file: &Gguf,
     tensor: &TensorInfo,
-    format: Format,
-    threads: usize,
+    coding: &Coding,
     writer: &mut Writer,
     mut done: impl FnMut(usize),
 ) -> Result<()> {
+    let &Coding { format, threads, .. } = coding;
     if tensor.bytes == 0 {
         writer.write(&tensor.name, &[])?;
     }
     let columns = tensor.shape.first().copied().unwrap_or(1).max(1);
+    let rows_of_matrix = tensor.shape.get(1).copied().unwrap_or(1);
     let (from, to) = (tensor.format.row_bytes(columns)?, format.row_bytes(columns)?);
     let bytes_at_once = (CHUNK / columns).max(threads) * from;
     for start in (0..tensor.bytes).step_by(bytes_at_once) {
@@ -143,12 +175,15 @@ fn recode(
             let workers: Vec<_> = chunk
                 .chunks(per_thread * from)
                 .zip(encoded.chunks_mut(per_thread * to))
-                .map(|(source, target)| {
+                .enumerate()
+                .map(|(worker, (source, target))| {
+                    let first = start / from + worker * per_thread;
                     scope.spawn(move || -> gleed_gguf::Result<()> {
                         let mut values = vec![0.0; columns];
-                        for (source, target) in source.chunks(from).zip(target.chunks_mut(to)) {
+                        let rows = source.chunks(from).zip(target.chunks_mut(to));
+                        for (row, (source, target)) in (first..).zip(rows) {
                             tensor.format.decode(source, &mut values);
-                            format.encode(&values, target)?;
+                            coding.encode(row, rows_of_matrix, &values, target)?;
                         }
                         Ok(())
                     })

@@ -18,6 +18,7 @@ mod map;
 mod metadata;
 mod mix;
 mod parse;
+mod quantise;
 mod split;
 mod wire;
 mod writer;

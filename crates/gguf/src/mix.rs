@@ -64,6 +64,8 @@ pub struct Facts {
     pub kv_heads: usize,
     /// Number of experts of a layer, or 0.
     pub experts: usize,
+    /// Whether an importance matrix says which errors matter.
+    pub importance: bool,
 }
 
 /// What becomes of one tensor.
@@ -169,7 +171,7 @@ impl Mix {
                     // A layer with experts may have several such tensors.
                     let counted = downs_seen - 1;
                     let layer = if facts.experts > 1 { layer_of(name).unwrap_or(counted) } else { counted };
-                    self.down(layer, facts.layers)
+                    self.down(layer, facts)
                 }
                 TensorRole::TokenEmbedding | TensorRole::AttentionKey | TensorRole::Other => self.base(),
             };
@@ -230,14 +232,19 @@ impl Mix {
     }
 
     /// The down projection of a layer.
-    fn down(self, layer: usize, layers: usize) -> Format {
+    fn down(self, layer: usize, facts: &Facts) -> Format {
+        let layers = facts.layers;
         match self {
             Mix::Q2_K => Format::Q3_K,
             Mix::Q3_K_M if layer < layers / 16 => Format::Q5_K,
             Mix::Q3_K_M => Format::Q4_K,
             Mix::Q3_K_L => Format::Q5_K,
             Mix::Q4_K_M | Mix::Q5_K_M if takes_more_bits(layer, layers) => Format::Q6_K,
-            Mix::Q4_K_S | Mix::IQ4_NL if layer < layers / 8 => Format::Q5_K,
+            Mix::Q4_K_S if layer < layers / 8 => Format::Q5_K,
+            Mix::IQ4_NL if layer < layers / 8 && !facts.importance => Format::Q5_K,
+            // Even so the first layers can lose too much.
+            Mix::Q4_0 if layer < layers / 8 && facts.importance => Format::Q4_1,
+            Mix::Q5_0 if layer < layers / 8 && facts.importance => Format::Q5_1,
             _ => self.base(),
         }
     }

@@ -41,5 +41,5 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let name = input.display();
         bail!("{name} is not a folder: `gleed quantize` writes files in other formats");
     }
-    rewrite("convert", &load::open_folder(&input)?, &output, mix, threads, json)
+    rewrite("convert", &load::open_folder(&input)?, &output, mix, None, threads, json)
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use gleed_gguf::Mix;
 
+use crate::importance::Weights;
 use crate::load;
 use crate::rewrite::rewrite;
 
@@ -24,6 +25,10 @@ pub struct Arguments {
     #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
     mix: Mix,
 
+    /// An importance matrix (`gleed imatrix`, or llama-imatrix's GGUF): errors become small where they matter
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<PathBuf>,
+
     /// Threads to compute with [default: one per core]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
@@ -40,6 +45,7 @@ pub fn mix(name: &str) -> Result<Mix, String> {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { input, output, mix, threads, json } = arguments;
-    rewrite("quantize", &*load::open_file(&input)?, &output, Some(mix), threads, json)
+    let Arguments { input, output, mix, imatrix, threads, json } = arguments;
+    let weights = imatrix.as_deref().map(Weights::read).transpose()?;
+    rewrite("quantize", &*load::open_file(&input)?, &output, Some(mix), weights.as_ref(), threads, json)
 }

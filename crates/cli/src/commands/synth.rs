@@ -54,6 +54,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         heads: config.heads,
         kv_heads: config.kv_heads,
         experts: experts.unwrap_or(0),
+        importance: false,
     };
     let choices = arguments.mix.plan(&named, &facts);
     let specs: Vec<TensorSpec> = tensors

@@ -1,9 +1,9 @@
 //! Importance matrices against llama.cpp's, and what is done with them. `tests/tools/imatrix_golden.py` wrote the golden
 //! numbers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gleed_gguf::Importance;
+use gleed_gguf::{Gguf, Importance};
 use gleed_testing::golden::{root, tiny_model};
 use serde_json::Value;
 
@@ -78,6 +78,58 @@ fn the_output_is_measured_where_it_is_asked_for() {
     assert_eq!((embeddings.sums.len(), &embeddings.counts[..]), (288, &[32.0][..]));
 }
 
+/// The weighted error of a quantised file, in the inputs of all layers, as a share of the outputs.
+fn weighted_error(path: &Path, importance: &Importance) -> f64 {
+    let (original, quantised) = (Gguf::open(stories().as_ref()).unwrap(), Gguf::open(path).unwrap());
+    let (mut error, mut all) = (0.0, 0.0);
+    for (name, inputs) in &importance.inputs {
+        let values = |file: &Gguf| file.decode(file.require_tensor(name).unwrap()).unwrap();
+        let (truth, ours, means) = (values(&original), values(&quantised), inputs.means());
+        for (i, (truth, ours)) in truth.iter().zip(&ours).enumerate() {
+            let importance = f64::from(means[i % means.len()]);
+            error += importance * (f64::from(*ours) - f64::from(*truth)).powi(2);
+            all += importance * f64::from(*truth).powi(2);
+        }
+    }
+    (error / all).sqrt()
+}
+
+#[test]
+fn quantised_by_importance_the_errors_are_where_they_do_not_matter() {
+    let (importance, _) = measured("stories15M", &stories(), &[]);
+    let matrix = scratch("stories15M.imatrix.gguf");
+    let (plain, weighted) = (scratch("plain-q4_0.gguf"), scratch("weighted-q4_0.gguf"));
+    let path = |path: &PathBuf| path.to_str().unwrap().to_string();
+    let (model, matrix) = (stories(), path(&matrix));
+    json(&["quantize", &model, &path(&plain), "--type", "q4_0", "--json"]);
+    json(&["quantize", &model, &path(&weighted), "--type", "q4_0", "--imatrix", &matrix, "--json"]);
+    let (without, with) = (weighted_error(&plain, &importance), weighted_error(&weighted, &importance));
+    assert!(with < 0.95 * without, "{with} with importance, {without} without");
+    let file = Gguf::open(&weighted).unwrap();
+    let metadata = file.metadata();
+    assert_eq!(metadata.str("quantize.imatrix.file").unwrap(), Some(matrix.as_str()));
+    assert_eq!(metadata.u64("quantize.imatrix.entries_count").unwrap(), Some(42));
+    assert_eq!(metadata.u64("quantize.imatrix.chunks_count").unwrap(), Some(3));
+    let answer =
+        json(&["run", &path(&weighted), "Once upon a time", "--temperature", "0", "-n", "8", "--json"]);
+    assert!(answer["text"].as_str().unwrap().contains("there was"), "{}", answer["text"]);
+}
+
+#[test]
+fn a_matrix_of_another_model_is_refused() {
+    let (mut importance, _) = measured("tiny-qwen3moe", tiny_model("tiny-qwen3moe").to_str().unwrap(), &[]);
+    let (out, matrix) = (scratch("refused-q4_0.gguf"), scratch("other.imatrix.gguf"));
+    let (model, out) = (stories(), out.to_str().unwrap());
+    let quantize = ["quantize", &model, out, "--type", "q4_0", "--imatrix", matrix.to_str().unwrap()];
+    importance.write(&matrix).unwrap();
+    refused(&quantize, "256 columns are known and the model has 288");
+    importance.inputs.retain(|name, _| name.contains("exps"));
+    importance.write(&matrix).unwrap();
+    refused(&quantize, "knows none of the model's tensors");
+    refused(&["quantize", &model, out, "--type", "q4_0", "--imatrix", &model], "is not an importance matrix");
+    assert!(!Path::new(out).exists());
+}
+
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let (model, out, text) = (stories(), scratch("refused.imatrix.gguf"), text());
@@ -85,5 +137,5 @@ fn what_cannot_be_measured_is_refused() {
     refused(&["imatrix", &model, "/no/such/text", "-o", out], "/no/such/text");
     refused(&["imatrix", &model, text, "-o", out, "--context", "2"], "at least 3");
     refused(&["imatrix", &model, text, "-o", "/no/such/folder/out.gguf", "--chunks", "1"], "/no/such/folder");
-    assert!(!std::path::Path::new(out).exists());
+    assert!(!Path::new(out).exists());
 }

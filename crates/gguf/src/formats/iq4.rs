@@ -4,7 +4,7 @@
 //! groups of 32, `d` f16, 8 times two high bits of scale (u16), 8 low nibbles of scale, 128 bytes of
 //! nibbles; `value = (d * (scale - 32)) * LEVELS[q]`.
 
-use super::search::{largest, magnitude_weights, reciprocal, sums};
+use super::search::{largest, reciprocal, sums, weights};
 use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// What the sixteen places stand for, ascending.
@@ -42,8 +42,12 @@ pub(super) fn levels(bytes: &[u8; 16], levels: &[i8; 16]) -> [i8; 32] {
 
 /// Searches for the scale whose levels fit the values best: candidates around the largest value, each
 /// refined by weighted least squares.
-pub(crate) fn encode_nl(values: &[f32; 32], block: &mut [u8; 18]) -> Result<(), TooLarge> {
-    let weights = magnitude_weights(values);
+pub(crate) fn encode_nl(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    block: &mut [u8; 18],
+) -> Result<(), TooLarge> {
+    let weights = weights(values, importance);
     let largest = largest(values);
     let mut best = largest / f32::from(LEVELS[0]);
     let mut most = 0.0;

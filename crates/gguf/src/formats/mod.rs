@@ -147,17 +147,29 @@ fn half(number: f32) -> Result<([u8; 2], f32), TooLarge> {
     if half.is_finite() { Ok((half.to_le_bytes(), half.to_f32())) } else { Err(TooLarge) }
 }
 
-/// Encodes every block of a row with `block`; on failure says which block.
+/// Encodes every block of a row with `block`, which is told how much each value matters where that is known; on failure
+/// says which block.
 pub(crate) fn encode_blocks<const LEN: usize, const BYTES: usize>(
-    block: impl Fn(&[f32; LEN], &mut [u8; BYTES]) -> Result<(), TooLarge>,
+    block: impl Fn(&[f32; LEN], Option<&[f32; LEN]>, &mut [u8; BYTES]) -> Result<(), TooLarge>,
     values: &[f32],
+    importance: Option<&[f32]>,
     out: &mut [u8],
 ) -> Result<(), usize> {
     let blocks = values.as_chunks().0.iter().zip(out.as_chunks_mut().0);
     for (i, (values, out)) in blocks.enumerate() {
-        block(values, out).map_err(|TooLarge| i)?;
+        let importance = importance.map(|importance| &importance.as_chunks().0[i]);
+        block(values, importance, out).map_err(|TooLarge| i)?;
     }
     Ok(())
+}
+
+/// The same for formats that leave an encoder no choice.
+pub(crate) fn without_importance<const LEN: usize, const BYTES: usize>(
+    block: impl Fn(&[f32; LEN], &mut [u8; BYTES]) -> Result<(), TooLarge>,
+    values: &[f32],
+    out: &mut [u8],
+) -> Result<(), usize> {
+    encode_blocks(|values, _, out| block(values, out), values, None, out)
 }
 
 /// Splits the 256 values of a block into its groups.

@@ -34,8 +34,12 @@ pub(super) fn twos(bytes: &[u8; 64]) -> [u8; 256] {
 }
 
 /// Searches each group for its scale and min: see [`super::superblock`].
-pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 84]) -> Result<(), TooLarge> {
-    let encoded = superblock::affine::<16, 16>(groups_of(values), 3.0, 15.0)?;
+pub(crate) fn encode(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 84],
+) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<16, 16>(groups_of(values), importance.map(groups_of), 3.0, 15.0)?;
     for (g, byte) in block[..16].iter_mut().enumerate() {
         *byte = encoded.scales[g] | encoded.mins[g] << 4;
     }

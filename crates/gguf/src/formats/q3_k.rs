@@ -35,8 +35,12 @@ fn scale_codes(bytes: &[u8; 12]) -> [u8; 16] {
 }
 
 /// Searches each group for its scale: see [`super::superblock`].
-pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 110]) -> Result<(), TooLarge> {
-    let encoded = superblock::symmetric::<16, 16>(groups_of(values), 4.0, 32.0)?;
+pub(crate) fn encode(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 110],
+) -> Result<(), TooLarge> {
+    let encoded = superblock::symmetric::<16, 16>(groups_of(values), importance.map(groups_of), 4.0, 32.0)?;
     let q = encoded.q.as_flattened();
     let (high, rest) = block.split_at_mut(32);
     high.fill(0);

@@ -3,7 +3,7 @@
 //! Q4_0: `d` f16, 16 bytes of nibbles; `value = d * (q - 8)`.
 //! Q4_1: `d` f16, `m` f16, 16 bytes of nibbles; `value = d * q + m`.
 
-use super::search::{largest, range, reciprocal};
+use super::search::{self, largest, quantise, range, reciprocal};
 use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
 
 /// integer = q - 8; scale = d.
@@ -20,24 +20,65 @@ pub(crate) fn unpack_1(block: &[u8; 20], integers: &mut [i8; 32]) -> (f32, f32) 
     (half_at(block, 0), half_at(block, 2))
 }
 
-/// The value of largest magnitude becomes -8; the others are rounded.
-pub(crate) fn encode_0(values: &[f32; 32], block: &mut [u8; 18]) -> Result<(), TooLarge> {
-    let d = largest(values) / -8.0;
-    let inverse = reciprocal(d);
-    let q = values.map(|value| ((value * inverse + 8.5) as u8).min(15));
-    block[..2].copy_from_slice(&half(d)?.0);
+/// The value of largest magnitude becomes -8; the others are rounded. With importance a search finds the scale.
+pub(crate) fn encode_0(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    block: &mut [u8; 18],
+) -> Result<(), TooLarge> {
+    let (d, q) = symmetric(values, importance, 8.0)?;
+    block[..2].copy_from_slice(&d);
     block[2..].copy_from_slice(&join_nibbles(&q));
     Ok(())
 }
 
-/// The smallest value becomes 0, the largest 15; the others are rounded.
-pub(crate) fn encode_1(values: &[f32; 32], block: &mut [u8; 20]) -> Result<(), TooLarge> {
-    let (low, high) = range(values);
-    let d = (high - low) / 15.0;
-    let inverse = reciprocal(d);
-    let q = values.map(|value| (((value - low) * inverse + 0.5) as u8).min(15));
-    block[..2].copy_from_slice(&half(d)?.0);
-    block[2..4].copy_from_slice(&half(low)?.0);
+/// The smallest value becomes 0, the largest 15; the others are rounded. With importance a search finds scale and min.
+pub(crate) fn encode_1(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    block: &mut [u8; 20],
+) -> Result<(), TooLarge> {
+    let (d, min, q) = affine(values, importance, 15.0)?;
+    block[..2].copy_from_slice(&d);
+    block[2..4].copy_from_slice(&min);
     block[4..].copy_from_slice(&join_nibbles(&q));
     Ok(())
+}
+
+/// The stored scale of Q4_0 or Q5_0, and q in `0..2 * top`, for `value ≈ d * (q - top)`.
+pub(super) fn symmetric(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    top: f32,
+) -> Result<([u8; 2], [u8; 32]), TooLarge> {
+    let Some(importance) = importance else {
+        let d = largest(values) / -top;
+        let inverse = reciprocal(d);
+        let q = values.map(|value| ((value * inverse + (top + 0.5)) as u8).min(2 * top as u8 - 1));
+        return Ok((half(d)?.0, q));
+    };
+    let weights = search::weights(values, Some(importance));
+    let (bytes, d) = half(search::symmetric(values, &weights, top, true))?;
+    let inverse = reciprocal(d);
+    Ok((bytes, values.map(|value| (quantise(value * inverse, -top, top - 1.0) + top) as u8)))
+}
+
+/// The stored scale and min of Q4_1 or Q5_1, and q in `0..=top`, for `value ≈ d * q + min`.
+pub(super) fn affine(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    top: f32,
+) -> Result<([u8; 2], [u8; 2], [u8; 32]), TooLarge> {
+    let Some(importance) = importance else {
+        let (low, high) = range(values);
+        let d = (high - low) / top;
+        let inverse = reciprocal(d);
+        let q = values.map(|value| (((value - low) * inverse + 0.5) as u8).min(top as u8));
+        return Ok((half(d)?.0, half(low)?.0, q));
+    };
+    let weights = search::weights(values, Some(importance));
+    let found = search::affine(values, &weights, top, f32::INFINITY);
+    let ((d_bytes, d), (min_bytes, min)) = (half(found.scale)?, half(found.min)?);
+    let inverse = reciprocal(d);
+    Ok((d_bytes, min_bytes, values.map(|value| quantise((value - min) * inverse, 0.0, top) as u8)))
 }

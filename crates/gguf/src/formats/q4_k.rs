@@ -56,8 +56,12 @@ pub(super) fn fours(bytes: &[u8; 128]) -> [u8; 256] {
 }
 
 /// Searches each group for its scale and min: see [`super::superblock`].
-pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 144]) -> Result<(), TooLarge> {
-    let encoded = superblock::affine::<8, 32>(groups_of(values), 15.0, 63.0)?;
+pub(crate) fn encode(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 144],
+) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<8, 32>(groups_of(values), importance.map(groups_of), 15.0, 63.0)?;
     block[..16].copy_from_slice(&front(&encoded));
     block[16..].copy_from_slice(&join_fours(encoded.q.as_flattened()));
     Ok(())

@@ -4,8 +4,8 @@
 //! Q5_1: `d` f16, `m` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * q + m`.
 
 use super::grids::{ONES, byte_masks};
-use super::search::{largest, range, reciprocal};
-use super::{TooLarge, field, half, half_at, join_nibbles};
+use super::q4::{affine, symmetric};
+use super::{TooLarge, field, half_at, join_nibbles};
 
 /// integer = q - 16; scale = d.
 #[inline(always)]
@@ -37,25 +37,28 @@ fn fives(high: &[u8; 4], low: &[u8; 16], top: impl Fn(u64) -> u64) -> [i8; 32] {
     out
 }
 
-/// The value of largest magnitude becomes -16; the others are rounded.
-pub(crate) fn encode_0(values: &[f32; 32], block: &mut [u8; 22]) -> Result<(), TooLarge> {
-    let d = largest(values) / -16.0;
-    let inverse = reciprocal(d);
-    let q = values.map(|value| ((value * inverse + 16.5) as u8).min(31));
-    block[..2].copy_from_slice(&half(d)?.0);
+/// The value of largest magnitude becomes -16; the others are rounded. With importance a search finds the scale.
+pub(crate) fn encode_0(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    block: &mut [u8; 22],
+) -> Result<(), TooLarge> {
+    let (d, q) = symmetric(values, importance, 16.0)?;
+    block[..2].copy_from_slice(&d);
     block[2..6].copy_from_slice(&fifth_bits(&q));
     block[6..].copy_from_slice(&join_nibbles(&q));
     Ok(())
 }
 
-/// The smallest value becomes 0, the largest 31; the others are rounded.
-pub(crate) fn encode_1(values: &[f32; 32], block: &mut [u8; 24]) -> Result<(), TooLarge> {
-    let (low, high) = range(values);
-    let d = (high - low) / 31.0;
-    let inverse = reciprocal(d);
-    let q = values.map(|value| (((value - low) * inverse + 0.5) as u8).min(31));
-    block[..2].copy_from_slice(&half(d)?.0);
-    block[2..4].copy_from_slice(&half(low)?.0);
+/// The smallest value becomes 0, the largest 31; the others are rounded. With importance a search finds scale and min.
+pub(crate) fn encode_1(
+    values: &[f32; 32],
+    importance: Option<&[f32; 32]>,
+    block: &mut [u8; 24],
+) -> Result<(), TooLarge> {
+    let (d, min, q) = affine(values, importance, 31.0)?;
+    block[..2].copy_from_slice(&d);
+    block[2..4].copy_from_slice(&min);
     block[4..8].copy_from_slice(&fifth_bits(&q));
     block[8..].copy_from_slice(&join_nibbles(&q));
     Ok(())

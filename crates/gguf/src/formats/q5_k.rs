@@ -26,8 +26,12 @@ pub(crate) fn unpack(
 }
 
 /// Searches each group for its scale and min: see [`super::superblock`].
-pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 176]) -> Result<(), TooLarge> {
-    let encoded = superblock::affine::<8, 32>(groups_of(values), 31.0, 63.0)?;
+pub(crate) fn encode(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 176],
+) -> Result<(), TooLarge> {
+    let encoded = superblock::affine::<8, 32>(groups_of(values), importance.map(groups_of), 31.0, 63.0)?;
     let (bytes, low) = block.split_at_mut(48);
     bytes[..16].copy_from_slice(&front(&encoded));
     let high = &mut bytes[16..];

@@ -24,8 +24,12 @@ pub(crate) fn unpack(block: &[u8; 210], integers: &mut [i8; 256], factors: &mut 
 }
 
 /// Searches each group for its scale: see [`super::superblock`].
-pub(crate) fn encode(values: &[f32; 256], block: &mut [u8; 210]) -> Result<(), TooLarge> {
-    let encoded = superblock::symmetric::<16, 16>(groups_of(values), 32.0, 128.0)?;
+pub(crate) fn encode(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 210],
+) -> Result<(), TooLarge> {
+    let encoded = superblock::symmetric::<16, 16>(groups_of(values), importance.map(groups_of), 32.0, 128.0)?;
     let mut high = [0; 256];
     for (high, q) in high.iter_mut().zip(encoded.q.as_flattened()) {
         *high = q >> 4;

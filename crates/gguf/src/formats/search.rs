@@ -1,5 +1,6 @@
 //! Finding the scale (and min) of a group of weights: a search over candidate grids, each refined by
-//! weighted least squares. The encoders of the K formats and IQ4_NL choose their scales with it.
+//! weighted least squares. The encoders of the K formats and IQ4_NL choose their scales with it,
+//! and those of Q4 and Q5 where they know which values matter more.
 
 /// Adding and subtracting this rounds a float of magnitude below 2^22 to the nearest integer (ties to
 /// even) without a call or a branch, so that loops over it vectorise on every machine.
@@ -41,8 +42,27 @@ pub(super) fn magnitude_weights<const N: usize>(values: &[f32; N]) -> [f32; N] {
     values.map(|value| spread + value.abs())
 }
 
-/// `value ≈ scale * q + min` with q in `0..=top`, and `min <= 0` because the formats store it negated
-/// without a sign.
+/// The importance that every value of a group has at least, as a share of their mean: a column that the text never
+/// reached still counts, and sums over a group are never those of one value alone.
+const LEAST_IMPORTANCE: f32 = 1e-4;
+
+/// How much an error in each value of a group matters: its importance, where that is known, times the root of the mean
+/// square plus the value's own; else (or where all of it is zero) [`magnitude_weights`].
+#[inline(always)]
+pub(super) fn weights<const N: usize>(values: &[f32; N], importance: Option<&[f32; N]>) -> [f32; N] {
+    let Some(importance) = importance else { return magnitude_weights(values) };
+    let [squares, total] = sums::<N, 2>(|i| [values[i] * values[i], importance[i]]);
+    let (square, mean) = (squares / N as f32, total / N as f32);
+    if mean == 0.0 || !mean.is_finite() {
+        return magnitude_weights(values);
+    }
+    // As shares of the mean, so that no product of small numbers vanishes.
+    std::array::from_fn(|i| {
+        (importance[i] / mean + LEAST_IMPORTANCE) * (square + values[i] * values[i]).sqrt()
+    })
+}
+
+/// `value ≈ scale * q + min` with q in `0..=top`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Affine {
     pub(super) scale: f32,
@@ -50,10 +70,15 @@ pub(super) struct Affine {
 }
 
 /// The scale and min of least weighted squared error, over grids a little finer and coarser than the one
-/// that just spans the values.
-pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top: f32) -> Affine {
-    let low = values.iter().fold(0.0f32, |low, value| low.min(*value));
-    let high = values.iter().fold(f32::NEG_INFINITY, |high, value| high.max(*value));
+/// that just spans the values. The min is at most `highest_min`: zero where a format stores it negated without a sign.
+pub(super) fn affine<const N: usize>(
+    values: &[f32; N],
+    weights: &[f32; N],
+    top: f32,
+    highest_min: f32,
+) -> Affine {
+    let (low, high) = range(values);
+    let low = low.min(highest_min);
     if high <= low {
         return Affine { scale: 0.0, min: low };
     }
@@ -75,8 +100,8 @@ pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top:
         let determinant = sum_w * sum_qq - sum_q * sum_q;
         let mut scale = (sum_w * sum_qy - sum_q * sum_y) / determinant;
         let mut offset = (sum_qq * sum_y - sum_q * sum_qy) / determinant;
-        if low + offset > 0.0 {
-            offset = -low;
+        if low + offset > highest_min {
+            offset = highest_min - low;
             scale = (sum_qy - offset * sum_q) / sum_qq;
         }
         let error = sum_yy
@@ -90,15 +115,21 @@ pub(super) fn affine<const N: usize>(values: &[f32; N], weights: &[f32; N], top:
     best
 }
 
-/// The scale of least weighted squared error for `value ≈ scale * q`, q in `-top..top`.
-pub(super) fn symmetric<const N: usize>(values: &[f32; N], weights: &[f32; N], top: f32) -> f32 {
+/// The scale of least weighted squared error for `value ≈ scale * q`, q in `-top..top`. With `clipping` scales are tried
+/// too that leave the largest value out of reach, which pays where it need not be the one that matters.
+pub(super) fn symmetric<const N: usize>(
+    values: &[f32; N],
+    weights: &[f32; N],
+    top: f32,
+    clipping: bool,
+) -> f32 {
     let largest = largest(values);
     if largest == 0.0 {
         return 0.0;
     }
     let mut best = largest / -top;
     let mut most = 0.0;
-    for step in -9i8..=9 {
+    for step in -9..=if clipping { 30i8 } else { 9 } {
         let inverse = -(top + 0.1 * f32::from(step)) / largest;
         let [sum_qx, sum_qq] = sums::<N, 2>(|i| {
             let q = quantise(inverse * values[i], -top, top - 1.0);

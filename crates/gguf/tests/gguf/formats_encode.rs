@@ -204,6 +204,110 @@ fn the_sums_of_q8_k_are_those_of_its_values() {
     }
 }
 
+/// Importances as they are: most columns alike, a few a thousand times as important.
+fn importances(random: &mut Random, count: usize) -> Vec<f32> {
+    (0..count)
+        .map(|_| (1.5 * random.normal()).exp() * if random.uniform() < 0.01 { 1e3 } else { 1.0 })
+        .collect()
+}
+
+/// The error by importance, as a share of the values.
+fn weighted_error(ours: &[f32], truth: &[f32], importance: &[f32]) -> f64 {
+    let sum = |values: &dyn Fn(usize) -> f64| -> f64 {
+        (0..truth.len()).map(|i| f64::from(importance[i]) * values(i) * values(i)).sum()
+    };
+    let error = sum(&|i| f64::from(ours[i]) - f64::from(truth[i]));
+    (error / sum(&|i| f64::from(truth[i]))).sqrt()
+}
+
+fn weighted_round_trip(format: Format, values: &[f32], importance: &[f32]) -> Vec<f32> {
+    let mut bytes = vec![0xaa; format.row_bytes(values.len()).unwrap()];
+    format
+        .encode_weighted(values, importance, &mut bytes)
+        .unwrap_or_else(|error| panic!("{format}: {error}"));
+    let mut decoded = vec![f32::NAN; values.len()];
+    format.decode(&bytes, &mut decoded);
+    decoded
+}
+
+/// The formats whose encoders have a choice.
+fn weighted() -> impl Iterator<Item = Format> {
+    let fixed = [Format::Q8_0, Format::Q8_K, Format::MXFP4, Format::TQ1_0, Format::TQ2_0];
+    let all = ENCODED.into_iter().map(|(format, _)| format);
+    all.filter(move |format| format.groups().is_some() && !fixed.contains(format))
+}
+
+#[test]
+fn importance_makes_the_weighted_error_smaller() {
+    let mut random = Random(0x1234_5678_9abc);
+    let values: Vec<f32> = (0..16384).map(|_| 0.02 * random.normal()).collect();
+    let importance = importances(&mut random, values.len());
+    for format in weighted() {
+        let plain = weighted_error(&round_trip(format, &values), &values, &importance);
+        let ours = weighted_error(&weighted_round_trip(format, &values, &importance), &values, &importance);
+        assert!(ours < 0.9 * plain, "{format}: {ours:.5} with importance, {plain:.5} without");
+        // Not by chance: importance of other values does not help.
+        let mut other = importance.clone();
+        other.rotate_left(1000);
+        let wrong = weighted_error(&weighted_round_trip(format, &values, &other), &values, &importance);
+        assert!(wrong > 1.05 * ours, "{format}: {wrong:.5} with the importance of others, {ours:.5}");
+    }
+}
+
+#[test]
+fn formats_without_a_choice_are_the_same_with_importance() {
+    let mut random = Random(21);
+    let values: Vec<f32> = (0..1024).map(|_| random.normal()).collect();
+    let importance = importances(&mut random, values.len());
+    for (format, _) in ENCODED {
+        if !weighted().any(|other| other == format) {
+            assert_eq!(weighted_round_trip(format, &values, &importance), round_trip(format, &values));
+        }
+    }
+}
+
+#[test]
+fn odd_importances_do_no_harm() {
+    let mut random = Random(22);
+    let values: Vec<f32> = (0..1024).map(|_| random.normal()).collect();
+    let one_in = |n: usize| -> Vec<f32> { (0..1024).map(|i| f32::from(i % n == 3)).collect() };
+    for format in weighted() {
+        let plain = root_mean_square(&round_trip(format, &values), &values);
+        for (name, importance) in [
+            ("zeros", vec![0.0; 1024]),
+            ("ones", vec![1.0; 1024]),
+            ("tiny", vec![1e-38; 1024]),
+            ("huge", vec![1e38; 1024]),
+            ("one in a group", one_in(32)),
+            ("one in a block", one_in(256)),
+            ("one in all", one_in(1024)),
+        ] {
+            let decoded = weighted_round_trip(format, &values, &importance);
+            let lost = root_mean_square(&decoded, &values);
+            // Values of no importance may become others, but nothing wild.
+            assert!(lost < 1.2, "{format}, {name}: loses {lost} of the spread");
+            if matches!(name, "zeros" | "ones" | "tiny" | "huge") {
+                assert!(lost < 1.05 * plain, "{format}, {name}: loses {lost}, {plain} without");
+            }
+        }
+    }
+}
+
+#[test]
+fn importances_that_are_none_are_refused() {
+    let mut bytes = vec![0; 18];
+    let mut refused = |importance: &[f32], expected: &str| {
+        let error = Format::Q4_0.encode_weighted(&[1.0; 32], importance, &mut bytes).unwrap_err().to_string();
+        assert_eq!(error, expected);
+    };
+    refused(&[1.0; 31], "31 values have an importance, 32 are there");
+    let mut importance = [1.0; 32];
+    for (bad, shown) in [(-1.0, "-1"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        importance[7] = bad;
+        refused(&importance, &format!("the importance of value 7 is {shown}"));
+    }
+}
+
 #[test]
 fn the_error_is_no_larger_than_llama_cpps() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/quantize");

@@ -21,7 +21,13 @@ fn models() -> Vec<Model<'static>> {
             "model" => {
                 let name = words.next().unwrap();
                 let mut fact = || words.next().unwrap().split_once('=').unwrap().1.parse().unwrap();
-                let facts = Facts { layers: fact(), heads: fact(), kv_heads: fact(), experts: fact() };
+                let facts = Facts {
+                    layers: fact(),
+                    heads: fact(),
+                    kv_heads: fact(),
+                    experts: fact(),
+                    importance: false,
+                };
                 models.push(Model { name, facts, tensors: Vec::new(), mixes: Vec::new() });
             }
             "tensor" => {
@@ -78,7 +84,7 @@ fn the_order_of_tensors_does_not_matter() {
 
 #[test]
 fn a_stand_in_is_told() {
-    let facts = Facts { layers: 1, heads: 6, kv_heads: 6, experts: 0 };
+    let facts = Facts { layers: 1, heads: 6, kv_heads: 6, experts: 0, importance: false };
     let tensors: [(&str, &[usize]); 3] = [
         ("output.weight", &[288, 32000]),
         ("blk.0.attn_q.weight", &[288, 288]),
