@@ -46,6 +46,13 @@ pub fn rewrite(
         weights.describe(&mut metadata);
     }
     metadata.remove_prefix("split.");
+    if let Some(mix) = mix.filter(|mix| mix.needs_importance() && weights.is_none()) {
+        output::warning(format!(
+            "{} leaves so few bits that it needs an importance matrix: `gleed imatrix` makes one, `gleed quantize \
+             --imatrix` takes it",
+            mix.name()
+        ));
+    }
     let specs: Vec<TensorSpec> = file
         .tensors()
         .iter()
@@ -55,6 +62,7 @@ pub fn rewrite(
             ..TensorSpec::from(tensor)
         })
         .collect();
+    let importance = weights.map(|weights| weights.of_tensors(file, &specs)).transpose()?;
     for (tensor, choice) in file.tensors().iter().zip(&choices) {
         if let (Some(wanted), Some(format)) = (choice.instead_of, choice.format) {
             output::warning(format!(
@@ -63,7 +71,6 @@ pub fn rewrite(
             ));
         }
     }
-    let importance = weights.map(|weights| weights.of_tensors(file, &specs)).transpose()?;
     let mut writer = Writer::create(target, &metadata, &specs)?;
     let total: usize = file.tensors().iter().map(TensorInfo::len).sum();
     let progress = Progress::new(label, total as u64);

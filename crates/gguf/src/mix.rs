@@ -18,6 +18,7 @@ pub enum Mix {
     Q5_0,
     Q5_1,
     Q2_K,
+    Q2_K_S,
     Q3_K_S,
     Q3_K_M,
     Q3_K_L,
@@ -27,11 +28,20 @@ pub enum Mix {
     Q5_K_M,
     Q6_K,
     IQ4_NL,
+    IQ4_XS,
+    IQ3_M,
+    IQ3_S,
+    IQ3_XS,
+    IQ3_XXS,
+    IQ2_M,
+    IQ2_S,
+    IQ2_XS,
+    IQ2_XXS,
     MXFP4,
 }
 
 /// Each mix with its name, its `general.file_type` id and the format most of its tensors take.
-const MIXES: [(Mix, &str, u32, Format); 19] = [
+const MIXES: [(Mix, &str, u32, Format); 29] = [
     (Mix::F32, "f32", 0, Format::F32),
     (Mix::F16, "f16", 1, Format::F16),
     (Mix::BF16, "bf16", 32, Format::BF16),
@@ -41,6 +51,7 @@ const MIXES: [(Mix, &str, u32, Format); 19] = [
     (Mix::Q5_0, "q5_0", 8, Format::Q5_0),
     (Mix::Q5_1, "q5_1", 9, Format::Q5_1),
     (Mix::Q2_K, "q2_k", 10, Format::Q2_K),
+    (Mix::Q2_K_S, "q2_k_s", 21, Format::Q2_K),
     (Mix::Q3_K_S, "q3_k_s", 11, Format::Q3_K),
     (Mix::Q3_K_M, "q3_k_m", 12, Format::Q3_K),
     (Mix::Q3_K_L, "q3_k_l", 13, Format::Q3_K),
@@ -50,6 +61,15 @@ const MIXES: [(Mix, &str, u32, Format); 19] = [
     (Mix::Q5_K_M, "q5_k_m", 17, Format::Q5_K),
     (Mix::Q6_K, "q6_k", 18, Format::Q6_K),
     (Mix::IQ4_NL, "iq4_nl", 25, Format::IQ4_NL),
+    (Mix::IQ4_XS, "iq4_xs", 30, Format::IQ4_XS),
+    (Mix::IQ3_M, "iq3_m", 27, Format::IQ3_S),
+    (Mix::IQ3_S, "iq3_s", 26, Format::IQ3_S),
+    (Mix::IQ3_XS, "iq3_xs", 22, Format::IQ3_S),
+    (Mix::IQ3_XXS, "iq3_xxs", 23, Format::IQ3_XXS),
+    (Mix::IQ2_M, "iq2_m", 29, Format::IQ2_S),
+    (Mix::IQ2_S, "iq2_s", 28, Format::IQ2_XS),
+    (Mix::IQ2_XS, "iq2_xs", 20, Format::IQ2_XS),
+    (Mix::IQ2_XXS, "iq2_xxs", 19, Format::IQ2_XXS),
     (Mix::MXFP4, "mxfp4", 38, Format::MXFP4),
 ];
 
@@ -85,7 +105,10 @@ enum TensorRole {
     TokenEmbedding,
     AttentionValue,
     AttentionKey,
+    AttentionQuery,
     AttentionOutput,
+    Gate,
+    Up,
     Down,
     Other,
 }
@@ -129,6 +152,20 @@ impl Mix {
         self.entry().3
     }
 
+    /// Whether so few bits are left that the mix is hardly of use without an importance matrix.
+    pub fn needs_importance(self) -> bool {
+        self.is_two_bit() || matches!(self, Mix::Q2_K_S | Mix::IQ3_XS | Mix::IQ3_XXS)
+    }
+
+    fn is_two_bit(self) -> bool {
+        matches!(self, Mix::IQ2_M | Mix::IQ2_S | Mix::IQ2_XS | Mix::IQ2_XXS)
+    }
+
+    /// What sensitive tensors of a mix of two bits take.
+    fn more_than_two_bits(self) -> Format {
+        if matches!(self, Mix::IQ2_M | Mix::IQ2_S) { Format::IQ3_S } else { Format::Q2_K }
+    }
+
     /// Chooses the format of every tensor of a model, given as `(name, shape)` with the fastest dimension
     /// first, all of them and in any order. The choices are in the order of the tensors.
     pub fn plan(self, tensors: &[(&str, &[usize])], facts: &Facts) -> Vec<TensorFormat> {
@@ -137,7 +174,13 @@ impl Mix {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|&i| layer_of(tensors[i].0));
         let values = tensors.iter().filter(|(name, _)| role_of(name) == TensorRole::AttentionValue).count();
-        let (mut values_seen, mut downs_seen) = (0, 0);
+        let (mut values_seen, mut downs_seen, mut gates_seen, mut ups_seen) = (0, 0, 0, 0);
+        // A layer with experts may have several tensors of a role.
+        let place = |name: &str, seen: &mut usize| {
+            *seen += 1;
+            let counted = *seen - 1;
+            if facts.experts > 1 && !self.is_two_bit() { layer_of(name).unwrap_or(counted) } else { counted }
+        };
 
         let mut choices = vec![TensorFormat { format: None, instead_of: None }; tensors.len()];
         for i in order {
@@ -164,16 +207,20 @@ impl Mix {
                     values_seen += 1;
                     self.attention_value(values_seen - 1, values, facts)
                 }
-                TensorRole::AttentionKey if facts.experts == 8 => Format::Q8_0,
-                TensorRole::AttentionOutput => self.attention_output(facts),
-                TensorRole::Down => {
-                    downs_seen += 1;
-                    // A layer with experts may have several such tensors.
-                    let counted = downs_seen - 1;
-                    let layer = if facts.experts > 1 { layer_of(name).unwrap_or(counted) } else { counted };
-                    self.down(layer, facts)
+                TensorRole::AttentionKey if facts.experts == 8 => {
+                    if self.is_two_bit() {
+                        Format::Q4_K
+                    } else {
+                        Format::Q8_0
+                    }
                 }
-                TensorRole::TokenEmbedding | TensorRole::AttentionKey | TensorRole::Other => self.base(),
+                TensorRole::AttentionKey | TensorRole::AttentionQuery => self.attention_query(),
+                TensorRole::AttentionOutput => self.attention_output(facts),
+                TensorRole::Gate => self.gate(place(name, &mut gates_seen), facts.layers),
+                TensorRole::Up => self.gate(place(name, &mut ups_seen), facts.layers),
+                TensorRole::Down => self.down(place(name, &mut downs_seen), facts),
+                TensorRole::TokenEmbedding => self.embedding(),
+                TensorRole::Other => self.base(),
             };
             let format = fitting(wanted, columns);
             choices[i] =
@@ -187,17 +234,49 @@ impl Mix {
         let base = self.base();
         if matches!(self, Mix::MXFP4 | Mix::Q8_0) || !columns.is_multiple_of(base.block_len()) {
             Format::Q8_0
+        } else if self.is_two_bit() || self == Mix::IQ3_XXS {
+            Format::Q5_K
         } else {
             Format::Q6_K
         }
     }
 
+    /// The token embedding, where it is not the output too.
+    fn embedding(self) -> Format {
+        match self {
+            _ if self.is_two_bit() => self.more_than_two_bits(),
+            Mix::IQ3_XXS => Format::IQ3_S,
+            _ => self.base(),
+        }
+    }
+
+    /// Attention queries and keys.
+    fn attention_query(self) -> Format {
+        match self {
+            Mix::IQ3_XS => Format::IQ3_XXS,
+            Mix::IQ3_XXS => Format::IQ2_S,
+            _ => self.base(),
+        }
+    }
+
+    /// The gate or the up projection of a layer.
+    fn gate(self, layer: usize, layers: usize) -> Format {
+        match self {
+            Mix::IQ3_XS if (layers / 8..7 * layers / 8).contains(&layer) => Format::IQ3_XXS,
+            _ => self.base(),
+        }
+    }
+
     /// Attention values, alone or joined with queries and keys: the `index`-th of `count`.
     fn attention_value(self, index: usize, count: usize, facts: &Facts) -> Format {
+        let heads_share = facts.kv_heads > 0 && facts.heads / facts.kv_heads >= 4;
+        if self.is_two_bit() {
+            let small = heads_share || facts.experts >= 4;
+            return if small { Format::Q4_K } else { self.more_than_two_bits() };
+        }
         if facts.experts == 8 {
             return Format::Q8_0;
         }
-        let heads_share = facts.kv_heads > 0 && facts.heads / facts.kv_heads >= 4;
         let format = match self {
             Mix::Q2_K if heads_share => Format::Q4_K,
             Mix::Q2_K => Format::Q3_K,
@@ -205,7 +284,10 @@ impl Mix {
             Mix::Q3_K_M | Mix::Q3_K_L => Format::Q5_K,
             Mix::Q4_K_S if index < 4 => Format::Q5_K,
             Mix::Q4_K_M | Mix::Q5_K_M if takes_more_bits(index, count) => Format::Q6_K,
-            Mix::IQ4_NL if heads_share => Format::Q5_K,
+            Mix::IQ4_NL | Mix::IQ4_XS if heads_share => Format::Q5_K,
+            Mix::Q2_K_S | Mix::IQ3_XXS | Mix::IQ3_XS | Mix::IQ3_S if heads_share => Format::Q4_K,
+            Mix::IQ3_M => Format::Q4_K,
+            Mix::IQ3_XXS if !facts.importance => Format::IQ3_S,
             _ => self.base(),
         };
         // In the 70B models eight heads share each value head: more bits cost almost nothing.
@@ -217,15 +299,13 @@ impl Mix {
     }
 
     fn attention_output(self, facts: &Facts) -> Format {
+        let few = |mix| matches!(mix, Mix::Q2_K | Mix::Q3_K_S | Mix::Q3_K_M | Mix::Q4_K_S | Mix::Q4_K_M);
         match self {
-            Mix::Q2_K | Mix::Q3_K_S | Mix::Q3_K_M | Mix::Q4_K_S | Mix::Q4_K_M | Mix::IQ4_NL
-                if facts.experts == 8 =>
-            {
-                Format::Q5_K
-            }
+            _ if facts.experts == 8 && (few(self) || self.name().starts_with("iq")) => Format::Q5_K,
             _ if facts.experts == 8 => self.base(),
+            Mix::IQ2_M | Mix::IQ2_S | Mix::IQ3_XXS => Format::IQ3_S,
             Mix::Q2_K => Format::Q3_K,
-            Mix::Q3_K_M => Format::Q4_K,
+            Mix::Q3_K_M | Mix::IQ3_M => Format::Q4_K,
             Mix::Q3_K_L => Format::Q5_K,
             _ => self.base(),
         }
@@ -235,13 +315,19 @@ impl Mix {
     fn down(self, layer: usize, facts: &Facts) -> Format {
         let layers = facts.layers;
         match self {
+            _ if self.is_two_bit() && layer < layers / 8 => self.more_than_two_bits(),
             Mix::Q2_K => Format::Q3_K,
+            Mix::Q2_K_S if layer < layers / 8 => Format::Q4_K,
+            Mix::IQ3_XXS if !facts.importance && layer < layers / 8 => Format::Q4_K,
+            Mix::IQ3_XXS if !facts.importance => Format::Q3_K,
+            Mix::IQ3_M if layer < layers / 8 => Format::Q4_K,
+            Mix::IQ3_M if facts.experts == 8 && takes_more_bits(layer, layers) => Format::Q4_K,
             Mix::Q3_K_M if layer < layers / 16 => Format::Q5_K,
             Mix::Q3_K_M => Format::Q4_K,
             Mix::Q3_K_L => Format::Q5_K,
             Mix::Q4_K_M | Mix::Q5_K_M if takes_more_bits(layer, layers) => Format::Q6_K,
             Mix::Q4_K_S if layer < layers / 8 => Format::Q5_K,
-            Mix::IQ4_NL if layer < layers / 8 && !facts.importance => Format::Q5_K,
+            Mix::IQ4_NL | Mix::IQ4_XS if layer < layers / 8 && !facts.importance => Format::Q5_K,
             // Even so the first layers can lose too much.
             Mix::Q4_0 if layer < layers / 8 && facts.importance => Format::Q4_1,
             Mix::Q5_0 if layer < layers / 8 && facts.importance => Format::Q5_1,
@@ -268,7 +354,10 @@ fn role_of(name: &str) -> TensorRole {
             TensorRole::AttentionValue
         }
         _ if name.contains("attn_k.weight") => TensorRole::AttentionKey,
+        _ if name.contains("attn_q.weight") => TensorRole::AttentionQuery,
         _ if name.contains("attn_output.weight") => TensorRole::AttentionOutput,
+        _ if name.contains("ffn_up") => TensorRole::Up,
+        _ if name.contains("ffn_gate") => TensorRole::Gate,
         _ if name.contains("ffn_down") => TensorRole::Down,
         _ => TensorRole::Other,
     }
@@ -311,6 +400,8 @@ fn fitting(wanted: Format, columns: usize) -> Format {
         Format::Q4_K => Format::Q5_0,
         Format::Q5_K => Format::Q5_1,
         Format::Q6_K => Format::Q8_0,
+        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => Format::IQ4_NL,
+        Format::IQ3_XXS | Format::IQ3_S | Format::IQ4_XS => Format::IQ4_NL,
         _ => Format::F16,
     };
     [wanted, stand_in]

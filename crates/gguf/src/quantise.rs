@@ -3,7 +3,8 @@
 use half::bf16;
 
 use crate::formats::{
-    encode_blocks, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary, without_importance,
+    encode_blocks, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary,
+    without_importance,
 };
 use crate::{Error, Format, Result};
 
@@ -65,14 +66,20 @@ impl Format {
             Format::Q5_K => encode_blocks(q5_k::encode, values, importance, out),
             Format::Q6_K => encode_blocks(q6_k::encode, values, importance, out),
             Format::Q8_K => without_importance(q8::encode_k, values, out),
+            Format::IQ2_XXS => encode_blocks(iq2::encode_xxs, values, importance, out),
+            Format::IQ2_XS => encode_blocks(iq2::encode_xs, values, importance, out),
+            Format::IQ2_S => encode_blocks(iq2::encode_s, values, importance, out),
+            Format::IQ3_XXS => encode_blocks(iq3::encode_xxs, values, importance, out),
+            Format::IQ3_S => encode_blocks(iq3::encode_s, values, importance, out),
             Format::IQ4_NL => encode_blocks(iq4::encode_nl, values, importance, out),
+            Format::IQ4_XS => encode_blocks(iq4::encode_xs, values, importance, out),
             Format::TQ1_0 => without_importance(ternary::encode_1, values, out),
             Format::TQ2_0 => without_importance(ternary::encode_2, values, out),
             Format::MXFP4 => without_importance(mxfp4::encode, values, out),
             _ => {
                 return Err(Error::Unsupported(format!(
                     "{self} cannot be encoded; these can: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K \
-                     Q4_K Q5_K Q6_K Q8_K IQ4_NL TQ1_0 TQ2_0 MXFP4"
+                     Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4"
                 )));
             }
         };

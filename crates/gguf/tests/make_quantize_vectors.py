@@ -3,7 +3,9 @@
 Run from the crate's folder: python3 tests/make_quantize_vectors.py LLAMA_QUANTIZE MODEL.F32.gguf...
 
 tests/data/mixes.txt: the format of every tensor of each given model, and of the synthetic models below,
-in every mix. tests/data/quantize/: weights, and the blocks that llama.cpp encodes them to.
+in every mix, without an importance matrix ("mix") where llama.cpp does without, and with one ("weighted").
+tests/data/quantize/: weights, and the blocks that llama.cpp encodes them to; the importance of their columns, and the
+blocks that it encodes them to with that.
 """
 
 import os
@@ -15,8 +17,15 @@ import gguf
 import numpy as np
 
 MIXES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l",
-         "q4_k_s", "q4_k_m", "q5_k_s", "q5_k_m", "q6_k", "iq4_nl", "mxfp4"]  # fmt: skip
-ENCODED = {"Q2_K": "q2_k", "Q3_K": "q3_k_s", "Q4_K": "q4_k_s", "Q5_K": "q5_k_s", "Q6_K": "q6_k", "IQ4_NL": "iq4_nl"}
+         "q4_k_s", "q4_k_m", "q5_k_s", "q5_k_m", "q6_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_m", "mxfp4"]  # fmt: skip
+# llama.cpp refuses to make these without an importance matrix.
+WEIGHTED_ONLY = ["q2_k_s", "iq3_xxs", "iq3_xs", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m"]
+# Those that change with one.
+WEIGHTED = ["q4_0", "q5_0", "iq4_nl", "iq4_xs"] + WEIGHTED_ONLY
+ENCODED = {"Q2_K": "q2_k", "Q3_K": "q3_k_s", "Q4_K": "q4_k_s", "Q5_K": "q5_k_s", "Q6_K": "q6_k", "IQ4_NL": "iq4_nl",
+           "IQ4_XS": "iq4_xs", "IQ3_S": "iq3_s"}  # fmt: skip
+ENCODED_WEIGHTED = ENCODED | {"Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "IQ3_XXS": "iq3_xxs",
+                              "IQ2_S": "iq2_m", "IQ2_XS": "iq2_xs", "IQ2_XXS": "iq2_xxs"}  # fmt: skip
 WEIGHTS = 4096
 
 
@@ -26,6 +35,31 @@ def quantize(tool: str, model: str, mix: str, *options: str) -> gguf.GGUFReader:
         kind = {"mxfp4": "mxfp4_moe"}.get(mix, mix).upper()
         subprocess.run([tool, *options, model, out, kind], check=True, capture_output=True)
         return gguf.GGUFReader(out)
+
+
+def matrix(path: str, tensors: dict[str, np.ndarray]) -> str:
+    """An importance matrix with these numbers, one for each column (and expert) of a tensor."""
+    writer = gguf.GGUFWriter(path, "")
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["none"])
+    writer.add_uint32("imatrix.chunk_count", 1)
+    writer.add_uint32("imatrix.chunk_size", 1)
+    for name, numbers in tensors.items():
+        numbers = numbers.astype(np.float32)
+        writer.add_tensor(f"{name}.in_sum2", numbers)
+        writer.add_tensor(f"{name}.counts", np.ones((*numbers.shape[:-1], 1), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def ones(path: str, reader: gguf.GGUFReader) -> str:
+    """An importance matrix that knows every tensor of a model."""
+    shapes = {tensor.name: [int(n) for n in tensor.shape] for tensor in reader.tensors}
+    columns = {name: np.ones((*shape[2:], shape[0])) for name, shape in shapes.items() if len(shape) > 1}
+    return matrix(path, columns)
 
 
 def synthesise(path: str, layers: int, width: int, heads: int, kv_heads: int, experts: int, tied: bool) -> None:
@@ -92,12 +126,13 @@ def mixes(tool: str, models: list[str]) -> None:
             out.write(f"model {os.path.basename(model).split('.')[0]} {facts(reader)}\n")
             for tensor in reader.tensors:
                 out.write(f"tensor {tensor.name} {' '.join(str(n) for n in tensor.shape)}\n")
-            for mix in MIXES:
-                quantized = quantize(tool, model, mix)
+            weighing = ["--imatrix", ones(f"{folder}/imatrix.gguf", reader)]
+            for kind, mix, options in [("mix", mix, []) for mix in MIXES] + [("weighted", mix, weighing) for mix in WEIGHTED]:
+                quantized = quantize(tool, model, mix, *options)
                 formats = {tensor.name: tensor.tensor_type.name for tensor in quantized.tensors}
                 file_type = quantized.fields["general.file_type"].contents()
                 chosen = " ".join(formats[tensor.name] for tensor in reader.tensors)
-                out.write(f"mix {mix} {file_type} {chosen}\n")
+                out.write(f"{kind} {mix} {file_type} {chosen}\n")
 
 
 def blocks(tool: str, model: str) -> None:
@@ -114,12 +149,21 @@ def blocks(tool: str, model: str) -> None:
         tensor.data.flush()
         os.makedirs("tests/data/quantize", exist_ok=True)
         values[:WEIGHTS].tofile("tests/data/quantize/weights.f32")
-        for name, mix in ENCODED.items():
-            quantized = quantize(tool, path, mix, "--pure")
-            tensor = next(tensor for tensor in quantized.tensors if tensor.name == "blk.0.attn_output.weight")
-            assert tensor.tensor_type.name == name
-            block_len, block_bytes = gguf.GGML_QUANT_SIZES[tensor.tensor_type]
-            tensor.data.reshape(-1)[: WEIGHTS // block_len * block_bytes].tofile(f"tests/data/quantize/{name}.blocks")
+        # Most columns are alike, a few a hundred times as important.
+        columns = int(tensor.shape[0])
+        importance = np.exp(rng.standard_normal(columns)) * np.where(rng.random(columns) < 0.02, 100, 1)
+        importance.astype(np.float32).tofile("tests/data/quantize/importance.f32")
+        known = {other.name: np.ones(int(other.shape[0])) for other in reader.tensors if len(other.shape) > 1}
+        known[tensor.name] = importance
+        weighing = ["--imatrix", matrix(f"{folder}/imatrix.gguf", known)]
+        for ending, encoded, options in [("blocks", ENCODED, []), ("weighted.blocks", ENCODED_WEIGHTED, weighing)]:
+            for name, mix in encoded.items():
+                quantized = quantize(tool, path, mix, "--pure", *options)
+                tensor = next(tensor for tensor in quantized.tensors if tensor.name == "blk.0.attn_output.weight")
+                assert tensor.tensor_type.name == name
+                block_len, block_bytes = gguf.GGML_QUANT_SIZES[tensor.tensor_type]
+                blocks = tensor.data.reshape(-1)[: WEIGHTS // block_len * block_bytes]
+                blocks.tofile(f"tests/data/quantize/{name}.{ending}")
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(value_name = "OUT")]
     output: PathBuf,
 
-    /// The mix of formats: f16, q8_0, q4_0, q4_k_m, q5_k_m, q6_k, …
+    /// The mix of formats: f16, q8_0, q4_0, q4_k_m, q5_k_m, q6_k, iq4_xs, iq3_m, iq2_xs, …
     #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
     mix: Mix,
 

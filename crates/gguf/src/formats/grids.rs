@@ -105,3 +105,9 @@ pub(super) fn signed(magnitudes: u64, signs: u8) -> [i8; 8] {
 pub(super) fn even_signs(seven: u32) -> u8 {
     EVEN_SIGNS[(seven & 127) as usize]
 }
+
+/// Four times seven signs of eight, whose number is even, and a 4-bit scale on top.
+pub(super) fn join_even_signs(signs: &[u8], scale: u8) -> u32 {
+    let signs = signs.iter().take(4).rev().fold(0, |word, signs| word << 7 | u32::from(signs & 127));
+    signs | u32::from(scale) << 28
+}

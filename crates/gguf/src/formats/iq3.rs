@@ -4,8 +4,14 @@
 //! seven signs and a 4-bit scale; `value = d * (scale + 1/2) / 2 * ±grid`. IQ3_S: `d`, 64 low bytes of
 //! rows, 8 bytes of ninth bits, 32 bytes of signs, 8 4-bit scales; `value = d * (2 * scale + 1) * ±grid`.
 
+use std::sync::LazyLock;
+
+use super::codebook_search::{Codebook, CodedBlock};
 use super::grids::{self, even_signs, signed};
-use super::{field, half_at, nibble_factors, odd};
+use super::{TooLarge, field, half_at, join_nibble_codes, nibble_factors, odd};
+
+static XXS: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_XXS.map(u64::from)));
+static S: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_S.map(u64::from)));
 
 /// integer = ±grid; factor = 2 * scale + 1; scale = d / 4; in groups of 32.
 #[inline(always)]
@@ -46,4 +52,36 @@ pub(crate) fn unpack_s(block: &[u8; 110], integers: &mut [i8; 256], factors: &mu
 #[inline(always)]
 fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) | u64::from(second) << 32
+}
+
+/// Searches the codebook for each group: see [`super::codebook_search`].
+pub(crate) fn encode_xxs(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 98],
+) -> Result<(), TooLarge> {
+    let CodedBlock { d, codes, rows, signs } = XXS.encode(values, importance, 32, 4.0, true)?;
+    block[..2].copy_from_slice(&d);
+    block[2..66].copy_from_slice(&rows.map(|row| row as u8));
+    for (group, word) in block[66..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        *word = grids::join_even_signs(&signs[4 * group..], codes[group]).to_le_bytes();
+    }
+    Ok(())
+}
+
+/// Searches the codebook for each group: see [`super::codebook_search`].
+pub(crate) fn encode_s(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 110],
+) -> Result<(), TooLarge> {
+    let CodedBlock { d, codes, rows, signs } = S.encode(values, importance, 32, 1.0, false)?;
+    block[..2].copy_from_slice(&d);
+    block[2..66].copy_from_slice(&rows.map(|row| row as u8));
+    for (byte, rows) in block[66..74].iter_mut().zip(rows.as_chunks::<8>().0) {
+        *byte = (0..8).fold(0, |bits, i| bits | ((rows[i] >> 8) as u8 & 1) << i);
+    }
+    block[74..106].copy_from_slice(&signs);
+    block[106..].copy_from_slice(&join_nibble_codes::<4>(&codes));
+    Ok(())
 }

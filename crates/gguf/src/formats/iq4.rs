@@ -4,8 +4,8 @@
 //! groups of 32, `d` f16, 8 times two high bits of scale (u16), 8 low nibbles of scale, 128 bytes of
 //! nibbles; `value = (d * (scale - 32)) * LEVELS[q]`.
 
-use super::search::{largest, reciprocal, sums, weights};
-use super::{TooLarge, field, half, half_at, join_nibbles, nibbles};
+use super::search::{largest, reciprocal, square_error, sums, weights};
+use super::{TooLarge, field, groups_of, half, half_at, join_nibbles, nibbles, superblock};
 
 /// What the sixteen places stand for, ascending.
 pub(crate) const LEVELS: [i8; 16] =
@@ -40,14 +40,57 @@ pub(super) fn levels(bytes: &[u8; 16], levels: &[i8; 16]) -> [i8; 32] {
     nibbles(bytes).map(|q| levels[usize::from(q & 15)])
 }
 
-/// Searches for the scale whose levels fit the values best: candidates around the largest value, each
-/// refined by weighted least squares.
+/// Searches for the scale whose levels fit the values best.
 pub(crate) fn encode_nl(
     values: &[f32; 32],
     importance: Option<&[f32; 32]>,
     block: &mut [u8; 18],
 ) -> Result<(), TooLarge> {
-    let weights = weights(values, importance);
+    let (d_bytes, d) = half(scale(values, &weights(values, importance)))?;
+    block[..2].copy_from_slice(&d_bytes);
+    block[2..].copy_from_slice(&places(values, d));
+    Ok(())
+}
+
+/// The same for each group, whose scale is a 6-bit code times the block's; the codes are tried against their neighbours.
+pub(crate) fn encode_xs(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 136],
+) -> Result<(), TooLarge> {
+    let values: &[[f32; 32]; 8] = groups_of(values);
+    let weights: [[f32; 32]; 8] = superblock::weights(values, importance.map(groups_of));
+    let scales: [f32; 8] = std::array::from_fn(|g| scale(&values[g], &weights[g]));
+    let (d_bytes, d) = superblock::unit(largest(&scales), -32.0)?;
+    block.fill(0);
+    block[..2].copy_from_slice(&d_bytes);
+    for (g, (values, weights)) in values.iter().zip(&weights).enumerate() {
+        let middle = superblock::code(scales[g], d, -32.0, 31.0);
+        let mut best = (f32::INFINITY, middle);
+        for step in [0.0, -1.0, 1.0] {
+            let code = (middle + step).clamp(-32.0, 31.0);
+            let (scale, inverse) = (d * code, reciprocal(d * code));
+            let error = square_error(values, weights, |value| scale * nearest_level(value * inverse));
+            if error < best.0 {
+                best = (error, code);
+            }
+        }
+        let code = (best.1 + 32.0) as u8;
+        block[2 + g / 4] |= (code >> 4) << (2 * (g % 4));
+        block[4 + g / 2] |= (code & 15) << (4 * (g % 2));
+        block[8 + 16 * g..][..16].copy_from_slice(&places(values, d * best.1));
+    }
+    Ok(())
+}
+
+/// The places of the levels nearest to a group's values.
+fn places(values: &[f32; 32], scale: f32) -> [u8; 16] {
+    let inverse = reciprocal(scale);
+    join_nibbles(&values.map(|value| nearest(value * inverse)))
+}
+
+/// The scale of least weighted squared error: candidates around the largest value, each refined by least squares.
+fn scale(values: &[f32; 32], weights: &[f32; 32]) -> f32 {
     let largest = largest(values);
     let mut best = largest / f32::from(LEVELS[0]);
     let mut most = 0.0;
@@ -66,12 +109,7 @@ pub(crate) fn encode_nl(
             }
         }
     }
-    let (d_bytes, d) = half(best)?;
-    let inverse = reciprocal(d);
-    let q = values.map(|value| nearest(value * inverse));
-    block[..2].copy_from_slice(&d_bytes);
-    block[2..].copy_from_slice(&join_nibbles(&q));
-    Ok(())
+    best
 }
 
 /// The level nearest to a value: from the lowest, one step up for every midpoint between two levels

@@ -4,6 +4,7 @@
 //! A family unpacks one block at a time between arrays of fixed length, so that the loops have no
 //! bounds checks; the drivers here walk over the blocks of a row.
 
+mod codebook_search;
 mod codebooks;
 pub(crate) mod grids;
 pub(crate) mod iq1;
@@ -101,6 +102,11 @@ fn nibble_factors(codes: &[u8], factors: &mut [i8]) {
     for (code, factors) in codes.iter().zip(factors.as_chunks_mut::<2>().0) {
         *factors = [code & 15, code >> 4].map(|scale| odd(u32::from(scale)));
     }
+}
+
+/// Joins 4-bit scales as [`nibble_factors`] splits them.
+fn join_nibble_codes<const N: usize>(codes: &[u8; 16]) -> [u8; N] {
+    std::array::from_fn(|i| codes[2 * i] | codes[2 * i + 1] << 4)
 }
 
 /// The `N` bytes of a block that start at `at`; both are constants of the layout.

@@ -1,4 +1,4 @@
-//! Encoding a block of groups whose scales are themselves quantised: Q2_K to Q6_K. Each group's best
+//! Encoding a block of groups whose scales are themselves quantised: Q2_K to Q6_K, IQ4_XS. Each group's best
 //! scale (and min) is searched for alone, then written as a small code times the block's `d` (and
 //! `dmin`), then the codes are tried against their neighbours with the numbers that will be read back, and `d` (and `dmin`)
 //! fitted to them.
@@ -208,7 +208,7 @@ fn block_of<const GROUPS: usize, const N: usize>(groups: &[[f32; N]; GROUPS]) ->
 /// The half-precision unit in which `number` has the code `code`, as it is stored and as it is read. Very
 /// small units are far apart: where the nearest is so small that the code would not reach the number,
 /// the next larger one.
-fn unit(number: f32, code: f32) -> Result<([u8; 2], f32), TooLarge> {
+pub(super) fn unit(number: f32, code: f32) -> Result<([u8; 2], f32), TooLarge> {
     let exact = number / code;
     let (bytes, nearest) = half(exact)?;
     if exact.abs() <= nearest.abs() * (1.0 + 0.5 / code.abs()) {
@@ -219,6 +219,6 @@ fn unit(number: f32, code: f32) -> Result<([u8; 2], f32), TooLarge> {
 }
 
 /// The code that comes nearest to `number = unit * code`.
-fn code(number: f32, unit: f32, low: f32, high: f32) -> f32 {
+pub(super) fn code(number: f32, unit: f32, low: f32, high: f32) -> f32 {
     quantise(number * reciprocal(unit), low, high)
 }

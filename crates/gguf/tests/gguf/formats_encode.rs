@@ -7,7 +7,7 @@ use gleed_gguf::Format;
 
 /// Every format that can be encoded and how much of a normal distribution's spread it may lose, as the
 /// root mean square of the error. The bounds are a few percent above what good encoders reach.
-const ENCODED: [(Format, f64); 18] = [
+const ENCODED: [(Format, f64); 24] = [
     (Format::F32, 0.0),
     (Format::F16, 2.5e-4),
     (Format::BF16, 2e-3),
@@ -22,7 +22,13 @@ const ENCODED: [(Format, f64); 18] = [
     (Format::Q5_K, 0.037),
     (Format::Q6_K, 0.0185),
     (Format::Q8_K, 0.008),
+    (Format::IQ2_XXS, 0.36),
+    (Format::IQ2_XS, 0.31),
+    (Format::IQ2_S, 0.28),
+    (Format::IQ3_XXS, 0.21),
+    (Format::IQ3_S, 0.16),
     (Format::IQ4_NL, 0.078),
+    (Format::IQ4_XS, 0.08),
     (Format::TQ1_0, 0.9),
     (Format::TQ2_0, 0.9),
     (Format::MXFP4, 0.125),
@@ -93,8 +99,12 @@ fn zeros_stay_zeros_and_constants_come_close() {
             let decoded = round_trip(format, &[constant; 512]);
             let error = decoded.iter().map(|value| (value / constant - 1.0).abs()).fold(0.0, f32::max);
             // MXFP4 has one bit of mantissa; the others scale a constant exactly, but for the rounding
-            // of their scales (4 bits in Q2_K, 11 in a half-precision number).
-            let bound = if format == Format::MXFP4 { 0.25 } else { 0.01 };
+            // of their scales (4 bits in Q2_K, 11 in a half-precision number, fewer in a very small one).
+            let bound = match format {
+                Format::MXFP4 => 0.25,
+                Format::IQ4_XS => 0.02,
+                _ => 0.01,
+            };
             assert!(error < bound, "{format}: {constant} comes back as {}", decoded[0]);
         }
     }
@@ -108,7 +118,8 @@ fn rare_large_values_survive() {
         values[i] = 10.0 * random.normal();
     }
     for (format, _) in ENCODED {
-        if matches!(format, Format::TQ1_0 | Format::TQ2_0) {
+        // Three values, or rows of a codebook, in which a large value has no zeros beside it.
+        if ["TQ", "IQ2", "IQ3"].iter().any(|family| format.name().starts_with(family)) {
             continue;
         }
         let decoded = round_trip(format, &values);
@@ -313,7 +324,27 @@ fn the_error_is_no_larger_than_llama_cpps() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/quantize");
     let weights = std::fs::read(folder.join("weights.f32")).unwrap();
     let weights: Vec<f32> = weights.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    for format in [Format::Q2_K, Format::Q3_K, Format::Q4_K, Format::Q5_K, Format::Q6_K, Format::IQ4_NL] {
+    let importance = std::fs::read(folder.join("importance.f32")).unwrap();
+    let importance: Vec<f32> =
+        importance.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let importance = importance.repeat(weights.len() / importance.len());
+    for format in weighted() {
+        let mut theirs = vec![0.0; weights.len()];
+        format.decode(&std::fs::read(folder.join(format!("{format}.weighted.blocks"))).unwrap(), &mut theirs);
+        let theirs = weighted_error(&theirs, &weights, &importance);
+        let ours = weighted_error(&weighted_round_trip(format, &weights, &importance), &weights, &importance);
+        assert!(ours <= 1.01 * theirs, "{format}: weighted error {ours:e}, llama.cpp's {theirs:e}");
+    }
+    for format in [
+        Format::Q2_K,
+        Format::Q3_K,
+        Format::Q4_K,
+        Format::Q5_K,
+        Format::Q6_K,
+        Format::IQ3_S,
+        Format::IQ4_NL,
+        Format::IQ4_XS,
+    ] {
         let mut theirs = vec![0.0; weights.len()];
         format.decode(&std::fs::read(folder.join(format!("{format}.blocks"))).unwrap(), &mut theirs);
         let theirs = root_mean_square(&theirs, &weights);
