@@ -38,7 +38,7 @@ pub(crate) fn encode_1(
     importance: Option<&[f32; 32]>,
     block: &mut [u8; 20],
 ) -> Result<(), TooLarge> {
-    let (d, min, q) = affine(values, importance, 15.0)?;
+    let AffineBlock { d, min, q } = affine(values, importance, 15.0)?;
     block[..2].copy_from_slice(&d);
     block[2..4].copy_from_slice(&min);
     block[4..].copy_from_slice(&join_nibbles(&q));
@@ -63,22 +63,30 @@ pub(super) fn symmetric(
     Ok((bytes, values.map(|value| (quantise(value * inverse, -top, top - 1.0) + top) as u8)))
 }
 
-/// The stored scale and min of Q4_1 or Q5_1, and q in `0..=top`, for `value ≈ d * q + min`.
+/// What is stored of a block of Q4_1 or Q5_1: `value ≈ d * q + min`.
+pub(super) struct AffineBlock {
+    pub(super) d: [u8; 2],
+    pub(super) min: [u8; 2],
+    pub(super) q: [u8; 32],
+}
+
+/// Encodes a block of Q4_1 or Q5_1 with q in `0..=top`.
 pub(super) fn affine(
     values: &[f32; 32],
     importance: Option<&[f32; 32]>,
     top: f32,
-) -> Result<([u8; 2], [u8; 2], [u8; 32]), TooLarge> {
+) -> Result<AffineBlock, TooLarge> {
     let Some(importance) = importance else {
         let (low, high) = range(values);
         let d = (high - low) / top;
         let inverse = reciprocal(d);
         let q = values.map(|value| (((value - low) * inverse + 0.5) as u8).min(top as u8));
-        return Ok((half(d)?.0, half(low)?.0, q));
+        return Ok(AffineBlock { d: half(d)?.0, min: half(low)?.0, q });
     };
     let weights = search::weights(values, Some(importance));
     let found = search::affine(values, &weights, top, f32::INFINITY);
     let ((d_bytes, d), (min_bytes, min)) = (half(found.scale)?, half(found.min)?);
     let inverse = reciprocal(d);
-    Ok((d_bytes, min_bytes, values.map(|value| quantise((value - min) * inverse, 0.0, top) as u8)))
+    let q = values.map(|value| quantise((value - min) * inverse, 0.0, top) as u8);
+    Ok(AffineBlock { d: d_bytes, min: min_bytes, q })
 }

@@ -4,7 +4,7 @@
 //! Q5_1: `d` f16, `m` f16, 32 fifth bits, 16 bytes of nibbles; `value = d * q + m`.
 
 use super::grids::{ONES, byte_masks};
-use super::q4::{affine, symmetric};
+use super::q4::{AffineBlock, affine, symmetric};
 use super::{TooLarge, field, half_at, join_nibbles};
 
 /// integer = q - 16; scale = d.
@@ -56,7 +56,7 @@ pub(crate) fn encode_1(
     importance: Option<&[f32; 32]>,
     block: &mut [u8; 24],
 ) -> Result<(), TooLarge> {
-    let (d, min, q) = affine(values, importance, 31.0)?;
+    let AffineBlock { d, min, q } = affine(values, importance, 31.0)?;
     block[..2].copy_from_slice(&d);
     block[2..4].copy_from_slice(&min);
     block[4..8].copy_from_slice(&fifth_bits(&q));
