@@ -65,9 +65,15 @@ fn every_op_writes_what_the_reference_writes() {
                     let batch = batch(&rows, 2, OPTIONS.pages);
                     let differences = ops_alone(&mut found, &mut truth, &batch, || {}).unwrap();
                     for difference in differences {
-                        let labels = &program.nodes[difference.node].labels;
-                        let off = difference.difference.relative;
-                        assert!(off < TOLERANCE, "{family} kv {kv} {labels:?}: {off:e}");
+                        let node = &program.nodes[difference.node];
+                        // A key that differs in its last bit may be stored as the next value.
+                        let most = match (&node.op, kv) {
+                            (Op::Attention { .. }, KvType::F16) => 1.0 / 1024.0,
+                            (Op::Attention { .. }, KvType::Q8_0) => 1.0 / 512.0,
+                            _ => TOLERANCE,
+                        };
+                        let (labels, off) = (&node.labels, difference.difference.relative);
+                        assert!(off < most, "{family} kv {kv} {labels:?}: {off:e}");
                     }
                 }
             }
