@@ -1,4 +1,5 @@
-//! Attention on matrix units: how rows and heads are cut into workgroups for `attention_halves.wgsl`.
+//! Attention on matrix units: how rows and heads are cut into workgroups for `attention_halves_tile.wgsl` and
+//! `attention_halves_row.wgsl`.
 
 use gleed_model::arithmetic::half_scale;
 
@@ -14,9 +15,13 @@ mod tests;
 /// Queries of a subgroup.
 const QUERIES: usize = 16;
 
-/// Spans that the subgroups of a workgroup have at once, of few rows and of many.
-const NEAR_TEAMS: usize = 8;
-const WHOLE_TEAMS: usize = 4;
+/// Spans of a row that a workgroup has at once, of few rows and of many, and subgroups for each.
+const NEAR_TEAMS: usize = 4;
+const WHOLE_TEAMS: usize = 2;
+const TEAM: usize = 4;
+
+/// Bytes of workgroup memory by which a team exchanges weights, their sums and the largest scores.
+const TEAM_BYTES: usize = 2048 + 1024 + 256 + 256;
 
 /// How a kernel's text is written: with loops written out, as a GPU's compiler is quick with, or with loops that a slow one
 /// keeps. It computes the same.
@@ -55,70 +60,76 @@ pub(super) fn source<'a>(
     let head_part = op.group().div_ceil(parts);
     let block_values = shape.value_dim.next_multiple_of(64).min(VALUE_BLOCK);
     // Results of each query, its largest score and the sum of its weights.
-    let bytes = |teams: usize| teams * head_part * 4 * (block_values + 2);
+    let bytes = |teams: usize| teams * (TEAM_BYTES + head_part * 4 * (block_values + 2));
     let teams = match kind {
         Items::Near => NEAR_TEAMS,
         Items::Whole => WHOLE_TEAMS,
         _ => 1,
     };
     let teams = (1..=teams).rev().find(|teams| bytes(*teams) <= memory).unwrap_or(1);
-    let subgroups = if tiles { TILE_QUERIES / QUERIES } else { teams };
+    let subgroups = if tiles { TILE_QUERIES / QUERIES } else { TEAM * teams };
     let entries = (head_part * block_values).div_ceil(32 * subgroups);
     let key_groups = shape.key_dim.div_ceil(32);
+    // Of few queries lanes have nothing in half of their sums.
+    let one_side = !tiles && head_part <= QUERIES / 2;
     let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
         && op.query.buffer != op.out.buffer;
     let unrolled = Values::default()
-        .list("SIDES", ["near", "far"])
+        .list("SIDES", if one_side { &["near"][..] } else { &["near", "far"] })
+        .switch("ONESIDE", one_side)
+        .switch("BOTHSIDES", !one_side)
         .list("FOUR", 0..4)
         .set("THREADS", 32 * subgroups)
         .list("ENTRIES", 0..entries)
-        .switch("TILES", tiles)
         .switch("ROWS", rows)
         .switch("SPLIT", !tiles && !rows)
-        .switch("SINGLE", !tiles)
-        .switch("SPANS", !rows)
-        .switch("LISTEDPAGES", tiles || rows)
         .switch("FIXED", kind == Items::Near)
         .switch("LISTED", kind != Items::Near)
         .switch("ALIGNED", aligned)
         .switch("UNALIGNED", !aligned)
         .switch("WHOLE", shape.key_dim.is_multiple_of(32))
         .switch("PADDED", !shape.key_dim.is_multiple_of(32));
-    let unrolled = style.values(unrolled, key_groups, block_values / 64);
+    let words = if tiles { 4 } else { 2 };
+    let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
     let items = match kind {
         Items::Near => header::near(list as usize),
         kind => header::ITEMS + 2 * kind as usize + list as usize,
     };
     let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
     let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
-    let source =
-        Source::new("attention in halves", &expand(include_str!("attention_halves.wgsl"), &unrolled))
-            .step(step, list)
-            .snippet(include_str!("power.wgsl"))
-            .snippet(include_str!("softmax.wgsl"))
-            .snippet(include_str!("half_factor.wgsl"))
-            .snippet(include_str!("lanes.wgsl"))
-            .size("ITEMS", items)
-            .size("SUBGROUPS", subgroups)
-            .size("TEAMS", teams)
-            .size("HEAD_PART", head_part)
-            .size("HEAD_PARTS", parts)
-            .size("GROUP", op.group())
-            .size("HEADS", op.op.heads)
-            .size("KV_HEADS", shape.heads)
-            .size("KEY_DIM", shape.key_dim)
-            .size("KEY_GROUPS", key_groups)
-            .size("UNITS", units)
-            .size("VALUE_DIM", shape.value_dim)
-            .size("VALUE_UNITS", value_units)
-            .size("VALUE_BLOCKS", blocks)
-            .size("BLOCK_VALUES", block_values)
-            .size("PARTIAL", partial_room(shape.value_dim))
-            .float("SCALE", half_scale(op.op.scale))
-            .place("QUERY_", op.query)
-            .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
-            .read("keys", "vec4<u32>", &op.cache.keys)
-            .read("values", "vec4<u32>", &op.cache.values);
+    let kernel = if tiles {
+        include_str!("attention_halves_tile.wgsl")
+    } else {
+        include_str!("attention_halves_row.wgsl")
+    };
+    let text = [include_str!("attention_halves.wgsl"), kernel].concat();
+    let source = Source::new("attention in halves", &expand(&text, &unrolled))
+        .step(step, list)
+        .snippet(include_str!("power.wgsl"))
+        .snippet(include_str!("softmax.wgsl"))
+        .snippet(include_str!("half_factor.wgsl"))
+        .snippet(include_str!("lanes.wgsl"))
+        .size("ITEMS", items)
+        .size("SUBGROUPS", subgroups)
+        .size("TEAMS", teams)
+        .size("HEAD_PART", head_part)
+        .size("HEAD_PARTS", parts)
+        .size("GROUP", op.group())
+        .size("HEADS", op.op.heads)
+        .size("KV_HEADS", shape.heads)
+        .size("KEY_DIM", shape.key_dim)
+        .size("KEY_GROUPS", key_groups)
+        .size("UNITS", units)
+        .size("VALUE_DIM", shape.value_dim)
+        .size("VALUE_UNITS", value_units)
+        .size("VALUE_BLOCKS", blocks)
+        .size("BLOCK_VALUES", block_values)
+        .size("PARTIAL", partial_room(shape.value_dim))
+        .float("SCALE", half_scale(op.op.scale))
+        .place("QUERY_", op.query)
+        .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
+        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, &op.cache.values);
     let source = if rows { source } else { source.write("partials", "f32", op.partials) };
     let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
     (source, (shape.heads * parts * blocks) as u32)
@@ -126,7 +137,7 @@ pub(super) fn source<'a>(
 
 impl Style {
     /// What is there several times: fragments of positions, groups of dimensions, chunks of values, and words of them.
-    fn values(self, values: Values, key_groups: usize, chunks: usize) -> Values {
+    fn values(self, values: Values, key_groups: usize, chunks: usize, words: usize) -> Values {
         let none = "left_of(vec4<f16>(), vec4<f16>())";
         let scores = [
             self.declared("near_scores", "vec4<f32>", &[4], "vec4<f32>()"),
@@ -143,7 +154,7 @@ impl Style {
             ("POSITION", "POSITIONS", "f", 4),
             ("KEY", "KEYGROUPS", "g", key_groups),
             ("VALUE", "VALUECHUNKS", "c", chunks),
-            ("WORD", "WORDS", "j", 4),
+            ("WORD", "WORDS", "j", words),
         ];
         let values = several.into_iter().fold(values, |values, (name, list, index, count)| {
             let values = values
@@ -156,9 +167,9 @@ impl Style {
         values
             .set("NUMBERS", numbers)
             .set("SCORES", scores.concat())
-            .set("QUERIES", queries.concat())
+            .set("NOQUERIES", queries.concat())
             .set("TOTALS", totals.concat())
-            .set("NORESULTS", self.declared("result", "Sums", &[4], "no_sums()"))
+            .set("NORESULTS", self.declared("result", "Sums", &[words], "no_sums()"))
     }
 
     /// Variables of their own, or one array.

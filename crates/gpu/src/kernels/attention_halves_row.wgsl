@@ -1,0 +1,286 @@
+// Attention in halves of single rows, as gleed_model::arithmetic::attend_halves defines it. The bits of a row are those that
+// attention_halves_tile.wgsl computes.
+//
+// A workgroup has a row and up to 16 of the query heads that share one key head; up to eight have one side of matrices. Four subgroups are a team for one span:
+// each has the scores of 16 positions, and then a quarter of the values of all 64, so that little is done one after the
+// other, by few instructions: a row waits for those too.
+//@if ROWS
+//
+// An item has all spans of its row, TEAMS at a time, and what they give is added up in workgroup memory.
+//@end
+//@if SPLIT
+//
+// An item is one span: the row, positions that it sees, the span's page, the span, its end, where its partial result is.
+//@end
+
+// [team][quarter][lane]: eight weights, as halves.
+var<workgroup> all_weights: array<vec4<u32>, TEAMS * 128u>;
+// [team][quarter][query]: the largest score, and whether it sees a value that is infinite or not a number.
+var<workgroup> all_peaks: array<f32, TEAMS * 64u>;
+var<workgroup> all_bad: array<u32, TEAMS * 64u>;
+// [team][quarter][query][lane]: sums of weights.
+var<workgroup> all_sums: array<f32, TEAMS * 256u>;
+//@if ROWS
+// [team][query][value], and the largest score and sum of weights of each.
+var<workgroup> results: array<f32, TEAMS * HEAD_PART * BLOCK_VALUES>;
+var<workgroup> softmaxes: array<Softmax, TEAMS * HEAD_PART>;
+//@end
+
+fn bits_of_halves(x: vec4<f16>) -> vec2<u32> {
+    let floats = vec4<f32>(x);
+    return vec2<u32>(pack2x16float(floats.xy), pack2x16float(floats.zw));
+}
+
+fn halves_of_bits(x: vec2<u32>) -> vec4<f16> {
+    return vec4<f16>(halves_of(x.x), halves_of(x.y));
+}
+
+@compute @workgroup_size($THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    //@if FIXED
+    let item = ITEMS + group.y * 6u;
+    //@end
+    //@if LISTED
+    let item = step[ITEMS] + group.y * 6u;
+    //@end
+    let kv_head = group.x / (HEAD_PARTS * VALUE_BLOCKS);
+    let first_head = group.x / VALUE_BLOCKS % HEAD_PARTS * HEAD_PART;
+    let value_block = group.x % VALUE_BLOCKS;
+    let team = subgroup / 4u;
+    let quarter = subgroup % 4u;
+    let word = lane % 4u;
+    let own = lane / 4u;
+    let row = step[item];
+    let visible = step[item + 1u];
+    //@for h in SIDES
+    let $h_place = own + $h_query;
+    let $h_is = $h_place < HEAD_PART && first_head + $h_place < GROUP;
+    let $h_row = row;
+    let $h_head = kv_head * GROUP + min(first_head + $h_place, GROUP - 1u);
+    //@end
+    //@if ROWS
+    let pages = step[item + 2u];
+    let first_span = step[item + 3u];
+    let end_span = step[item + 4u];
+    //@for e in ENTRIES
+    var total_$e = 0.0;
+    var whole_$e = Softmax();
+    //@end
+    //@end
+    //@if SPLIT
+    let page = step[item + 2u];
+    let first_span = step[item + 3u];
+    let partial = step[item + 5u];
+    //@end
+
+$QUERIES
+
+    //@if ROWS
+    for (var start = first_span; start < end_span; start += TEAMS) {
+        // Those past the last span compute it again, which is not used.
+        let span = min(start + team, end_span - 1u);
+        let page = step[pages + span];
+        let some_are_not_seen = start + TEAMS >= end_span;
+    //@end
+    //@if SPLIT
+    {
+        let span = first_span;
+        let some_are_not_seen = (span + 1u) * SPAN > visible;
+    //@end
+        let block = page * KV_HEADS + kv_head;
+        let key_at = block * UNITS * PAGE + own / 2u * 8u + own % 2u;
+        let fragment = quarter;
+        //@for h in SIDES
+        var $h_scores: vec4<f32>;
+        //@end
+        {
+$PRODUCT
+            //@for h in SIDES
+            $h_scores = sums.$h;
+            //@end
+        }
+        // Positions of the lane begin here.
+        let first_position = span * SPAN + 8u * word;
+        let at = vec4<u32>(first_position + quarter / 2u * 32u + quarter % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+        let is_seen = at < vec4<u32>(visible);
+        let of_team = team * 64u;
+        //@for h in SIDES
+        {
+            let seen = select(vec4<f32>(NOTHING), $h_scores, is_seen);
+            let most = largest_of_four(max(max(seen.x, seen.y), max(seen.z, seen.w)));
+            if word == 0u {
+                all_peaks[of_team + quarter * 16u + $h_place] = most;
+            }
+        }
+        //@end
+        workgroupBarrier();
+        //@for h in SIDES
+        var $h_weights: vec4<f32>;
+        let $h_peaks = of_team + $h_place;
+        let $h_highest = max(
+            max(all_peaks[$h_peaks], all_peaks[$h_peaks + 16u]),
+            max(all_peaks[$h_peaks + 32u], all_peaks[$h_peaks + 48u]),
+        ) * $h_factor;
+        //@for c in FOUR
+        $h_weights[$c] = exponential(fma($h_scores[$c], $h_factor, -$h_highest));
+        //@end
+        $h_weights = select(vec4<f32>(), $h_weights, is_seen);
+        all_sums[(of_team + quarter * 16u + $h_place) * 4u + word] =
+            ($h_weights.x + $h_weights.y) + ($h_weights.z + $h_weights.w);
+        //@end
+        //@if ONESIDE
+        let far_weights = vec4<f32>();
+        //@end
+        all_weights[2u * of_team + quarter * 32u + lane] =
+            vec4<u32>(bits_of_halves(vec4<f16>(near_weights)), bits_of_halves(vec4<f16>(far_weights)));
+        workgroupBarrier();
+        //@for h in SIDES
+        let $h_sums = (of_team + $h_place) * 4u + word;
+        let $h_sum = sum_of_four(
+            ((all_sums[$h_sums] + all_sums[$h_sums + 64u]) + all_sums[$h_sums + 128u]) + all_sums[$h_sums + 192u],
+        );
+        //@end
+
+        // A value that is infinite or not a number counts only where it is seen: it is left out, and what sees it is not a
+        // number. A bit for each of the lane's positions.
+        var bad = 0u;
+        // The quarter has two words of each four, in one of two chunks of 64 values.
+        let chunk = quarter / 2u;
+        let unit = min(value_block * BLOCK_VALUES / 8u + 8u * chunk + own, VALUE_UNITS - 1u);
+        let value_at = ((block * PAGE + 8u * word) * VALUE_UNITS + unit) * 2u + quarter % 2u;
+        $NORESULTS
+        for (var f = 0u; f < $POSITIONTURNS; f++) {
+            //@for f in POSITIONS
+            {
+                let at = value_at + (number$f / 2u * 32u + number$f % 2u * 4u) * VALUE_UNITS * 2u;
+                //@for i in FOUR
+                var value_$i = values[at + $i * VALUE_UNITS * 2u];
+                //@end
+                if some_are_not_seen {
+                    //@for i in FOUR
+                    if is_bad(vec4<u32>(value_$i, 0u, 0u)) {
+                        value_$i = vec2<u32>();
+                        bad |= 1u << (4u * number$f + $i);
+                    }
+                    //@end
+                }
+                let eight = all_weights[2u * of_team + number$f * 32u + lane];
+                let weights = left_of(halves_of_bits(eight.xy), halves_of_bits(eight.zw));
+                for (var j = 0u; j < $WORDTURNS; j++) {
+                    //@for j in WORDS
+                    {
+                        let near = vec2<u32>(
+                            lower(value_0[number$j], value_1[number$j]),
+                            lower(value_2[number$j], value_3[number$j]),
+                        );
+                        let far = vec2<u32>(
+                            upper(value_0[number$j], value_1[number$j]),
+                            upper(value_2[number$j], value_3[number$j]),
+                        );
+                        result$j = multiplied(weights, right_of(near, far), result$j);
+                    }
+                    //@end
+                }
+            }
+            //@end
+        }
+        for (var j = 0u; j < $WORDTURNS; j++) {
+            //@for j in WORDS
+            {
+                let lanes = sums_of(result$j);
+                // Values of the block: these two of the lane's 16, and two eight further.
+                let value = 64u * chunk + 16u * word + 4u * (quarter % 2u) + 2u * number$j;
+                //@for h in SIDES
+                if $h_is && 64u * chunk < BLOCK_VALUES {
+                    //@if ROWS
+                    let to = (team * HEAD_PART + $h_place) * BLOCK_VALUES + value;
+                    results[to] = lanes.$h.x;
+                    results[to + 1u] = lanes.$h.z;
+                    results[to + 8u] = lanes.$h.y;
+                    results[to + 9u] = lanes.$h.w;
+                    //@end
+                    //@if SPLIT
+                    let first = value_block * BLOCK_VALUES + value;
+                    put_partial((partial * HEADS + $h_head) * PARTIAL, first, lanes.$h);
+                    //@end
+                }
+                //@end
+            }
+            //@end
+        }
+        let bad_positions = joined_bits(bad);
+        var bad_and_seen = 0u;
+        for (var i = 0u; i < 16u; i++) {
+            let position = first_position + i / 8u * 32u + i % 8u;
+            bad_and_seen |= select(0u, bad_positions >> i & 1u, position < visible);
+        }
+        bad_and_seen = largest_bits_of_four(bad_and_seen);
+        // All queries are of one row, and see the same.
+        if lane == 0u {
+            all_bad[of_team + quarter] = bad_and_seen;
+        }
+        workgroupBarrier();
+        let is_bad = all_bad[of_team] + all_bad[of_team + 1u] + all_bad[of_team + 2u] + all_bad[of_team + 3u] > 0u;
+        //@for h in SIDES
+        let $h_softmax = Softmax($h_highest, bitcast<f32>(select(bitcast<u32>($h_sum), NOT_A_NUMBER, is_bad)));
+        //@if ROWS
+        if $h_is && word == 0u && quarter == 0u {
+            softmaxes[team * HEAD_PART + $h_place] = $h_softmax;
+        }
+        //@end
+        //@if SPLIT
+        if $h_is && word == 0u && quarter == 0u && value_block == 0u {
+            let to = (partial * HEADS + $h_head + 1u) * PARTIAL;
+            partials[to - 2u] = $h_softmax.largest;
+            partials[to - 1u] = $h_softmax.sum;
+        }
+        //@end
+        //@end
+        //@if ROWS
+        workgroupBarrier();
+        for (var other = 0u; other < min(TEAMS, end_span - start); other++) {
+            //@for e in ENTRIES
+            {
+                let i = min($e * $THREADS + thread, HEAD_PART * BLOCK_VALUES - 1u);
+                let merged = merge(whole_$e, softmaxes[other * HEAD_PART + i / BLOCK_VALUES], start + other == first_span);
+                total_$e = fma(total_$e, merged.before, results[other * HEAD_PART * BLOCK_VALUES + i] * merged.after);
+                whole_$e = merged.softmax;
+            }
+            //@end
+        }
+        //@end
+    }
+
+    //@if ROWS
+    //@for e in ENTRIES
+    {
+        let i = $e * $THREADS + thread;
+        let head = first_head + i / BLOCK_VALUES;
+        let value = value_block * BLOCK_VALUES + i % BLOCK_VALUES;
+        if i < HEAD_PART * BLOCK_VALUES && head < GROUP && value < VALUE_DIM {
+            let to = row * OUT_STRIDE + OUT_OFFSET + (kv_head * GROUP + head) * VALUE_DIM + value;
+            out[to] = total_$e * (1.0 / whole_$e.sum);
+        }
+    }
+    //@end
+    //@end
+}
+//@if SPLIT
+
+// Two neighbouring values of a lane, and two eight further.
+fn put_partial(at: u32, value: u32, x: vec4<f32>) {
+    //@for c in FOUR
+    {
+        let own = value + $c % 2 * 8 + $c / 2;
+        if own < VALUE_DIM {
+            partials[at + own] = x[$c];
+        }
+    }
+    //@end
+}
+//@end
