@@ -10,7 +10,8 @@ use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::{Op, Program, View, WeightId, experts_used};
 
 use crate::engine::Turn;
-use crate::{Engine, Error, Result, Sequence};
+use crate::perplexity::windows;
+use crate::{Engine, Result, Sequence};
 
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,24 +34,17 @@ pub fn importance(
     settings: ImportanceSettings,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Importance> {
-    engine.must_give_logits()?;
-    let window = settings.context;
-    if window < 3 || window > engine.context() {
-        return Err(Error::Window { window, context: engine.context() });
-    }
-    let chunks = (tokens.len() / window).min(settings.chunks.unwrap_or(usize::MAX));
-    if chunks == 0 {
-        return Err(Error::TextTooShort { tokens: tokens.len(), window });
-    }
+    let windows = windows(engine, tokens, settings.context, settings.chunks)?;
+    let chunks = windows.len();
     let mut inputs = Inputs::of(engine.executor().program(), settings.output);
     let rows = engine.max_rows().max(1);
-    for (chunk, text) in tokens.chunks_exact(window).take(chunks).enumerate() {
+    for (chunk, text) in windows.enumerate() {
         let mut sequence = Sequence::default();
         sequence.push(settings.bos.unwrap_or(text[0]));
         sequence.extend(&text[1..]);
         while !sequence.pending().is_empty() {
             // A row that wants no logits would not go through all of the last layer.
-            let turn = Turn { sequence: &mut sequence, rows, logits: 0..window, guesses: 0 };
+            let turn = Turn { sequence: &mut sequence, rows, logits: 0..settings.context, guesses: 0 };
             engine.step_observed(&mut [turn], &mut inputs)?;
         }
         progress(chunk + 1, chunks);
@@ -58,7 +52,7 @@ pub fn importance(
     Ok(Importance {
         datasets: vec![],
         chunks: chunks as u32,
-        chunk_size: window as u32,
+        chunk_size: settings.context as u32,
         inputs: inputs.measured.into_iter().map(Measured::finished).collect(),
     })
 }

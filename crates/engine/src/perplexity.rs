@@ -35,6 +35,24 @@ pub struct Perplexity {
     pub chunks: usize,
 }
 
+/// The windows that a text is cut into, of so many tokens, and at most so many of them. A last one that is not full is
+/// left out.
+pub(crate) fn windows<'a>(
+    engine: &Engine,
+    tokens: &'a [u32],
+    window: usize,
+    most: Option<usize>,
+) -> Result<impl ExactSizeIterator<Item = &'a [u32]> + use<'a>> {
+    engine.must_give_logits()?;
+    if window < 3 || window > engine.context() {
+        return Err(Error::Window { window, context: engine.context() });
+    }
+    if tokens.len() < window || most == Some(0) {
+        return Err(Error::TextTooShort { tokens: tokens.len(), window });
+    }
+    Ok(tokens.chunks_exact(window).take(most.unwrap_or(usize::MAX)))
+}
+
 /// Measures the perplexity of a text, reporting after every window. A last window that is not full is left
 /// out. The tokens should begin as the model's prompts do (with its special tokens added).
 pub fn perplexity(
@@ -43,18 +61,11 @@ pub fn perplexity(
     settings: PerplexitySettings,
     mut progress: impl FnMut(&Perplexity),
 ) -> Result<Perplexity> {
-    engine.must_give_logits()?;
-    let window = settings.context;
-    if window < 3 || window > engine.context() {
-        return Err(Error::Window { window, context: engine.context() });
-    }
-    let chunks = (tokens.len() / window).min(settings.chunks.unwrap_or(usize::MAX));
-    if chunks == 0 {
-        return Err(Error::TextTooShort { tokens: tokens.len(), window });
-    }
+    let windows = windows(engine, tokens, settings.context, settings.chunks)?;
+    let chunks = windows.len();
     let (mut sum, mut squares, mut count) = (0.0, 0.0, 0);
     let mut result = Perplexity { value: 1.0, error: 0.0, nll: 0.0, count, chunk: 0, chunks };
-    for (chunk, text) in tokens.chunks_exact(window).take(chunks).enumerate() {
+    for (chunk, text) in windows.enumerate() {
         score(engine, text, settings.bos, |nll| {
             sum += nll;
             squares += nll * nll;
