@@ -106,7 +106,7 @@ fn open_source(source: Source) -> Result<Gguf> {
     Ok(match source {
         Source::Path(path) if path.is_dir() => open_folder(&path)?,
         Source::Path(path) => Gguf::open(&path)?,
-        Source::Embedded => Gguf::from_bytes(gleed_hub::EMBEDDED_NAME, gleed_hub::EMBEDDED)?,
+        Source::Embedded => Gguf::from_vec(gleed_hub::EMBEDDED_NAME, gleed_hub::embedded())?,
     })
 }
 

@@ -22,6 +22,7 @@ mod address;
 mod archive;
 mod cache;
 mod download;
+mod embedded;
 mod endpoint;
 mod error;
 mod event;
@@ -38,6 +39,7 @@ mod request;
 mod selection;
 
 pub use cache::Cache;
+pub use embedded::{EMBEDDED_NAME, embedded, embedded_bytes};
 pub use error::{Error, Refusal, Result};
 pub use event::{Event, Outcome, Step, Warning, Watch};
 pub use held::{Held, held};
@@ -48,8 +50,3 @@ pub use reference::Reference;
 pub use remove::{removable, remove};
 pub use repository::Repository;
 pub use selection::{PREFERENCE, Selection};
-
-/// What the model inside this crate is called.
-pub const EMBEDDED_NAME: &str = "stories15M";
-/// The model inside this crate.
-pub const EMBEDDED: &[u8] = include_bytes!("../../../models/stories15M-q8_0.gguf");

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use gleed_gguf::Gguf;
 use gleed_hub::catalogue::{self, Origin};
-use gleed_hub::{Cache, EMBEDDED, Held, held};
+use gleed_hub::{Cache, Held, embedded_bytes, held};
 use serde::Serialize;
 
 use crate::models;
@@ -93,7 +93,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// The row of a model of the catalogue.
 fn known(entry: &catalogue::Entry, cache: &Cache) -> Model {
     let (bytes, state, path) = match &entry.origin {
-        Origin::Embedded => (EMBEDDED.len() as u64, State::BuiltIn, None),
+        Origin::Embedded => (embedded_bytes() as u64, State::BuiltIn, None),
         Origin::Packages(file) => {
             let path = cache.file(file.file);
             let (state, path) = match fs::metadata(&path) {
