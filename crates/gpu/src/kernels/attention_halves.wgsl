@@ -72,6 +72,13 @@ fn upper(first: u32, second: u32) -> u32 {
     return (first >> 16u) | (second & 0xffff0000u);
 }
 
+// Two values of four positions, each of whose words has both, as a right matrix: the values are its rows.
+fn right_of_values(first: u32, second: u32, third: u32, fourth: u32) -> Right {
+    let near = vec2<u32>(lower(first, second), lower(third, fourth));
+    let far = vec2<u32>(upper(first, second), upper(third, fourth));
+    return right_of(near, far);
+}
+
 // Whether any of eight halves is infinite or not a number.
 fn is_bad(x: vec4<u32>) -> bool {
     let carried = ((x & vec4<u32>(0x7c007c00u)) + vec4<u32>(0x04000400u)) & vec4<u32>(0x80008000u);

@@ -174,15 +174,13 @@ $PRODUCT
                 for (var j = 0u; j < $WORDTURNS; j++) {
                     //@for j in WORDS
                     {
-                        let near = vec2<u32>(
-                            lower(value_0[number$j], value_1[number$j]),
-                            lower(value_2[number$j], value_3[number$j]),
+                        let right = right_of_values(
+                            value_0[number$j],
+                            value_1[number$j],
+                            value_2[number$j],
+                            value_3[number$j],
                         );
-                        let far = vec2<u32>(
-                            upper(value_0[number$j], value_1[number$j]),
-                            upper(value_2[number$j], value_3[number$j]),
-                        );
-                        result$j = multiplied(weights, right_of(near, far), result$j);
+                        result$j = multiplied(weights, right, result$j);
                     }
                     //@end
                 }
