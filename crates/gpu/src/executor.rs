@@ -152,7 +152,7 @@ impl GpuExecutor {
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(
             &gpu,
-            &Tiling::needed(Tiling::ALL.to_vec(), max_rows),
+            &Tiling::needed(Tiling::floats(&gpu), max_rows),
             &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());

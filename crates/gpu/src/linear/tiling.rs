@@ -107,6 +107,17 @@ impl Tiling {
     /// Rows up to which kernels for few rows are faster than matrix units.
     pub const FEW_BESIDE_UNITS: u32 = 4;
 
+    /// The tilings for inputs of floats that a device has.
+    pub fn floats(gpu: &Gpu) -> Vec<Tiling> {
+        Tiling::ALL.into_iter().filter(|tiling| tiling.pays(gpu)).collect()
+    }
+
+    /// Whether it is worth its compilation: a software adapter takes a second for a kernel, and is slow with all of them.
+    fn pays(self, gpu: &Gpu) -> bool {
+        let seldom = matches!(self, Tiling::Few { rows: 2 | 8, .. } | Tiling::Many { rows: 16 | 32 });
+        !(seldom && gpu.info.is_software())
+    }
+
     /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, those for
     /// four and eight rows 17 and 18 KiB of workgroup memory, and those on matrix units 20 to 44 KiB.
     pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
@@ -126,6 +137,9 @@ impl Tiling {
         let units = if exact_units(&gpu.info) { &Tiling::UNITS[..] } else { &[] };
         let all = Tiling::INTEGERS.iter().chain(units).copied();
         let fits = |tiling: &Tiling| {
+            if !tiling.pays(gpu) {
+                return false;
+            }
             let threads = if let Tiling::Few { .. } = tiling { tiling.few_threads() } else { 256 };
             bytes(tiling) <= limits.max_compute_workgroup_storage_size
                 && threads <= limits.max_compute_invocations_per_workgroup

@@ -53,7 +53,7 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
     let spec = LinearSpec { first: layout(first), second, input, normed: false, requantizes: false };
     let tilings = match integers {
         true => Tiling::integers(gpu),
-        false => Tiling::ALL.to_vec(),
+        false => Tiling::floats(gpu),
     };
     let tilings = Tiling::of_layer(&Tiling::needed(tilings, options.max_rows), spec);
     let tilings: Vec<String> = tilings.iter().map(Tiling::to_string).collect();

@@ -78,9 +78,8 @@ fn check_family(family: &str) {
         }
 
         for (program, schedule, every, logits_rows) in [
-            (&fused, SEQUENCES.chunks(&[1, 7, 40, 3]), 2, None),
+            (&fused, SEQUENCES.chunks(&[1, 7, 20, 1, 2, 1, 3]), 2, None),
             (&plain, SEQUENCES.chunks(&[31, 2]), 1, None),
-            (&fused, SEQUENCES.one_at_a_time(SEQUENCES.lengths[0] - 12), 1, None),
             // Logits in several turns, the last one of fewer rows.
             (&fused, SEQUENCES.whole(), 2, Some(9)),
         ] {

@@ -1,8 +1,8 @@
 //! The promise: a row's result depends on that row alone.
 //!
-//! For every family and KV type the logits of every row are the same bits in one step, in chunks, one at a
-//! time, beside other sequences, of the fused and the plain program, and close to the reference's. The
-//! longest sequence has more positions than a span, so that attention is split over spans and merged.
+//! For every family and KV type the logits of every row are the same bits in one step, in chunks, alone,
+//! beside other sequences, of the fused and the plain program, and close to the reference's. The longest
+//! sequence has more positions than a span, so that attention is split over spans and merged.
 
 use std::sync::Arc;
 
@@ -83,13 +83,17 @@ fn check_family(family: &str) {
             assert!(difference.difference.relative < tolerance, "{family} kv {kv}: {difference:?}");
         }
 
-        for (program, schedule, every, logits_rows) in [
-            (&fused, sequences.chunks(&[1, 7, 64, 3]), 2, None),
+        // Single rows, too, at the beginning and beyond a span; all programs and lists of rows are Llama's.
+        let chunks = [1, 7, 53, 1, 2, 1, 3, SPAN - 68, 1, 2, 1];
+        let schedules = [
+            (&fused, sequences.chunks(&chunks), 2, None),
             (&plain, sequences.chunks(&[97, 2]), 1, None),
             (&fused, sequences.one_at_a_time(sequences.lengths[0] - 24), 1, None),
             // Logits in three turns, the last one of fewer rows.
             (&fused, sequences.whole(), 5, Some(23)),
-        ] {
+        ];
+        let count = if family == "llama" { schedules.len() } else { 2 };
+        for (program, schedule, every, logits_rows) in schedules.into_iter().take(count) {
             let options = Options { logits_rows, ..options };
             let mut executor = executor(&gpu, &file, program, options);
             let found = sequences.run(&mut executor, &schedule, every);
