@@ -1,6 +1,7 @@
 //! From `config.json` to metadata: tables with a line per key, and what all families have in common.
 
 use gleed_gguf::{Array, Metadata, Value};
+use serde_json::Value as Json;
 
 use crate::config::Config;
 use crate::error::Result;
@@ -131,7 +132,10 @@ impl Keys {
     pub fn take(&mut self, config: &Config, table: &[Key]) -> Result<()> {
         for key in table {
             let value = match key.kind {
-                Kind::Size => config.size(key.from)?.map(Value::U32),
+                Kind::Size => match config.value(key.from) {
+                    Some(Json::Array(sizes)) => Some(Value::Array(Array::I32(by_layer(config, key, sizes)?))),
+                    _ => config.size(key.from)?.map(Value::U32),
+                },
                 Kind::Float => config.float(key.from)?.map(|number| Value::F32(number as f32)),
                 Kind::Flag => config.flag(key.from[0])?.map(Value::Bool),
             };
@@ -199,4 +203,12 @@ impl Keys {
         }
         Ok(())
     }
+}
+
+/// A size for each layer.
+fn by_layer(config: &Config, key: &Key, sizes: &[Json]) -> Result<Vec<i32>> {
+    let sizes = sizes.iter().map(|size| size.as_i64().and_then(|size| i32::try_from(size).ok()));
+    sizes.collect::<Option<_>>().ok_or_else(|| {
+        config.wrong(format!("key {} must be an integer, or one for each layer", key.from.join(" or ")))
+    })
 }

@@ -56,6 +56,8 @@ pub enum How {
     ValueDecays,
     /// The same with columns.
     ValueColumns,
+    /// Rows of zeros follow until there is one for every token.
+    Padded,
     /// It is left out.
     Skipped,
 }

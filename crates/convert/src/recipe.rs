@@ -58,6 +58,8 @@ pub enum Order {
         /// Where each part begins in a group, and how many rows it has.
         parts: [(usize, usize); 3],
     },
+    /// The same one, and zeros after so many.
+    Padded(usize),
     /// Heads by group become the first of every group, then the second, and so on.
     Tiled(Tiled),
     /// The same with columns.
@@ -144,7 +146,7 @@ impl Recipe {
 
     fn source_row(&self, row: usize) -> usize {
         match self.order {
-            Order::AsIs | Order::Transposed(_) | Order::TiledColumns(_) => row,
+            Order::AsIs | Order::Padded(_) | Order::Transposed(_) | Order::TiledColumns(_) => row,
             Order::Tiled(tiled) => tiled.source(row),
             Order::Paired(head) => {
                 let (start, pair, second) = (row - row % head, row % head / 2, row % 2);
@@ -176,6 +178,13 @@ impl Recipe {
             for column in (0..self.columns).map(|column| tiled.source(column)) {
                 scratch.extend_from_slice(&data[column * width..][..width]);
             }
+            return scratch;
+        }
+        if let Order::Padded(known) = self.order
+            && row >= known
+        {
+            scratch.clear();
+            scratch.resize(self.columns * width, 0);
             return scratch;
         }
         let Order::Transposed(Transposed { columns, from, step, taken, rows, first }) = self.order else {

@@ -63,6 +63,16 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
             shape = vec![groups, cut(values, groups)?];
             Order::AsIs
         }
+        How::Padded => {
+            let size = config.require_size(&["vocab_size"]).map_err(|error| error.to_string())? as usize;
+            let known = shape[0];
+            // A few tokens of images and sounds, never most of the table.
+            if size > known.saturating_mul(2) {
+                return Err(format!("is not one of {size} tokens"));
+            }
+            shape[0] = size.max(known);
+            if known < size { Order::Padded(known) } else { Order::AsIs }
+        }
         How::Squeezed => {
             shape.retain(|&length| length != 1);
             Order::AsIs

@@ -155,6 +155,21 @@ FAMILIES = {
         vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                            image_size=28, patch_size=14, head_dim=8)), "bpe", "BF16"),
     "nemotron": (t.NemotronForCausalLM, t.NemotronConfig, decoder(head_dim=8), "spm", "BF16"),
+    "gemma3n": (t.Gemma3nForCausalLM, t.Gemma3nTextConfig, decoder(
+        head_dim=16, tie_word_embeddings=True, sliding_window=16, num_hidden_layers=5, num_kv_shared_layers=2,
+        layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention", "full_attention"],
+        vocab_size_per_layer_input=392, hidden_size_per_layer_input=8, laurel_rank=64,
+        activation_sparsity_pattern=[0.0] * 5, final_logit_softcapping=30.0), "spm", "BF16"),
+    "gemma4": (t.Gemma4ForCausalLM, t.Gemma4TextConfig, decoder(
+        head_dim=8, global_head_dim=16, tie_word_embeddings=True, sliding_window=16, num_hidden_layers=5, num_kv_shared_layers=2,
+        layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention", "full_attention"],
+        vocab_size_per_layer_input=VOCABULARY, hidden_size_per_layer_input=8, use_double_wide_mlp=True,
+        final_logit_softcapping=30.0), "gemma4", "BF16"),
+    "gemma4-moe": (t.Gemma4ForCausalLM, t.Gemma4TextConfig, decoder(
+        head_dim=8, global_head_dim=16, tie_word_embeddings=True, sliding_window=16, num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "full_attention"], hidden_size_per_layer_input=0,
+        num_global_key_value_heads=1, attention_k_eq_v=True, enable_moe_block=True, num_experts=4, top_k_experts=2,
+        moe_intermediate_size=24, final_logit_softcapping=30.0), "gemma4", "BF16"),
 }
 
 # Keys that configurations of older versions of transformers have, and which are read by these names only.

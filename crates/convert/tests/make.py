@@ -111,6 +111,25 @@ def spm_json(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def gemma4(folder: Path) -> None:
+    """Merges of characters, where a space is one: nothing is put in front of a text, and every token is in the table."""
+    spm_json(folder)
+    written = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary, added = written["model"]["vocab"], written["added_tokens"]
+    for text in ["<|turn>", "<|tool_call>"]:
+        vocabulary[text] = len(vocabulary)
+        added.append(added[0] | {"id": vocabulary[text], "content": text})
+    for number in range(len(vocabulary), 400):
+        vocabulary[f"<unused{number}>"] = number
+    written["added_tokens"] = [token for token in added if token["special"]]
+    written["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    (folder / "tokenizer.json").write_text(json.dumps(written, ensure_ascii=False))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["added_tokens_decoder"], config["legacy"]
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast", "extra_special_tokens": ["<|turn>", "<|tool_call>"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
 def encode(folder: Path, text: str) -> list[int]:
     """The tokens of a text, by SentencePiece itself or by Hugging Face's tokenizers, without any around it."""
     model = folder / "tokenizer.model"
@@ -119,7 +138,7 @@ def encode(folder: Path, text: str) -> list[int]:
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
 
 
-VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json}
+VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4}
 
 
 def tensors_of(folder: Path) -> dict:
@@ -182,6 +201,8 @@ def plain(field, gguf):
     """A metadata value with its type; long arrays as a hash of their parts."""
     kinds = [kind.name.lower() for kind in field.types]
     contents = field.contents()
+    if kinds[-1] == "float32" and kinds[0] == "array":
+        contents = [number if np.isfinite(number) else str(number) for number in contents]
     if kinds[0] != "array":
         return [kinds[0], contents]
     if len(contents) <= 64:

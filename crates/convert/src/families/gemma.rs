@@ -22,7 +22,7 @@ const SECOND: &[Rule] = &[
     changed("model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm", PlusOne),
 ];
 
-const HEADS: &[Key] = &[
+pub(super) const HEADS: &[Key] = &[
     required(size("attention.key_length", &["head_dim"])),
     required(size("attention.value_length", &["head_dim"])),
 ];
@@ -33,7 +33,7 @@ const CAPS_AND_WINDOW: &[Key] = &[
     size("attention.sliding_window", &["sliding_window"]),
 ];
 
-const BASE: Family = Family {
+pub(super) const BASE: Family = Family {
     vocabulary: Vocabulary { space_prefix: Some(false), ..PLAIN.vocabulary },
     more: |_, _| Ok(()),
     ..PLAIN

@@ -6,6 +6,7 @@ mod delta;
 mod dense;
 mod experts;
 mod gemma;
+mod gemma4;
 mod gpt;
 mod gpt_oss;
 mod granite;
@@ -64,6 +65,10 @@ pub struct Vocabulary {
     pub keys: &'static [(&'static str, &'static str)],
     /// Whether added tokens stand in a SentencePiece vocabulary as they are written, those of `tokenizer.json` too.
     pub as_written: bool,
+    /// Whether the merges of `tokenizer.json` are of characters and are kept, as Gemma 4's are.
+    pub of_characters: bool,
+    /// Special tokens that are part of an answer's text.
+    pub shown: &'static [&'static str],
 }
 
 /// A decoder as most are.
@@ -85,6 +90,8 @@ const PLAIN: Family = Family {
         numbers: &[],
         keys: &[],
         as_written: false,
+        of_characters: false,
+        shown: &[],
     },
 };
 
@@ -126,6 +133,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         llama::FAMILIES,
         qwen::FAMILIES,
         gemma::FAMILIES,
+        gemma4::FAMILIES,
         phi::FAMILIES,
         granite::FAMILIES,
         olmo::FAMILIES,

@@ -39,6 +39,13 @@ pub fn set(
     let model = folder.join("tokenizer.model");
     let special = special::Special::read(json.as_ref(), &settings, config, family)?;
     let pieces = match &json {
+        Some(json) if family.of_characters => {
+            let Model::Bpe(bpe) = &json.model else { return Err(not_bpe(json)) };
+            metadata.set("tokenizer.ggml.model", text("gemma4"));
+            metadata.set("tokenizer.ggml.merges", Value::Array(Array::Str(bpe::merges(bpe))));
+            set_space_prefix(metadata, family, &settings, None);
+            bpe::character_pieces(json, bpe, &settings, size, family.shown)?
+        }
         Some(json) if matches!(json.model, Model::Bpe(ref bpe) if !bpe.byte_fallback) => {
             let Model::Bpe(bpe) = &json.model else { return Ok(()) };
             let pre = pre::name(json, bpe.ignore_merges, special.adds_bos())?;
@@ -63,9 +70,7 @@ pub fn set(
             pieces
         }
         Some(json) => {
-            let Model::Bpe(bpe) = &json.model else {
-                return Err(malformed(&json.file, "its model is not BPE: only that is read"));
-            };
+            let Model::Bpe(bpe) = &json.model else { return Err(not_bpe(json)) };
             set_sentencepiece(metadata, family, &settings, Some(json.adds_space()));
             bpe::scored_pieces(json, bpe, &settings, size)?
         }
@@ -83,6 +88,10 @@ fn text(text: &str) -> Value {
     Value::Str(text.to_string())
 }
 
+fn not_bpe(json: &TokenizerJson) -> crate::Error {
+    malformed(&json.file, "its model is not BPE: only that is read")
+}
+
 fn set_sentencepiece(
     metadata: &mut Metadata,
     family: &Vocabulary,
@@ -91,6 +100,16 @@ fn set_sentencepiece(
 ) {
     metadata.set("tokenizer.ggml.model", text("llama"));
     metadata.set("tokenizer.ggml.pre", text("default"));
+    set_space_prefix(metadata, family, settings, told);
+}
+
+/// Whether a space is put in front of a text: the family knows, or the tokenizer's files say it.
+fn set_space_prefix(
+    metadata: &mut Metadata,
+    family: &Vocabulary,
+    settings: &TokenizerConfig,
+    told: Option<bool>,
+) {
     let asked = settings.add_prefix_space.filter(|_| family.asks_prefix);
     if let Some(adds) = family.space_prefix.or(asked).or(told) {
         metadata.set("tokenizer.ggml.add_space_prefix", Value::Bool(adds));

@@ -19,7 +19,7 @@ pub const BYTE: i32 = 6;
 /// What a space is written as in SentencePiece's tokens.
 const SPACE: &str = "\u{2581}";
 /// The score of tokens that were added.
-const ADDED: f32 = -1000.0;
+pub const ADDED: f32 = -1000.0;
 
 /// The tokens of a vocabulary.
 pub struct Pieces {

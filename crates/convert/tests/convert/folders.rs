@@ -195,7 +195,9 @@ fn stretches_are_the_whole_tensor() {
 
 #[test]
 fn vocabularies_cut_texts_as_their_makers_do() {
-    for (model, vocabulary) in [("qwen2", "bpe"), ("llama", "spm"), ("llama-json", "spm-json")] {
+    for (model, vocabulary) in
+        [("qwen2", "bpe"), ("llama", "spm"), ("llama-json", "spm-json"), ("gemma4", "gemma4")]
+    {
         let folder = truths().into_iter().find(|truth| truth.name == model).unwrap().write();
         let file = gleed_convert::open(folder.path()).unwrap();
         let tokenizer = gleed_tokenizer::Tokenizer::from_metadata(file.metadata()).unwrap();

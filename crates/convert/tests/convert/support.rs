@@ -140,7 +140,7 @@ fn value_json(value: &Value) -> Json {
         Value::Array(Array::Bool(values)) => json!(["array", "bool", values]),
         Value::Array(Array::F32(values)) => list(
             "float32",
-            values.iter().map(|value| (json!(f64::from(*value)), value.to_le_bytes().to_vec())).collect(),
+            values.iter().map(|value| (number(*value), value.to_le_bytes().to_vec())).collect(),
         ),
         Value::Array(Array::I32(values)) => {
             list("int32", values.iter().map(|value| (json!(value), value.to_le_bytes().to_vec())).collect())
@@ -151,6 +151,11 @@ fn value_json(value: &Value) -> Json {
         ),
         other => panic!("{other:?}"),
     }
+}
+
+/// A number, or what it is called where JSON has none.
+fn number(value: f32) -> Json {
+    if value.is_finite() { json!(f64::from(value)) } else { json!(value.to_string()) }
 }
 
 fn list(kind: &str, parts: Vec<(Json, Vec<u8>)>) -> Json {
