@@ -81,10 +81,18 @@ pub fn open(folder: &Path) -> Result<Gguf> {
 
 fn family(config: &Config) -> Result<&'static Family> {
     let model = config.model()?;
-    families::all().find(|family| family.models.contains(&model)).ok_or_else(|| {
-        let known: Vec<&str> = known().map(|(model, _)| model).collect();
-        config.wrong(format!("{} is not a model that can be read; known: {}", shown(model), known.join(", ")))
-    })
+    for family in families::all().filter(|family| family.models.contains(&model)) {
+        if (family.when)(config)? {
+            return Ok(family);
+        }
+    }
+    let mut known: Vec<&str> = known().map(|(model, _)| model).collect();
+    known.dedup();
+    Err(config.wrong(format!(
+        "{} is not a model that can be read; known: {}",
+        shown(model),
+        known.join(", ")
+    )))
 }
 
 /// One value of each layer, from tensors that then are no weights.

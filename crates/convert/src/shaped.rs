@@ -58,7 +58,9 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
             Order::AsIs
         }
         How::InGroups => {
-            let groups = config.size(&["n_groups"]).map_err(|error| error.to_string())?.unwrap_or(1) as usize;
+            let groups =
+                config.size(&["n_groups", "mamba_n_groups"]).map_err(|error| error.to_string())?.unwrap_or(1)
+                    as usize;
             let values = shape.iter().product();
             shape = vec![groups, cut(values, groups)?];
             Order::AsIs

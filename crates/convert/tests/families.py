@@ -16,6 +16,14 @@ def rope(kind="default", base=10000.0, **more):
     return dict(rope_parameters={"rope_type": kind, "rope_theta": base, **more})
 
 
+def granite4(layers, experts):
+    return decoder(
+        attention_multiplier=0.25, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+        num_hidden_layers=len(layers), layer_types=layers, num_local_experts=experts, num_experts_per_tok=experts // 2,
+        shared_intermediate_size=40 if experts else 48, mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
+        mamba_expand=2, mamba_chunk_size=16)
+
+
 # Name: class of the model, class of the configuration, options, vocabulary, type.
 FAMILIES = {
     "llama": (t.LlamaForCausalLM, t.LlamaConfig, decoder(rms_norm_eps=1e-3), "spm", "BF16"),
@@ -170,10 +178,21 @@ FAMILIES = {
         layer_types=["sliding_attention", "full_attention", "full_attention"], hidden_size_per_layer_input=0,
         num_global_key_value_heads=1, attention_k_eq_v=True, enable_moe_block=True, num_experts=4, top_k_experts=2,
         moe_intermediate_size=24, final_logit_softcapping=30.0), "gemma4", "BF16"),
+    "granitehybrid": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig, granite4(["mamba", "attention", "mamba"], 4), "bpe", "BF16"),
+    "granitehybrid-dense": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig, granite4(["mamba", "attention"], 0), "bpe", "BF16"),
+    "granite4": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig, granite4(
+        ["attention"] * 2, 0) | dict(position_embedding_type="rope"), "bpe", "BF16"),
+    "granite4-moe": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig, granite4(
+        ["attention"], 4) | dict(position_embedding_type="rope"), "bpe", "BF16"),
 }
 
-# Keys that configurations of older versions of transformers have, and which are read by these names only.
+# Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
+# a value are those that they do not have.
 OLDER_KEYS = {
+    "granitehybrid": {"layer_types": ["mamba", "attention", "mamba"]},
+    "granitehybrid-dense": {"layer_types": ["mamba", "attention"]},
+    "granite4": {"layer_types": ["attention"] * 2},
+    "granite4-moe": {"layer_types": ["attention"]},
     "gpt2": {"n_ctx": 64},
     "gptneox": {"rotary_pct": 0.25},
     "cohere2": {"rotary_pct": 1.0},

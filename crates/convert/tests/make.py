@@ -169,6 +169,12 @@ def packed(weights: dict, path: Path) -> None:
     save_file(file, path, metadata={"format": "pt"})
 
 
+def as_older(name: str, config: dict) -> dict:
+    """What older versions of transformers wrote, and the converter reads."""
+    older = OLDER_KEYS.get(name, {})
+    return {key: value for key, value in (config | older).items() if value is not None or key not in older}
+
+
 def write_model(name: str, folder: Path) -> dict:
     """Writes the folder and gives its logits."""
     model_class, config_class, options, _, dtype = FAMILIES[name]
@@ -182,8 +188,7 @@ def write_model(name: str, folder: Path) -> dict:
     save_file(weights, path, metadata={"format": "pt"})
     if name == "gpt-oss-mxfp4":
         packed(weights, path)
-    # What older versions of transformers wrote, and the converter reads.
-    written = json.loads((folder / "config.json").read_text()) | OLDER_KEYS.get(name, {})
+    written = as_older(name, json.loads((folder / "config.json").read_text()))
     (folder / "config.json").write_text(json.dumps(written))
     if name == "gpt-oss-mxfp4":
         # With the weights that the blocks stand for, since a CPU has no kernels for the blocks.
@@ -222,7 +227,7 @@ def convert(name: str, folder: Path, out: Path, kind: str):
     if not hasattr(ModelBase, "load_as_read"):
         ModelBase.load_as_read = ModelBase.load_hparams
     # The newest transformers reads some keys and does not hand them on.
-    ModelBase.load_hparams = staticmethod(lambda *of, **named: ModelBase.load_as_read(*of, **named) | OLDER_KEYS.get(name, {}))
+    ModelBase.load_hparams = staticmethod(lambda *of, **named: as_older(name, ModelBase.load_as_read(*of, **named)))
     with torch.inference_mode():
         hparams = ModelBase.load_hparams(folder, False)
         model = get_model_class(get_model_architecture(hparams, ModelType.TEXT))

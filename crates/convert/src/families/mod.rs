@@ -28,6 +28,8 @@ pub type Vectors = Vec<(&'static str, Vec<f32>)>;
 pub struct Family {
     /// Classes in `architectures` of the configuration.
     pub models: &'static [&'static str],
+    /// Whether a checkpoint of one of these classes is of this family, where one class is several.
+    pub when: fn(&Config) -> Result<bool>,
     /// `general.architecture` of the model.
     pub architecture: &'static str,
     /// What configurations say by leaving it out.
@@ -74,6 +76,7 @@ pub struct Vocabulary {
 /// A decoder as most are.
 const PLAIN: Family = Family {
     models: &[],
+    when: |_| Ok(true),
     architecture: "",
     defaults: |_| Ok(()),
     keys: &[SHAPE, EXPERT_COUNTS, HEADS],

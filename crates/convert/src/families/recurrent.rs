@@ -56,12 +56,27 @@ const MAMBA2: &[Rule] = &[
     changed("backbone.layers.#.mixer.norm", "blk.#.ssm_norm", InGroups),
 ];
 
-const MAMBA2_KEYS: &[Key] = &[
+/// The same among attention's.
+pub(super) const MAMBA2_OF_LAYERS: &[Rule] = &[
+    rule("model.layers.#.mamba.in_proj", "blk.#.ssm_in"),
+    changed("model.layers.#.mamba.conv1d", "blk.#.ssm_conv1d", Squeezed),
+    changed("model.layers.#.mamba.A_log", "blk.#.ssm_a", ColumnNegativeExp),
+    changed("model.layers.#.mamba.D", "blk.#.ssm_d", Column),
+    rule("model.layers.#.mamba.dt_bias", "blk.#.ssm_dt.bias"),
+    changed("model.layers.#.mamba.norm", "blk.#.ssm_norm", InGroups),
+    rule("model.layers.#.mamba.out_proj", "blk.#.ssm_out"),
+];
+
+/// The sizes of scans.
+pub(super) const MAMBA2_KEYS: &[Key] = &[
+    required(size("ssm.conv_kernel", &["conv_kernel", "d_conv", "mamba_d_conv"])),
+    required(size("ssm.state_size", &["state_size", "d_state", "ssm_state_size", "mamba_d_state"])),
+    required(size("ssm.group_count", &["n_groups", "mamba_n_groups"])),
+];
+
+const MAMBA2_SHAPE: &[Key] = &[
     required(size("block_count", &["num_hidden_layers", "n_layer", "n_layers"])),
     required(size("embedding_length", &["hidden_size", "d_model"])),
-    required(size("ssm.conv_kernel", &["conv_kernel", "d_conv"])),
-    required(size("ssm.state_size", &["state_size", "d_state"])),
-    required(size("ssm.group_count", &["n_groups"])),
     required(float("attention.layer_norm_rms_epsilon", &["layer_norm_epsilon", "rms_norm_eps"])),
 ];
 
@@ -132,7 +147,7 @@ pub const FAMILIES: &[Family] = &[
             config.set_default("layer_norm_epsilon", 1e-5);
             Ok(())
         },
-        keys: &[MAMBA2_KEYS],
+        keys: &[MAMBA2_SHAPE, MAMBA2_KEYS],
         more: |config, keys| {
             no_attention(keys);
             let width = config.require_size(&["hidden_size", "d_model"])?;
@@ -161,10 +176,18 @@ fn shared(config: &Config, keys: &mut Keys) -> Result<()> {
     common(config, keys)?;
     vocabulary_size(config, keys)?;
     let heads = config.kv_heads()?;
-    let types = config.list("layer_types")?.ok_or_else(|| config.missing(&["layer_types"]))?;
-    let of = |kind: &serde_json::Value| if kind == "full_attention" { heads as i32 } else { 0 };
-    keys.list("attention.head_count_kv", types.iter().map(of).collect());
+    keys.list("attention.head_count_kv", by_kind(config, "layer_types", &["full_attention"], heads)?);
     Ok(())
+}
+
+/// A size for each layer: this one for layers of these kinds, 0 for others.
+pub(super) fn by_kind(config: &Config, key: &str, kinds: &[&str], size: u32) -> Result<Vec<i32>> {
+    let types = config.list(key)?.ok_or_else(|| config.missing(&[key]))?;
+    let of = |kind: &serde_json::Value| match kind.as_str() {
+        Some(kind) if kinds.contains(&kind) => size as i32,
+        _ => 0,
+    };
+    Ok(types.iter().map(of).collect())
 }
 
 /// The width of the feed-forward, which the configuration may give before it is rounded.

@@ -9,7 +9,11 @@ use crate::build::{AttentionStyle, Bias, Builder, Experts};
 use crate::program::{Map, View};
 use crate::rope::Pairing;
 
+/// A Granite 4 without scans says their sizes all the same.
 pub(super) fn build(b: &mut Builder) -> Result<()> {
+    if b.keys.size("ssm.conv_kernel")?.is_some() {
+        b.state_space()?;
+    }
     let rope = b.rope(Pairing::Interleaved)?;
     decoder(b, Some(rope), [1.0; 3], |b, _, style, h| b.attention(style, h, Bias::Optional))
 }
