@@ -58,12 +58,17 @@ pub enum How {
     ValueColumns,
     /// Rows of zeros follow until there is one for every token.
     Padded,
+    /// Every value times factors of the configuration, one after the other; a number after a point is a place in a list.
+    Times(&'static [&'static str]),
+    /// Rows that are input of a scan times their factors: gates, inputs, both of its vectors, steps.
+    ScanInputs,
     /// It is left out.
     Skipped,
 }
 
 /// A pattern, what a tensor that matches it is called, and what becomes of it. A name that ends in `.weight` or `.bias`
-/// is matched without that end, which then goes to the new name; others are matched and named as a whole.
+/// is matched without that end, which then goes to the new name; others, and those whose pattern has the end, are
+/// matched and named as a whole.
 pub struct Rule {
     pub from: &'static str,
     pub to: &'static str,
@@ -103,8 +108,12 @@ pub fn targets(tables: &[&[Rule]], name: &str) -> Option<Vec<Target>> {
         Some((stem, "bias")) => (stem, ".bias"),
         _ => (name, ""),
     };
-    let find = |table: &&[Rule]| table.iter().find_map(|rule| Some((rule.from, numbers(rule.from, stem)?)));
-    let (table, (from, numbers)) = tables.iter().find_map(|table| Some((table, find(table)?)))?;
+    let matched = |from: &'static str| match numbers(from, stem) {
+        Some(numbers) => Some((from, numbers, end)),
+        None => Some((from, numbers(from, name)?, "")),
+    };
+    let find = |table: &&[Rule]| table.iter().find_map(|rule| matched(rule.from));
+    let (table, (from, numbers, end)) = tables.iter().find_map(|table| Some((table, find(table)?)))?;
     let rules = table.iter().filter(|rule| rule.from == from && rule.how != How::Skipped);
     let layer = numbers.layer.map_or_else(String::new, |layer| layer.to_string());
     let target = |rule: &Rule| {

@@ -115,6 +115,29 @@ pub enum Change {
     Plus(f32),
     /// −eˣ, as decays are kept.
     NegativeExp,
+    /// It is multiplied, by one factor after the other.
+    Times(Factors),
+}
+
+/// Two factors of all rows, and then one of each part of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    pub all: [f32; 2],
+    /// How many rows a part has, and its factor.
+    pub parts: [(usize, f32); 5],
+}
+
+impl Factors {
+    /// Those of a row, in their order.
+    fn of(&self, row: usize) -> [f32; 3] {
+        let mut rest = row;
+        let part = self.parts.iter().find(|(rows, _)| {
+            let here = rest < *rows;
+            rest = rest.saturating_sub(*rows);
+            here
+        });
+        [self.all[0], self.all[1], part.map_or(1.0, |(_, factor)| *factor)]
+    }
 }
 
 /// How a tensor is made.
@@ -222,6 +245,10 @@ impl Make for Recipe {
             match self.change {
                 Change::None => {}
                 Change::Plus(more) => values.iter_mut().for_each(|value| *value += more),
+                Change::Times(factors) => {
+                    let factors = factors.of(row % self.rows);
+                    values.iter_mut().for_each(|value| factors.iter().for_each(|factor| *value *= factor));
+                }
                 Change::NegativeExp => values.iter_mut().for_each(|value| *value = -value.exp()),
             }
             encode(self.to, &values, out);

@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::names::How;
-use crate::recipe::{Change, Order, Transposed};
+use crate::recipe::{Change, Factors, Order, Transposed};
 
 /// A tensor after a change: its shape, slowest dimension first, and how its rows and values come about.
 pub struct Shaped {
@@ -25,10 +25,18 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
     let change = match how {
         How::PlusOne => Change::Plus(1.0),
         How::NegativeExp | How::ColumnNegativeExp | How::ValueDecays => Change::NegativeExp,
+        How::Times(keys) => Change::Times(factors(keys, config)?),
+        How::ScanInputs => Change::Times(scan_factors(config, &shape)?),
         _ => Change::None,
     };
     let order = match how {
-        How::AsIs | How::Skipped | How::Blocks(..) | How::PlusOne | How::NegativeExp => Order::AsIs,
+        How::AsIs
+        | How::Skipped
+        | How::Blocks(..)
+        | How::PlusOne
+        | How::NegativeExp
+        | How::Times(_)
+        | How::ScanInputs => Order::AsIs,
         How::Queries => paired(config.heads(), &shape)?,
         How::Keys => paired(config.kv_heads(), &shape)?,
         How::Part(number, of) => {
@@ -95,6 +103,50 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
         }
     };
     Ok(Shaped { shape, order, change })
+}
+
+/// A factor of the configuration, 1 where it says none; a number after a point is a place in a list.
+fn factor(key: &str, config: &Config) -> Result<f32> {
+    let (name, place) = match key.split_once('.') {
+        Some((name, place)) => (name, place.parse::<usize>().ok()),
+        None => (key, None),
+    };
+    let said = config.value(&[name]).map(|value| match place {
+        Some(place) => value.get(place).and_then(|value| value.as_f64()),
+        None => value.as_f64(),
+    });
+    match said {
+        None => Ok(1.0),
+        Some(Some(factor)) => Ok(factor as f32),
+        Some(None) => Err(format!("has a factor {key} that is no number")),
+    }
+}
+
+/// Factors of all rows.
+fn factors(keys: &[&str], config: &Config) -> Result<Factors> {
+    let mut all = [1.0; 2];
+    for (place, key) in all.iter_mut().zip(keys) {
+        *place = factor(key, config)?;
+    }
+    Ok(Factors { all, parts: [(0, 1.0); 5] })
+}
+
+/// Factors of gates, inputs, both vectors and steps of a scan.
+fn scan_factors(config: &Config, shape: &[usize]) -> Result<Factors> {
+    let told = |key: &str| match config.require_size(&[key]) {
+        Ok(size) => Ok(size as usize),
+        Err(error) => Err(error.to_string()),
+    };
+    let (inner, steps) = (told("mamba_d_ssm")?, told("mamba_n_heads")?);
+    let vector = told("mamba_n_groups")?.saturating_mul(told("mamba_d_state")?);
+    let mut parts = [(inner, 1.0), (inner, 1.0), (vector, 1.0), (vector, 1.0), (steps, 1.0)];
+    if shape[0] != parts.iter().fold(0usize, |sum, (rows, _)| sum.saturating_add(*rows)) {
+        return Err(format!("is not one of {steps} heads of a scan"));
+    }
+    for (number, (_, place)) in parts.iter_mut().enumerate() {
+        *place = factor(&format!("ssm_multipliers.{number}"), config)?;
+    }
+    Ok(Factors { all: [factor("ssm_in_multiplier", config)?, 1.0], parts })
 }
 
 /// So many equal parts of a number.

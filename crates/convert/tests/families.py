@@ -6,6 +6,10 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_
                num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
                tie_word_embeddings=False)
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)
+NEMOTRON = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
+                head_dim=16, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
+                tie_word_embeddings=False, ssm_state_size=8, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, conv_kernel=4,
+                chunk_size=16)
 
 
 def decoder(**more):
@@ -184,11 +188,27 @@ FAMILIES = {
         ["attention"] * 2, 0) | dict(position_embedding_type="rope"), "bpe", "BF16"),
     "granite4-moe": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig, granite4(
         ["attention"], 4) | dict(position_embedding_type="rope"), "bpe", "BF16"),
+    "nemotron-h": (t.NemotronHForCausalLM, t.NemotronHConfig, NEMOTRON | dict(
+        layers_block_type=["mamba", "mlp", "attention", "mlp"]), "bpe", "BF16"),
+    "nemotron-h-moe": (t.NemotronHForCausalLM, t.NemotronHConfig, NEMOTRON | dict(
+        layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=24, moe_shared_expert_intermediate_size=40, moe_latent_size=16, routed_scaling_factor=1.5), "bpe", "BF16"),
+    "falcon-h1": (t.FalconH1ForCausalLM, t.FalconH1Config, decoder(
+        head_dim=16, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1, mamba_expand=1,
+        mamba_chunk_size=16, mamba_rms_norm=False, lm_head_multiplier=0.5, embedding_multiplier=2.0, mlp_multipliers=[0.3, 0.7],
+        key_multiplier=0.4, attention_out_multiplier=0.75, attention_in_multiplier=1.5, ssm_multipliers=[0.6, 0.7, 0.3, 1.5, 2.1],
+        ssm_in_multiplier=1.2, ssm_out_multiplier=0.5), "bpe", "F32"),
+    "jamba": (t.JambaForCausalLM, t.JambaConfig, decoder(
+        num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
+        attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=4), "spm", "BF16"),
 }
 
 # Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
 # a value are those that they do not have.
 OLDER_KEYS = {
+    "nemotron-h": {"hybrid_override_pattern": "M-*-", "layers_block_type": None, "num_experts_per_tok": None, "n_routed_experts": None,
+                   "n_group": None, "topk_group": None, "num_hidden_layers": 4, "rms_norm_eps": 1e-5},
+    "nemotron-h-moe": {"layers_block_type": ["mamba", "moe", "attention", "moe"], "rms_norm_eps": 1e-5},
     "granitehybrid": {"layer_types": ["mamba", "attention", "mamba"]},
     "granitehybrid-dense": {"layer_types": ["mamba", "attention"]},
     "granite4": {"layer_types": ["attention"] * 2},

@@ -10,6 +10,7 @@ mod gemma4;
 mod gpt;
 mod gpt_oss;
 mod granite;
+mod hybrid;
 mod llama;
 mod olmo;
 mod phi;
@@ -148,6 +149,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         deepseek::FAMILIES,
         delta::FAMILIES,
         recurrent::FAMILIES,
+        hybrid::FAMILIES,
     ];
     ALL.iter().flat_map(|families| families.iter())
 }

@@ -34,7 +34,7 @@ const LFM2_EXPERTS: &[Key] = &[
     required(size("leading_dense_block_count", &["num_dense_layers"])),
 ];
 
-const MAMBA: &[Rule] = &[
+pub(super) const MAMBA_OF_MIXERS: &[Rule] = &[
     rule("backbone.embeddings", "token_embd"),
     rule("backbone.norm_f", "output_norm"),
     rule("lm_head", "output"),
@@ -49,7 +49,7 @@ const MAMBA: &[Rule] = &[
 ];
 
 /// Scans of heads, whose decays and factors are one number each.
-const MAMBA2: &[Rule] = &[
+pub(super) const MAMBA2_OF_MIXERS: &[Rule] = &[
     changed("backbone.layers.#.mixer.A_log", "blk.#.ssm_a", ColumnNegativeExp),
     changed("backbone.layers.#.mixer.D", "blk.#.ssm_d", Column),
     rule("backbone.layers.#.mixer.dt_bias", "blk.#.ssm_dt.bias"),
@@ -133,7 +133,7 @@ pub const FAMILIES: &[Family] = &[
             keys.flag("ssm.dt_b_c_rms", false);
             Ok(())
         },
-        tensors: &[MAMBA],
+        tensors: &[MAMBA_OF_MIXERS],
         ..PLAIN
     },
     Family {
@@ -159,7 +159,7 @@ pub const FAMILIES: &[Family] = &[
             keys.size("ssm.time_step_rank", inner / config.require_size(&["head_dim"])?.max(1));
             Ok(())
         },
-        tensors: &[MAMBA2, MAMBA],
+        tensors: &[MAMBA2_OF_MIXERS, MAMBA_OF_MIXERS],
         ..PLAIN
     },
 ];
