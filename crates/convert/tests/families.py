@@ -201,11 +201,15 @@ FAMILIES = {
     "jamba": (t.JambaForCausalLM, t.JambaConfig, decoder(
         num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
         attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=4), "spm", "BF16"),
+    "hunyuan-moe": (t.HunYuanMoEV1ForCausalLM, t.HunYuanMoEV1Config, decoder(
+        hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128, num_experts=4, moe_topk=[2, 2],
+        max_position_embeddings=32768, **rope("dynamic", 10000.0, alpha=1000.0, factor=1.0)), "bpe", "BF16"),
 }
 
 # Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
 # a value are those that they do not have.
 OLDER_KEYS = {
+    "hunyuan-moe": {"moe_intermediate_size": [48, 48], "num_shared_expert": [1, 1]},
     "nemotron-h": {"hybrid_override_pattern": "M-*-", "layers_block_type": None, "num_experts_per_tok": None, "n_routed_experts": None,
                    "n_group": None, "topk_group": None, "num_hidden_layers": 4, "rms_norm_eps": 1e-5},
     "nemotron-h-moe": {"layers_block_type": ["mamba", "moe", "attention", "moe"], "rms_norm_eps": 1e-5},

@@ -235,6 +235,9 @@ def convert(name: str, folder: Path, out: Path, kind: str):
                      "BF16": gguf.LlamaFileType.MOSTLY_BF16}[kind]
         # Layers that guess further tokens are left out, where a family may have them.
         model.no_mtp = True
+        if name == "hunyuan-moe":
+            # Its vocabulary is read from tokenizer.json, not with a tokenizer that only its folder has.
+            model.set_vocab = model._set_vocab_gpt2
         model(folder, file_type, out, eager=True).write()
     reader = gguf.GGUFReader(out)
     metadata = {key: plain(field, gguf) for key, field in reader.fields.items() if not key.startswith("GGUF.")}

@@ -1,7 +1,9 @@
 //! Families of a few lines each: StableLM, GLM 4, ERNIE 4.5, Hunyuan, Seed-OSS, EXAONE 4, Nemotron.
 
 use super::{Family, PLAIN, Vocabulary, common, rotated_share, vocabulary_size, windows};
-use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
+use crate::config::Config;
+use crate::error::Result;
+use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, flag, float, required, size};
 use crate::names::How::PlusOne;
 use crate::names::{FOUR_NORMS, LLAMA, Rule, changed, rule};
 
@@ -27,7 +29,7 @@ const GLM4: &[Rule] = &[
     rule("model.layers.#.mlp.gate_up_proj", "blk.#.ffn_up"),
 ];
 
-const HUNYUAN: &[Rule] = &[
+pub(super) const HUNYUAN: &[Rule] = &[
     rule("model.layers.#.self_attn.query_layernorm", "blk.#.attn_q_norm"),
     rule("model.layers.#.self_attn.key_layernorm", "blk.#.attn_k_norm"),
 ];
@@ -83,18 +85,7 @@ pub const FAMILIES: &[Family] = &[
         architecture: "hunyuan-dense",
         more: |config, keys| {
             common(config, keys)?;
-            if config.rope_type()? == "dynamic" {
-                // A base for so much longer texts, and not one that follows the text's length.
-                let alpha = config.rope_float("alpha")?.unwrap_or(50.0);
-                let base = config.rope_float("rope_theta")?.unwrap_or(10_000.0);
-                let size = f64::from(config.head_size()?);
-                keys.float("rope.freq_base", base * alpha.powf(size / (size - 2.0)));
-                keys.text("rope.scaling.type", "none");
-                keys.float("rope.scaling.factor", 1.0);
-                keys.size("rope.scaling.original_context_length", 256 * 1024);
-                keys.size("context_length", 256 * 1024);
-            }
-            Ok(())
+            hunyuan_base(config, keys, 50.0)
         },
         tensors: &[HUNYUAN, LLAMA],
         vocabulary: Vocabulary { keys: &[("eos", "eod_token_id")], ..PLAIN.vocabulary },
@@ -140,3 +131,18 @@ pub const FAMILIES: &[Family] = &[
         ..PLAIN
     },
 ];
+
+/// A base for so much longer texts, and not one that follows the text's length.
+pub(super) fn hunyuan_base(config: &Config, keys: &mut Keys, usual: f64) -> Result<()> {
+    if config.rope_type()? == "dynamic" {
+        let alpha = config.rope_float("alpha")?.unwrap_or(usual);
+        let base = config.rope_float("rope_theta")?.unwrap_or(10_000.0);
+        let size = f64::from(config.head_size()?);
+        keys.float("rope.freq_base", base * alpha.powf(size / (size - 2.0)));
+        keys.text("rope.scaling.type", "none");
+        keys.float("rope.scaling.factor", 1.0);
+        keys.size("rope.scaling.original_context_length", 256 * 1024);
+        keys.size("context_length", 256 * 1024);
+    }
+    Ok(())
+}

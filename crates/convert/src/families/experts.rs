@@ -1,6 +1,9 @@
-//! Mixtures of experts of a few lines each: GLM 4.5, dots.llm1, MiniMax M2, ERNIE 4.5, K-EXAONE, Phi 3.5 MoE, Trinity.
+//! Mixtures of experts of a few lines each: GLM 4.5, dots.llm1, MiniMax M2, ERNIE 4.5, K-EXAONE, Phi 3.5 MoE, Trinity,
+//! Hunyuan.
 
-use super::{Family, PLAIN, Vocabulary, common, llama, phi, rotated_share, vocabulary_size, windows};
+use super::{Family, PLAIN, Vocabulary, common, dense, llama, phi, rotated_share, vocabulary_size, windows};
+use crate::config::Config;
+use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
 use crate::names::{BLOCKS, EXPERTS, LLAMA, Rule, rule};
 
@@ -45,6 +48,15 @@ const TRINITY: &[Rule] = &[
 
 const TRINITY_KEYS: &[Key] =
     &[flag("expert_weights_norm", &["route_norm"]), size("attention.sliding_window", &["sliding_window"])];
+
+const HUNYUAN: &[Rule] = &[
+    rule("model.layers.#.mlp.gate.wg", "blk.#.ffn_gate_inp"),
+    rule("model.layers.#.mlp.shared_mlp.gate_proj", "blk.#.ffn_gate_shexp"),
+    rule("model.layers.#.mlp.shared_mlp.up_proj", "blk.#.ffn_up_shexp"),
+    rule("model.layers.#.mlp.shared_mlp.down_proj", "blk.#.ffn_down_shexp"),
+];
+
+const HUNYUAN_KEYS: &[Key] = &[required(size("expert_shared_feed_forward_length", &["intermediate_size"]))];
 
 pub const FAMILIES: &[Family] = &[
     Family {
@@ -140,4 +152,35 @@ pub const FAMILIES: &[Family] = &[
         tensors: &[TRINITY, EXPERTS, LLAMA],
         ..PLAIN
     },
+    Family {
+        models: &["HunYuanMoEV1ForCausalLM"],
+        architecture: "hunyuan-moe",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, HUNYUAN_KEYS],
+        more: |config, keys| {
+            common(config, keys)?;
+            // Newer configurations leave out what is usual.
+            let used = in_all_layers(config, "moe_topk")?.ok_or_else(|| config.missing(&["moe_topk"]))?;
+            keys.size("expert_used_count", used);
+            let width = match in_all_layers(config, "moe_intermediate_size")? {
+                Some(width) => width,
+                None => config.require_size(&["intermediate_size"])?,
+            };
+            keys.size("expert_feed_forward_length", width);
+            keys.size("expert_shared_count", in_all_layers(config, "num_shared_expert")?.unwrap_or(1));
+            dense::hunyuan_base(config, keys, 1000.0)
+        },
+        tensors: &[HUNYUAN, dense::HUNYUAN, EXPERTS, LLAMA],
+        ..PLAIN
+    },
 ];
+
+/// A size that a configuration may give for each layer, and that must be the same in all.
+fn in_all_layers(config: &Config, key: &'static str) -> Result<Option<u32>> {
+    let Some(serde_json::Value::Array(sizes)) = config.value(&[key]) else { return config.size(&[key]) };
+    match &sizes[..] {
+        [first, rest @ ..] if rest.iter().all(|size| size == first) => {
+            Ok(first.as_u64().and_then(|size| u32::try_from(size).ok()))
+        }
+        _ => Err(config.wrong(format!("key {key} must be the same in all layers"))),
+    }
+}
