@@ -53,6 +53,12 @@ const RULES: &[(&[&str], &str)] = &[
         ],
         "tekken",
     ),
+    (
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
+        ],
+        "exaone-moe",
+    ),
     (&[DIGITS, GPT2], "smollm"),
     (&[r"\p{P}+", GPT2, DIGITS, "[0-9][0-9][0-9]"], "falcon"),
     (&[r"\p{P}+", GPT2, "[0-9][0-9][0-9]"], "falcon"),

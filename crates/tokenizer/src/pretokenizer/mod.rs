@@ -12,7 +12,7 @@ mod words;
 
 pub(crate) use names::{Rule, known, rule};
 
-use crate::unicode::{Class, run};
+use crate::unicode::{Class, class, run, run_while};
 use cased::Cased;
 use runs::Runs;
 use words::Words;
@@ -31,6 +31,8 @@ pub(crate) enum Stage {
     Runs(Runs),
     /// White space at the end of the piece.
     TrailingSpace,
+    /// Numbers three at a time, counted from their end.
+    Threes,
 }
 
 impl Stage {
@@ -42,6 +44,8 @@ impl Stage {
             Stage::Cased(cased) => Some(cased.match_at_start(text)),
             Stage::Marked => words::marked(text),
             Stage::Runs(runs) => runs.match_at_start(text),
+            // Counted from the end: `threes` cuts these.
+            Stage::Threes => None,
             Stage::TrailingSpace => text.chars().all(char::is_whitespace).then_some(text.len()),
         }
     }
@@ -69,12 +73,31 @@ pub(crate) fn split<'t>(stages: &[Stage], text: &'t str, emit: &mut impl FnMut(&
         emit(text);
         return;
     };
-    let mut rest = text;
+    let (mut rest, mut numbers) = (text, 0);
     while !rest.is_empty() {
-        let (piece, tail) = rest.split_at(stage.first_piece(rest));
+        let length = match stage {
+            Stage::Threes => threes(rest, &mut numbers),
+            _ => stage.first_piece(rest),
+        };
+        let (piece, tail) = rest.split_at(length);
         split(later, piece, emit);
         rest = tail;
     }
+}
+
+/// `\p{N}{1,3}(?=(\p{N}{3})*(?!\p{N}))` at the start of `text`, or the gap before it. `left` is how many numbers of a run
+/// are left, which is counted once for all its pieces, and 0 outside of one.
+fn threes(text: &str, left: &mut usize) -> usize {
+    if *left == 0 {
+        *left = text[..run(text, Class::NUMBER)].chars().count();
+    }
+    let taken = match (*left, *left % 3) {
+        (0, _) => return run_while(text, |c| !class(c).is(Class::NUMBER)),
+        (_, 0) => 3,
+        (_, rest) => rest,
+    };
+    *left -= taken;
+    text.chars().take(taken).map(char::len_utf8).sum()
 }
 
 /// `\s+(?!\S)|\s+` at the start of `text`, which starts with white space: the run of white space, less its

@@ -1,7 +1,7 @@
 //! The table from `tokenizer.ggml.pre` to a rule. Converters give each model family a name of its own, so
 //! many names share one rule.
 
-use super::ranges::{is_asian, is_cased_letter, is_chinese_or_japanese, is_sign};
+use super::ranges::{is_asian, is_cased_letter, is_chinese_or_japanese, is_east_asian, is_sign};
 use super::words::{Tail, Words};
 use super::{Cased, Runs, Stage};
 use crate::unicode::{Class, class};
@@ -32,8 +32,10 @@ pub(crate) fn known() -> String {
     names.join(", ")
 }
 
-const CL100K: Words = Words { contractions: true, digits: 3, marks: false, tail: Tail::Lines };
+const CL100K: Words =
+    Words { contractions: true, digits: 3, marks: false, phrases: false, tail: Tail::Lines };
 const QWEN2: Words = Words { digits: 1, ..CL100K };
+const O200K: Cased = Cased { contractions: true, digits: 3, tail: Tail::LinesAndSlashes, han_apart: false };
 
 static DEFAULT: [Stage; 4] = [
     Stage::Runs(Runs::of(|c| class(c).is(Class::PUNCTUATION) || "$+<=>^~|".contains(c))),
@@ -69,6 +71,7 @@ static DEEPSEEK_CODER: [Stage; 5] = [
 ];
 static DEEPSEEK_V3: [Stage; 3] =
     [Stage::Runs(Runs::up_to(3, is_number)), Stage::Runs(Runs::of(is_chinese_or_japanese)), Stage::Marked];
+static TRINITY: [Stage; 3] = [Stage::Threes, Stage::Runs(Runs::of(is_east_asian)), Stage::Marked];
 const SINGLE_LINES: Stage = Stage::Runs(Runs::up_to(1, |c| matches!(c, '\r' | '\n')));
 const CLAUSES: Stage = Stage::Runs(Runs::after(
     |c| c == ' ',
@@ -88,7 +91,7 @@ fn is_number(c: char) -> bool {
 }
 
 /// Each rule with the names that mean it.
-pub(super) static RULES: [(Rule, &[&str]); 21] = [
+pub(super) static RULES: [(Rule, &[&str]); 24] = [
     (plain(&DEFAULT), &["default"]),
     (
         plain(&[Stage::Gpt2]),
@@ -160,22 +163,19 @@ pub(super) static RULES: [(Rule, &[&str]); 21] = [
     (plain(&DEEPSEEK_LLM), &["deepseek-llm"]),
     (plain(&DEEPSEEK_CODER), &["deepseek-coder"]),
     (plain(&DEEPSEEK_V3), &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"]),
-    (
-        plain(&[Stage::Cased(Cased { contractions: true, digits: 3 })]),
-        &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
-    ),
-    (
-        Rule { ignore_merges: true, ..plain(&[Stage::Cased(Cased { contractions: true, digits: 3 })]) },
-        &["granite-embed-multi-97m"],
-    ),
+    (plain(&[Stage::Cased(O200K)]), &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"]),
+    (Rule { ignore_merges: true, ..plain(&[Stage::Cased(O200K)]) }, &["granite-embed-multi-97m"]),
     (
         Rule {
             ignore_merges: true,
             adds_bos: true,
-            ..plain(&[Stage::Cased(Cased { contractions: false, digits: 1 })])
+            ..plain(&[Stage::Cased(Cased { contractions: false, digits: 1, ..O200K })])
         },
         &["tekken"],
     ),
+    (plain(&[Stage::Cased(Cased { tail: Tail::Lines, han_apart: true, ..O200K })]), &["kimi-k2"]),
+    (plain(&[Stage::Words(Words { phrases: true, tail: Tail::OneLineOrSlash, ..QWEN2 })]), &["exaone-moe"]),
+    (plain(&TRINITY), &["afmoe"]),
     (plain(&BLOOM), &["bloom", "poro-chat", "gpt3-finnish"]),
     (plain(&VIKING), &["viking"]),
 ];

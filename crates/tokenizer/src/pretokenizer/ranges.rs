@@ -1,4 +1,4 @@
-//! Sets of characters that DeepSeek's first pre-tokenisers spell out as ranges.
+//! Sets of characters that pre-tokenisers spell out as ranges, and Han.
 
 /// Letters with case, as of the Unicode version that the model was trained with.
 pub(super) fn is_cased_letter(c: char) -> bool {
@@ -19,6 +19,35 @@ pub(super) fn is_asian(c: char) -> bool {
 pub(super) fn is_chinese_or_japanese(c: char) -> bool {
     matches!(c, '一'..='龥' | '\u{3040}'..='\u{309f}' | '\u{30a0}'..='\u{30ff}')
 }
+
+/// The scripts of East and South East Asia as Trinity's rule has them: one of its ranges begins early, at U+8C48.
+pub(super) fn is_east_asian(c: char) -> bool {
+    matches!(
+        c,
+        '\u{e40}'..='\u{eff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1100}'..='\u{11ff}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{2f00}'..='\u{2fdf}'
+            | '\u{3040}'..='\u{30ff}'
+            | '\u{3400}'..='\u{4dbf}'
+            | '\u{4e00}'..='\u{faff}'
+            | '\u{ff65}'..='\u{ff9f}'
+    )
+}
+
+/// The script of Chinese characters.
+pub(super) fn is_han(c: char) -> bool {
+    contains(&HAN, c)
+}
+
+#[rustfmt::skip]
+const HAN: [(u32, u32); 22] = [
+    (0x2e80, 0x2e99), (0x2e9b, 0x2ef3), (0x2f00, 0x2fd5), (0x3005, 0x3005), (0x3007, 0x3007), (0x3021, 0x3029),
+    (0x3038, 0x303b), (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xf900, 0xfa6d), (0xfa70, 0xfad9), (0x16fe2, 0x16fe3),
+    (0x16ff0, 0x16ff1), (0x20000, 0x2a6df), (0x2a700, 0x2b739), (0x2b740, 0x2b81d), (0x2b820, 0x2cea1),
+    (0x2ceb0, 0x2ebe0), (0x2ebf0, 0x2ee5d), (0x2f800, 0x2fa1d), (0x30000, 0x3134a), (0x31350, 0x323af),
+];
 
 fn contains(ranges: &[(u32, u32)], c: char) -> bool {
     let after = ranges.partition_point(|&(first, _)| first <= u32::from(c));

@@ -13,6 +13,9 @@ const BAILING: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const MARKED: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
+const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const EXAONE: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+";
+const TRINITY: &str = "[一-\u{9fff}㐀-\u{4dbf}\u{8c48}-\u{faff}\u{3040}-ゟ゠-ヿ\u{ff65}-\u{ff9f}\u{2f00}-\u{2fdf}\u{e40}-\u{e7f}\u{e80}-\u{eff}\u{1780}-\u{17ff}\u{1000}-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}가-\u{d7af}\u{1100}-\u{11ff}]+";
 
 /// Names and the expressions of their stages.
 const CASES: &[(&str, &[&str])] = &[
@@ -31,6 +34,9 @@ const CASES: &[(&str, &[&str])] = &[
     ("deepseek-v3", &[r"\p{N}{1,3}", "[一-龥\u{3040}-ゟ゠-ヿ]+", MARKED]),
     ("gpt-4o", &[GPT4O]),
     ("tekken", &[TEKKEN]),
+    ("kimi-k2", &[KIMI]),
+    ("exaone-moe", &[EXAONE]),
+    ("afmoe", &[r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", TRINITY, MARKED]),
     ("bloom", &[r" ?[^(\s|.,!?…。，、।۔،)]+"]),
     ("viking", &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"]),
 ];
@@ -74,6 +80,13 @@ const TELLING: &[&str] = &[
     "あ",
     "ア",
     "한",
+    "々",
+    "〇",
+    "⺀",
+    "豈",
+    "เ",
+    "က",
+    "ｱ",
     "א",
     "ا",
     "क",
@@ -84,6 +97,7 @@ const TELLING: &[&str] = &[
     "0",
     "1",
     "23",
+    "4567890",
     "٣",
     "Ⅷ",
     "½",
@@ -165,4 +179,18 @@ proptest! {
             prop_assert_eq!(&joined, &text);
         }
     }
+}
+
+#[test]
+fn ranges_are_the_sets_of_their_expressions() {
+    let all: String = ('\0'..=char::MAX).collect();
+    let check = |expression: &str, ours: fn(char) -> bool| {
+        let expression = Regex::new(expression).expect("a valid expression");
+        let theirs: String = expression.find_iter(&all).map(|found| found.unwrap().as_str()).collect();
+        let ours: String = all.chars().filter(|&c| ours(c)).collect();
+        let lacking = |a: &str, b: &str| a.chars().find(|c| !b.contains(*c));
+        assert!(theirs == ours, "{expression}: {:?} {:?}", lacking(&theirs, &ours), lacking(&ours, &theirs));
+    };
+    check(r"\p{Han}", super::ranges::is_han);
+    check(TRINITY, super::ranges::is_east_asian);
 }

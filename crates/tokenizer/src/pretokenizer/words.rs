@@ -32,6 +32,8 @@ pub(crate) enum Tail {
     Lines,
     /// `[\r\n/]*`
     LinesAndSlashes,
+    /// `[\r\n/]?`
+    OneLineOrSlash,
 }
 
 impl Tail {
@@ -39,6 +41,7 @@ impl Tail {
         match self {
             Tail::None => 0,
             Tail::Lines => run(text, Class::NEWLINE),
+            Tail::OneLineOrSlash => usize::from(text.starts_with(['\r', '\n', '/'])),
             Tail::LinesAndSlashes => run_while(text, |c| c == '/' || class(c).is(Class::NEWLINE)),
         }
     }
@@ -71,6 +74,8 @@ pub(crate) struct Words {
     pub digits: usize,
     /// Whether marks count as letters (`[\p{L}\p{M}]` for `\p{L}`).
     pub marks: bool,
+    /// Whether words with single spaces between them are one (`(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+` for `\p{L}+`).
+    pub phrases: bool,
     /// What follows a run of punctuation.
     pub tail: Tail,
 }
@@ -83,7 +88,12 @@ impl Words {
             return length;
         }
         let letters = if self.marks { Class::LETTER.or(Class::MARK) } else { Class::LETTER };
-        if let Some(length) = prefixed(text, letters, Class::NEWLINE.or(Class::LETTER).or(Class::NUMBER)) {
+        let excluded = Class::NEWLINE.or(Class::LETTER).or(Class::NUMBER);
+        let word = match self.phrases {
+            true => after_one(text, excluded, phrase),
+            false => prefixed(text, letters, excluded),
+        };
+        if let Some(length) = word {
             return length;
         }
         let number = numbers(text, self.digits);
@@ -98,15 +108,34 @@ impl Words {
 
 /// `[^…]?[letters]+` where `excluded` are the classes that the character before the letters may not have.
 fn prefixed(text: &str, letters: Class, excluded: Class) -> Option<usize> {
+    after_one(text, excluded, |text| run(text, letters))
+}
+
+/// What is matched at the start of `text`, or after one character that has none of the `excluded` classes.
+fn after_one(text: &str, excluded: Class, matched: impl Fn(&str) -> usize) -> Option<usize> {
     let first = text.chars().next()?;
-    if class(first).is(letters) {
-        return Some(run(text, letters));
+    let length = matched(text);
+    if length > 0 || class(first).is(excluded) {
+        return Some(length).filter(|&length| length > 0);
     }
-    if class(first).is(excluded) {
-        return None;
-    }
-    let length = run(&text[first.len_utf8()..], letters);
+    let length = matched(&text[first.len_utf8()..]);
     (length > 0).then(|| first.len_utf8() + length)
+}
+
+/// `(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)*`
+fn phrase(text: &str) -> usize {
+    let is_letter = |text: &str| text.chars().next().is_some_and(|c| class(c).is(Class::LETTER));
+    let mut end = 0;
+    loop {
+        let rest = &text[end..];
+        let space = usize::from(end > 0 && rest.starts_with(' '));
+        if !is_letter(&rest[space..]) {
+            return end;
+        }
+        let word = &rest[space..];
+        let letters = run(word, Class::LETTER);
+        end += space + letters + run(&word[letters..], Class::MARK);
+    }
 }
 
 /// `[ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|`
