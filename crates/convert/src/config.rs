@@ -207,6 +207,11 @@ impl Config {
         }
     }
 
+    /// How many numbers of positions are left out because texts are filled up: those up to the token's.
+    pub fn padding(&self) -> Result<u32> {
+        Ok(self.size(&["pad_token_id"])?.map_or(0, |number| number.saturating_add(1)))
+    }
+
     /// How many layers there are: no model has a million.
     pub fn layers(&self) -> Result<u32> {
         let layers = self.require_size(&["num_hidden_layers", "n_layers", "n_layer", "num_layers"])?;

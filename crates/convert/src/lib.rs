@@ -15,6 +15,7 @@ mod mxfp4;
 mod names;
 mod recipe;
 mod safetensors;
+mod sentence;
 mod shaped;
 mod shards;
 mod tensors;
@@ -31,6 +32,7 @@ use error::malformed;
 use families::Family;
 use keys::Keys;
 use safetensors::Type;
+use sentence::Modules;
 use shards::Shards;
 use tensors::Planned;
 
@@ -59,6 +61,13 @@ pub fn open(folder: &Path) -> Result<Gguf> {
     for (from, key) in family.lists {
         let values = list(folder, &config, &mut shards, from)?;
         keys.set_plain(key, Value::Array(Array::F32(values)));
+    }
+    let modules = Modules::read(folder)?;
+    if let Some(pooling) = modules.pooling {
+        keys.size("pooling_type", pooling);
+    }
+    for module in &modules.dense {
+        shards.add_module(folder, module)?;
     }
     let planned = tensors::plan(folder, &config, &shards, family.tensors)?;
     let mut metadata = keys.into_metadata();

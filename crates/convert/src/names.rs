@@ -62,6 +62,8 @@ pub enum How {
     Times(&'static [&'static str]),
     /// Rows that are input of a scan times their factors: gates, inputs, both of its vectors, steps.
     ScanInputs,
+    /// Rows after as many as the number of the token that fills texts up, and one more.
+    AfterPadding,
     /// It is left out.
     Skipped,
 }

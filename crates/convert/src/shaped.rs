@@ -83,6 +83,14 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
             shape[0] = size.max(known);
             if known < size { Order::Padded(known) } else { Order::AsIs }
         }
+        How::AfterPadding => {
+            let first = config.padding().map_err(|error| error.to_string())? as usize;
+            let of = shape[0];
+            let count = of.checked_sub(first).filter(|&count| count > 0);
+            let count = count.ok_or_else(|| format!("has no rows after {first}"))?;
+            shape[0] = count;
+            Order::Part { first, count, of }
+        }
         How::Squeezed => {
             shape.retain(|&length| length != 1);
             Order::AsIs

@@ -53,6 +53,15 @@ impl Shards {
         Ok(shards)
     }
 
+    /// Opens the weights of a module in a folder of its own, whose name its tensors get in front.
+    pub fn add_module(&mut self, folder: &Path, module: &str) -> Result<()> {
+        let path = folder.join(module).join(SINGLE);
+        let File { path, bytes, tensors } = File::open(&path, self.files.len())?;
+        self.tensors.extend(tensors.into_iter().map(|(name, tensor)| (format!("{module}.{name}"), tensor)));
+        self.files.push((path, bytes));
+        Ok(())
+    }
+
     /// Opens one file more; `index` is what named it.
     fn add(&mut self, folder: &Path, file: &str, index: &str) -> Result<()> {
         // A name that leads out of the folder is none that a checkpoint has.

@@ -6,6 +6,8 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_
                num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
                tie_word_embeddings=False)
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)
+ENCODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+               max_position_embeddings=64)
 NEMOTRON = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
                 head_dim=16, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
                 tie_word_embeddings=False, ssm_state_size=8, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, conv_kernel=4,
@@ -204,7 +206,18 @@ FAMILIES = {
     "hunyuan-moe": (t.HunYuanMoEV1ForCausalLM, t.HunYuanMoEV1Config, decoder(
         hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128, num_experts=4, moe_topk=[2, 2],
         max_position_embeddings=32768, **rope("dynamic", 10000.0, alpha=1000.0, factor=1.0)), "bpe", "BF16"),
+    "bert": (t.BertModel, t.BertConfig, ENCODER | dict(type_vocab_size=2), "wordpiece", "F16"),
+    "distilbert": (t.DistilBertModel, t.DistilBertConfig, dict(
+        vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=64), "wordpiece", "F32"),
+    "roberta": (t.RobertaModel, t.RobertaConfig, ENCODER | dict(
+        max_position_embeddings=66, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2), "bpe", "F32"),
+    "modern-bert": (t.ModernBertModel, t.ModernBertConfig, ENCODER | dict(
+        num_hidden_layers=4, local_attention=16, global_attn_every_n_layers=3, cls_token_id=0, sep_token_id=0, bos_token_id=0,
+        eos_token_id=0, pad_token_id=0), "bpe", "F32"),
 }
+
+# Models that give one vector, and how rows become it.
+POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "modern-bert": "cls"}
 
 # Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
 # a value are those that they do not have.

@@ -11,9 +11,11 @@ names, types and shapes of its tensors: tests write it themselves.
 """
 import hashlib
 import json
+import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from families import FAMILIES, OLDER_KEYS
+from families import FAMILIES, OLDER_KEYS, POOLED
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -130,6 +132,32 @@ def gemma4(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
+def wordpiece(folder: Path) -> None:
+    """BERT's: lower-cased words in pieces."""
+    from tokenizers import normalizers, processors
+    # Letters and the words and ends that are most frequent: the trainer's choice changes from run to run.
+    words = Counter(re.findall(r"[a-z]+|[^a-z\s]", TEXT.read_text().lower()))
+    ends = Counter({f"##{word[-length:]}": 0 for word in words for length in (2, 3) if len(word) > length})
+    for word, count in words.items():
+        for length in (2, 3):
+            if len(word) > length:
+                ends[f"##{word[-length:]}"] += count
+    most = lambda counted: [word for word, _ in sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))]
+    letters = sorted({letter for word in words for letter in word})
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    listed = dict.fromkeys(special + letters + [f"##{letter}" for letter in letters] + most(ends)[:80] + most(words)[:200])
+    tokenizer = Tokenizer(models.WordPiece({word: number for number, word in enumerate(list(listed)[:360])}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(special)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.decoder = decoders.WordPiece()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]", cls_token="[CLS]",
+        mask_token="[MASK]", do_lower_case=True).save_pretrained(folder)
+
+
 def encode(folder: Path, text: str) -> list[int]:
     """The tokens of a text, by SentencePiece itself or by Hugging Face's tokenizers, without any around it."""
     model = folder / "tokenizer.model"
@@ -138,7 +166,7 @@ def encode(folder: Path, text: str) -> list[int]:
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
 
 
-VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4}
+VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, "wordpiece": wordpiece}
 
 
 def tensors_of(folder: Path) -> dict:
@@ -198,8 +226,22 @@ def write_model(name: str, folder: Path) -> dict:
     else:
         model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
-        logits = model(torch.tensor([TOKENS])).logits[0].double()
+        given = model(torch.tensor([TOKENS]))
+    if name in POOLED:
+        rows = given.last_hidden_state[0].double()
+        return [round(x, 5) for x in {"mean": rows.mean(0), "cls": rows[0]}[POOLED[name]].tolist()]
+    logits = given.logits[0].double()
     return {str(position): [round(x, 5) for x in logits[position].tolist()] for position in POSITIONS}
+
+
+def write_pooling(mode: str, folder: Path) -> None:
+    """What sentence-transformers writes beside a model: how rows become a vector."""
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    modes = {"pooling_mode_cls_token": mode == "cls", "pooling_mode_mean_tokens": mode == "mean"}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
 
 
 def plain(field, gguf):
@@ -223,7 +265,8 @@ def convert(name: str, folder: Path, out: Path, kind: str):
     import gguf
     from conversion import ModelBase, get_model_class
     from conversion.base import ModelType, TextModel, get_model_architecture
-    TextModel.get_vocab_base_pre = lambda self, tokenizer: "qwen2"
+    pre = "bert-bge" if name in FAMILIES and FAMILIES[name][3] == "wordpiece" else "qwen2"
+    TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     if not hasattr(ModelBase, "load_as_read"):
         ModelBase.load_as_read = ModelBase.load_hparams
     # The newest transformers reads some keys and does not hand them on.
@@ -290,6 +333,8 @@ def main() -> None:
             shutil.copytree(Path(scratch, "vocabularies", vocabulary), folder, dirs_exist_ok=True)
             try:
                 logits = write_model(name, folder)
+                if name in POOLED:
+                    write_pooling(POOLED[name], folder)
                 metadata, tensors = convert(name, folder, Path(scratch, f"{name}.gguf"), kind)
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -298,7 +343,9 @@ def main() -> None:
             (DATA / f"{name}.json").write_text(lines({
                 "config": read("config.json"), "generation_config": read("generation_config.json"),
                 "vocabulary": vocabulary, "type": kind, "source": tensors_of(folder), "metadata": metadata,
-                "tensors": tensors, "tokens": TOKENS, "logits": logits}))
+                "tensors": tensors, "tokens": TOKENS} | ({"pooling": {
+                    file: read(file) for file in ("modules.json", "1_Pooling/config.json")}, "vector": logits}
+                    if name in POOLED else {"logits": logits})))
             print(name, len(tensors))
 
 

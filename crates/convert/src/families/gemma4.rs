@@ -104,7 +104,7 @@ pub const FAMILIES: &[Family] = &[
         tensors: &[PER_LAYER, EXPERTS, FOUR_NORMS, LLAMA],
         vectors: unrotated,
         vocabulary: super::Vocabulary {
-            adds_bos: Some(true),
+            adds: &[("bos", true)],
             of_characters: true,
             shown: SHOWN,
             ..gemma::BASE.vocabulary

@@ -104,7 +104,7 @@ pub const FAMILIES: &[Family] = &[
             nemotron(config, keys, Mixer::FeedForward, width)
         },
         tensors: &[MIXERS, MAMBA2_OF_MIXERS, MAMBA_OF_MIXERS],
-        vocabulary: Vocabulary { adds_bos: Some(true), ..PLAIN.vocabulary },
+        vocabulary: Vocabulary { adds: &[("bos", true)], ..PLAIN.vocabulary },
         ..PLAIN
     },
     Family {

@@ -4,6 +4,7 @@ mod cohere;
 mod deepseek;
 mod delta;
 mod dense;
+mod encoders;
 mod experts;
 mod gemma;
 mod gemma4;
@@ -58,8 +59,10 @@ pub struct Vocabulary {
     pub space_prefix: Option<bool>,
     /// Whether `add_prefix_space` of the tokenizer's configuration says so too.
     pub asks_prefix: bool,
-    /// Whether texts begin with BOS, where the family knows.
-    pub adds_bos: Option<bool>,
+    /// Which tokens with a role are put around a text, whatever files say.
+    pub adds: &'static [(&'static str, bool)],
+    /// Which are where files do not say it.
+    pub usually_adds: &'static [(&'static str, bool)],
     /// Tokens with a role, by their text, where no file says which they are.
     pub roles: &'static [(&'static str, &'static str)],
     /// Tokens with a role, by number, whatever files say.
@@ -89,7 +92,8 @@ const PLAIN: Family = Family {
     vocabulary: Vocabulary {
         space_prefix: None,
         asks_prefix: false,
-        adds_bos: None,
+        adds: &[],
+        usually_adds: &[],
         roles: &[],
         numbers: &[],
         keys: &[],
@@ -150,6 +154,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         delta::FAMILIES,
         recurrent::FAMILIES,
         hybrid::FAMILIES,
+        encoders::FAMILIES,
     ];
     ALL.iter().flat_map(|families| families.iter())
 }

@@ -40,7 +40,7 @@ pub const FAMILIES: &[Family] = &[
             rotated_share(config, keys, 0.5)
         },
         tensors: &[SECOND, LLAMA],
-        vocabulary: Vocabulary { adds_bos: Some(false), ..PLAIN.vocabulary },
+        vocabulary: Vocabulary { adds: &[("bos", false)], ..PLAIN.vocabulary },
         ..PLAIN
     },
     Family { models: &["Phi3ForCausalLM"], architecture: "phi3", tensors: &[JOINED, LLAMA], ..THIRD },

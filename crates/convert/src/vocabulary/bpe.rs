@@ -91,7 +91,12 @@ pub fn merges(bpe: &Bpe) -> Strings {
     bpe.merges.iter().map(joined).collect()
 }
 
-fn add(json: &TokenizerJson, settings: &TokenizerConfig, pieces: &mut Pieces, size: usize) -> Result<()> {
+pub(super) fn add(
+    json: &TokenizerJson,
+    settings: &TokenizerConfig,
+    pieces: &mut Pieces,
+    size: usize,
+) -> Result<()> {
     let beside = settings.added().filter(|added| !json.added.iter().any(|known| known.id == added.id));
     for added in json.added.iter().cloned().chain(beside) {
         check(json, &added.content, added.id, size)?;
@@ -100,7 +105,7 @@ fn add(json: &TokenizerJson, settings: &TokenizerConfig, pieces: &mut Pieces, si
     Ok(())
 }
 
-fn check(json: &TokenizerJson, text: &str, number: u64, size: usize) -> Result<()> {
+pub(super) fn check(json: &TokenizerJson, text: &str, number: u64, size: usize) -> Result<()> {
     if number < size as u64 {
         return Ok(());
     }

@@ -23,6 +23,8 @@ pub struct TokenizerJson {
 /// How text becomes tokens.
 pub enum Model {
     Bpe(Bpe),
+    /// By the longest pieces of words: numbers by token.
+    WordPiece(BTreeMap<String, u64>),
     /// Another way.
     Other,
 }
@@ -81,11 +83,14 @@ impl TokenizerJson {
         // Old files leave the type out.
         let kind = read.model.get("type").and_then(Value::as_str);
         let is_bpe = kind == Some("BPE") || kind.is_none() && read.model.get("merges").is_some();
-        let model = match is_bpe {
-            true => Model::Bpe(serde_json::from_value(read.model).map_err(|error| {
-                crate::error::malformed(&file, format!("its model is not valid: {error}"))
-            })?),
-            false => Model::Other,
+        let invalid = |error| crate::error::malformed(&file, format!("its model is not valid: {error}"));
+        let model = match kind {
+            _ if is_bpe => Model::Bpe(serde_json::from_value(read.model).map_err(invalid)?),
+            Some("WordPiece") => Model::WordPiece(
+                serde_json::from_value(read.model.get("vocab").cloned().unwrap_or_default())
+                    .map_err(invalid)?,
+            ),
+            _ => Model::Other,
         };
         let File { added_tokens: added, normalizer, pre_tokenizer, post_processor, .. } = read;
         Ok(Some(TokenizerJson { file, model, added, normalizer, pre_tokenizer, post_processor }))

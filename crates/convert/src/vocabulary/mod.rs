@@ -1,5 +1,5 @@
-//! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE of `tokenizer.json`, SentencePiece of
-//! `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
+//! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE and WordPiece of `tokenizer.json`,
+//! SentencePiece of `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
 
 mod bpe;
 mod hugging_face;
@@ -8,6 +8,7 @@ mod pre;
 mod protobuf;
 mod sentencepiece;
 mod special;
+mod wordpiece;
 
 use std::path::Path;
 
@@ -58,6 +59,12 @@ pub fn set(
             metadata.set("tokenizer.ggml.merges", Value::Array(Array::Str(merges)));
             bpe::pieces(json, bpe, &settings, size)?
         }
+        Some(json @ TokenizerJson { model: Model::WordPiece(vocabulary), .. }) => {
+            metadata.set("tokenizer.ggml.model", text("bert"));
+            metadata.set("tokenizer.ggml.pre", text("bert-bge"));
+            wordpiece::set_normalizer(metadata, json);
+            wordpiece::pieces(json, vocabulary, &settings, size)?
+        }
         _ if model.is_file() => {
             let mut pieces = sentencepiece::pieces(&model, size)?;
             pieces.add_file(folder)?;
@@ -89,7 +96,7 @@ fn text(text: &str) -> Value {
 }
 
 fn not_bpe(json: &TokenizerJson) -> crate::Error {
-    malformed(&json.file, "its model is not BPE: only that is read")
+    malformed(&json.file, "its model is neither BPE nor WordPiece: only these are read")
 }
 
 fn set_sentencepiece(

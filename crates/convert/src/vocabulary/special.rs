@@ -82,9 +82,10 @@ impl Special {
                 special.numbers.insert(role, u64::from(number));
             }
         }
-        if let Some(adds) = family.adds_bos {
-            special.added.insert("bos", adds);
+        for &(role, adds) in family.usually_adds {
+            special.added.entry(role).or_insert(adds);
         }
+        special.added.extend(family.adds.iter().copied());
         Ok(special)
     }
 
@@ -151,7 +152,8 @@ impl Special {
 
     /// Sets the keys, for tokens below `size`.
     pub fn set(&self, metadata: &mut Metadata, size: usize) {
-        for (role, name) in ROLES {
+        // The first token of an encoder's texts is its BOS, and has no key of its own.
+        for (role, name) in ROLES.into_iter().filter(|(role, _)| *role != "cls") {
             if let Some(&number) = self.numbers.get(role)
                 && number < size as u64
             {

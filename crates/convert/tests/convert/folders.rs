@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::support::{Truth, hash, metadata_json, truths};
 use gleed_gguf::Gguf;
 use gleed_model::arithmetic::PAGE;
+use gleed_model::program::Output;
 use gleed_model::reference::Options;
 use gleed_model::{Arithmetic, Batch, Executor, KvType, Model, Reference, Row};
 use gleed_testing::checkpoint::{self, Folder};
@@ -92,13 +93,27 @@ fn check_logits(truth: &Truth, file: Arc<Gguf>) {
     let mut batch = Batch::default();
     let pages: Vec<u32> = (0..executor.page_count() as u32).collect();
     let table = batch.add_table(&pages);
+    let pooled = match model.program.output {
+        Output::Embedding(pooling) => Some(pooling.wanted(tokens.len())),
+        Output::Logits => None,
+    };
     for (position, &token) in tokens.iter().enumerate() {
-        batch.push(Row { table, position: position as u32, token, wants_logits: true });
+        let wants_logits = pooled.is_none_or(|wanted| wanted == position);
+        batch.push(Row { table, position: position as u32, token, wants_logits });
     }
     executor.step(&batch, &mut ()).unwrap();
-    for (position, expected) in truth.json["logits"].as_object().unwrap() {
+    // Of an encoder its one vector, of others the logits at some positions.
+    let truths: Vec<(usize, &Json)> = match pooled {
+        Some(_) => vec![(0, &truth.json["vector"])],
+        None => {
+            let logits = truth.json["logits"].as_object().unwrap().iter();
+            logits.map(|(position, logits)| (position.parse().unwrap(), logits)).collect()
+        }
+    };
+    for (position, expected) in truths {
         let expected: Vec<f32> = serde_json::from_value(expected.clone()).unwrap();
-        let ours = executor.logits(position.parse().unwrap());
+        let ours = executor.logits(position);
+        assert_eq!(ours.len(), expected.len());
         let size = expected.iter().fold(0.0f32, |most, value| most.max(value.abs()));
         let farthest = ours.iter().zip(&expected).fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
         assert!(size > 0.0 && farthest <= 2e-4 * size, "{} at {position}: {farthest} of {size}", truth.name);
@@ -190,9 +205,13 @@ fn stretches_are_the_whole_tensor() {
 
 #[test]
 fn vocabularies_cut_texts_as_their_makers_do() {
-    for (model, vocabulary) in
-        [("qwen2", "bpe"), ("llama", "spm"), ("llama-json", "spm-json"), ("gemma4", "gemma4")]
-    {
+    for (model, vocabulary) in [
+        ("qwen2", "bpe"),
+        ("llama", "spm"),
+        ("llama-json", "spm-json"),
+        ("gemma4", "gemma4"),
+        ("bert", "wordpiece"),
+    ] {
         let folder = truths().into_iter().find(|truth| truth.name == model).unwrap().write();
         let file = gleed_convert::open(folder.path()).unwrap();
         let tokenizer = gleed_tokenizer::Tokenizer::from_metadata(file.metadata()).unwrap();

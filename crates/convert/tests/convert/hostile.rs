@@ -256,7 +256,7 @@ fn vocabularies_that_do_not_fit() {
     refuses(&|json| json["added_tokens"][0]["id"] = json!(400), "but the model has 400 tokens");
     refuses(&|json| json["model"]["merges"] = json!([]), "has no merges");
     refuses(&|json| json["model"]["merges"] = json!([["a"]]), "not valid");
-    refuses(&|json| json["model"]["type"] = json!("WordLevel"), "only that is read");
+    refuses(&|json| json["model"]["type"] = json!("WordLevel"), "only these are read");
     refuses(&|json| json["pre_tokenizer"] = Json::Null, "a rule that is not known");
     refuses(
         &|json| json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!("."),
@@ -299,4 +299,26 @@ fn folders_that_are_none() {
     config["quantization_config"] = json!({"quant_method": "gptq"});
     write(&folder, "config.json", config.to_string());
     assert!(refusal(&folder).contains("its weights are quantised"));
+}
+
+#[test]
+fn modules_that_are_not_there_or_not_known() {
+    let folder = truth("bert").write();
+    let refuses = |file: &str, content: Json, expected: &str| {
+        write(&folder, file, content.to_string());
+        let message = refusal(&folder);
+        assert!(message.contains(expected), "{message}");
+    };
+    let modes = json!({"pooling_mode_max_tokens": true});
+    refuses("1_Pooling/config.json", modes, "pooled in a way that is not known");
+    let module = |kind: &str, path: &str| json!([{"type": kind, "path": path}]);
+    refuses("modules.json", module("models.Pooling", "../1_Pooling"), "is not in the folder");
+    refuses("modules.json", module("models.Pooling", "/"), "is not in the folder");
+    refuses("modules.json", module("models.Pooling", "2_Pooling"), "2_Pooling");
+    refuses("modules.json", module("models.Dense", "2_Dense"), "2_Dense");
+    refuses("modules.json", json!({"type": 1}), "modules.json");
+    std::fs::create_dir(folder.path().join("2_Dense")).unwrap();
+    let tensor = ("linear.weight".to_string(), "F32".to_string(), vec![1, 1], vec![0; 4]);
+    write(&folder, "2_Dense/model.safetensors", safetensors(&[tensor]));
+    refuses("modules.json", module("models.Dense", "2_Dense"), "2_Dense.linear.weight has no place");
 }

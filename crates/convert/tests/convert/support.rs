@@ -113,6 +113,11 @@ impl Truth {
                 std::fs::write(folder.path().join(format!("{file}.json")), text).unwrap();
             }
         }
+        for (file, content) in self.json["pooling"].as_object().into_iter().flatten() {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content.to_string()).unwrap();
+        }
         folder.write_vocabulary(self.json["vocabulary"].as_str().unwrap());
         folder
     }

@@ -1,0 +1,127 @@
+//! Encoders: BERT with DistilBERT and RoBERTa, and ModernBERT.
+
+use super::{Family, PLAIN, Vocabulary, common, vocabulary_size};
+use crate::config::Config;
+use crate::error::Result;
+use crate::keys::{Key, Keys, SHAPE, required, size};
+use crate::names::How::AfterPadding;
+use crate::names::{Rule, changed, rule, skipped};
+
+const BERT: &[Rule] = &[
+    rule("embeddings.word_embeddings", "token_embd"),
+    rule("embeddings.position_embeddings", "position_embd"),
+    rule("embeddings.token_type_embeddings", "token_types"),
+    rule("embeddings.LayerNorm", "token_embd_norm"),
+    rule("encoder.layer.#.attention.self.query", "blk.#.attn_q"),
+    rule("encoder.layer.#.attention.self.key", "blk.#.attn_k"),
+    rule("encoder.layer.#.attention.self.value", "blk.#.attn_v"),
+    rule("encoder.layer.#.attention.output.dense", "blk.#.attn_output"),
+    rule("encoder.layer.#.attention.output.LayerNorm", "blk.#.attn_output_norm"),
+    rule("encoder.layer.#.intermediate.dense", "blk.#.ffn_up"),
+    rule("encoder.layer.#.output.dense", "blk.#.ffn_down"),
+    rule("encoder.layer.#.output.LayerNorm", "blk.#.layer_output_norm"),
+    skipped("embeddings.position_ids"),
+    skipped("pooler.dense"),
+];
+
+const DISTILBERT: &[Rule] = &[
+    rule("transformer.layer.#.attention.q_lin", "blk.#.attn_q"),
+    rule("transformer.layer.#.attention.k_lin", "blk.#.attn_k"),
+    rule("transformer.layer.#.attention.v_lin", "blk.#.attn_v"),
+    rule("transformer.layer.#.attention.out_lin", "blk.#.attn_output"),
+    rule("transformer.layer.#.sa_layer_norm", "blk.#.attn_output_norm"),
+    rule("transformer.layer.#.ffn.lin1", "blk.#.ffn_up"),
+    rule("transformer.layer.#.ffn.lin2", "blk.#.ffn_down"),
+    rule("transformer.layer.#.output_layer_norm", "blk.#.layer_output_norm"),
+];
+
+/// Positions are counted from behind the number of the token that fills texts up.
+const ROBERTA: &[Rule] = &[changed("embeddings.position_embeddings", "position_embd", AfterPadding)];
+
+const MODERN: &[Rule] = &[
+    rule("embeddings.tok_embeddings", "token_embd"),
+    rule("embeddings.norm", "token_embd_norm"),
+    rule("final_norm", "output_norm"),
+    rule("layers.#.attn_norm", "blk.#.attn_norm"),
+    rule("layers.#.attn.Wqkv", "blk.#.attn_qkv"),
+    rule("layers.#.attn.Wo", "blk.#.attn_output"),
+    rule("layers.#.mlp_norm", "blk.#.ffn_norm"),
+    rule("layers.#.mlp.Wi", "blk.#.ffn_up"),
+    rule("layers.#.mlp.Wo", "blk.#.ffn_down"),
+];
+
+const MODERN_KEYS: &[Key] = &[
+    required(size("attention.sliding_window", &["local_attention"])),
+    size("attention.sliding_window_pattern", &["global_attn_every_n_layers"]),
+];
+
+const BASE: Family = Family { architecture: "bert", keys: &[SHAPE], more: bert, tensors: &[BERT], ..PLAIN };
+
+pub const FAMILIES: &[Family] = &[
+    Family { models: &["BertModel"], ..BASE },
+    Family {
+        models: &["DistilBertModel"],
+        defaults: |config| {
+            // No configuration says it.
+            config.set_default("layer_norm_eps", 1e-12);
+            Ok(())
+        },
+        tensors: &[DISTILBERT, BERT],
+        ..BASE
+    },
+    Family {
+        models: &["RobertaModel"],
+        more: |config, keys| {
+            bert(config, keys)?;
+            let positions = config.require_size(&["max_position_embeddings"])?;
+            keys.size("context_length", positions.saturating_sub(config.padding()?));
+            Ok(())
+        },
+        tensors: &[ROBERTA, BERT],
+        ..BASE
+    },
+    Family {
+        models: &["ModernBertModel"],
+        architecture: "modern-bert",
+        keys: &[SHAPE, MODERN_KEYS],
+        more: |config, keys| {
+            let every = config.size(&["global_attn_every_n_layers"])?.unwrap_or(3);
+            if let Some(types) = config.list("layer_types")?
+                && types
+                    .iter()
+                    .zip(0u32..)
+                    .any(|(kind, layer)| (kind == "full_attention") != (layer.checked_rem(every) == Some(0)))
+            {
+                let what = format!("key layer_types: only every {every}th layer can see everything");
+                return Err(config.wrong(what));
+            }
+            common(config, keys)?;
+            vocabulary_size(config, keys)?;
+            keys.text("rope.scaling.type", "none");
+            if let Some(activation) = config.text(&["hidden_activation"])? {
+                keys.text("hidden_activation", activation);
+            }
+            keys.flag("attention.causal", false);
+            Ok(())
+        },
+        tensors: &[MODERN],
+        vocabulary: Vocabulary {
+            usually_adds: &[("bos", true), ("eos", true), ("sep", true)],
+            ..PLAIN.vocabulary
+        },
+        ..BASE
+    },
+];
+
+fn bert(config: &Config, keys: &mut Keys) -> Result<()> {
+    let only = [(&["hidden_act", "activation"][..], "gelu"), (&["position_embedding_type"], "absolute")];
+    for (names, known) in only {
+        if config.text(names)?.is_some_and(|said| said != known) {
+            return Err(config.wrong(format!("key {} must be {known}", names[0])));
+        }
+    }
+    keys.flag("attention.causal", false);
+    let types = config.size(&["type_vocab_size"])?.unwrap_or(1);
+    keys.set_plain("tokenizer.ggml.token_type_count", gleed_gguf::Value::U32(types));
+    Ok(())
+}
