@@ -177,10 +177,10 @@ impl Config {
         })
     }
 
-    /// The base of angles in layers that see a window.
-    pub fn sliding_base(&self) -> Result<Option<f64>> {
-        let sliding = self.rope.get("sliding_attention").and_then(|sliding| sliding.get("rope_theta"));
-        self.typed(sliding, &["rope_theta"], "a number", Value::as_f64)
+    /// A number among the parameters of rotation in layers that see a window.
+    pub fn sliding_rope_float(&self, key: &str) -> Result<Option<f64>> {
+        let sliding = self.rope.get("sliding_attention").and_then(|sliding| sliding.get(key));
+        self.typed(sliding.filter(|value| !value.is_null()), &[key], "a number", Value::as_f64)
     }
 
     /// How many values a head of queries and keys has.

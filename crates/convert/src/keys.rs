@@ -186,7 +186,7 @@ impl Keys {
         if let Some(base) = config.rope_float("rope_theta")? {
             self.float("rope.freq_base", base);
         }
-        if let Some(base) = config.sliding_base()? {
+        if let Some(base) = config.sliding_rope_float("rope_theta")? {
             self.float("rope.freq_base_swa", base);
         }
         Ok(())

@@ -16,13 +16,14 @@ use crate::shaped::{Shaped, shaped};
 use crate::shards::Shards;
 
 /// Ends of names that are F32 in every file, beside those of vectors: small, and sensitive.
-const ALWAYS_F32: [&str; 9] = [
+const ALWAYS_F32: [&str; 10] = [
     "_norm.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "position_embd.weight",
     "token_types.weight",
     "ssm_conv1d.weight",
+    "indexer.proj.weight",
     "shortconv.conv.weight",
     "altup_correct_coef.weight",
     "altup_predict_coef.weight",

@@ -22,6 +22,12 @@ def rope(kind="default", base=10000.0, **more):
     return dict(rope_parameters={"rope_type": kind, "rope_theta": base, **more})
 
 
+def latent(**more):
+    return decoder(
+        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12,
+        n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.5, **EXPERTS) | more
+
+
 def granite4(layers, experts):
     return decoder(
         attention_multiplier=0.25, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -214,6 +220,29 @@ FAMILIES = {
     "modern-bert": (t.ModernBertModel, t.ModernBertConfig, ENCODER | dict(
         num_hidden_layers=4, local_attention=16, global_attn_every_n_layers=3, cls_token_id=0, sep_token_id=0, bos_token_id=0,
         eos_token_id=0, pad_token_id=0), "bpe", "F32"),
+    "deepseek32": (t.DeepseekV32ForCausalLM, t.DeepseekV32Config, latent(
+        index_topk=64, index_head_dim=16, index_n_heads=4, n_group=2, topk_group=1), "bpe", "BF16"),
+    "glm-dsa": (t.GlmMoeDsaForCausalLM, t.GlmMoeDsaConfig, latent(
+        num_hidden_layers=3, index_topk=64, index_head_dim=16, index_n_heads=4, n_group=1, topk_group=1,
+        indexer_types=["full", "full", "shared"]), "bpe", "BF16"),
+    "mistral4": (t.Mistral3ForConditionalGeneration, t.Mistral3Config, dict(
+        text_config=latent(n_group=1, topk_group=1, first_k_dense_replace=0, **rope(
+            "yarn", 10000.0, factor=16.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+            original_max_position_embeddings=16, llama_4_scaling_beta=0.1)) | {"model_type": "mistral4"},
+        vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                           image_size=28, patch_size=14, head_dim=8)), "bpe", "BF16"),
+    "laguna": (t.LagunaForCausalLM, t.LagunaConfig, decoder(
+        eos_token_id=[1, 5],
+        head_dim=16, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+        shared_expert_intermediate_size=40, moe_routed_scaling_factor=1.5, sliding_window=16, gating=True,
+        layer_types=["full_attention"] + ["sliding_attention"] * 3, num_attention_heads_per_layer=[4, 6, 6, 6],
+        rope_parameters={
+            "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "partial_rotary_factor": 0.5, "factor": 2.0,
+                               "original_max_position_embeddings": 128, "beta_fast": 32.0, "beta_slow": 1.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}), "bpe", "BF16"),
+    "hy_v3": (t.HYV3ForCausalLM, t.HYV3Config, decoder(
+        head_dim=16, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=24,
+        router_scaling_factor=1.5), "bpe", "BF16"),
 }
 
 # Models that give one vector, and how rows become it.
@@ -222,6 +251,7 @@ POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "modern-bert":
 # Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
 # a value are those that they do not have.
 OLDER_KEYS = {
+    "deepseek32": {"scoring_func": "sigmoid"},
     "hunyuan-moe": {"moe_intermediate_size": [48, 48], "num_shared_expert": [1, 1]},
     "nemotron-h": {"hybrid_override_pattern": "M-*-", "layers_block_type": None, "num_experts_per_tok": None, "n_routed_experts": None,
                    "n_group": None, "topk_group": None, "num_hidden_layers": 4, "rms_norm_eps": 1e-5},

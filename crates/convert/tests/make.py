@@ -278,8 +278,8 @@ def convert(name: str, folder: Path, out: Path, kind: str):
                      "BF16": gguf.LlamaFileType.MOSTLY_BF16}[kind]
         # Layers that guess further tokens are left out, where a family may have them.
         model.no_mtp = True
-        if name == "hunyuan-moe":
-            # Its vocabulary is read from tokenizer.json, not with a tokenizer that only its folder has.
+        if name in ("hunyuan-moe", "deepseek32"):
+            # Vocabularies are read from tokenizer.json, not with a tokenizer or settings that only their folders have.
             model.set_vocab = model._set_vocab_gpt2
         model(folder, file_type, out, eager=True).write()
     reader = gguf.GGUFReader(out)

@@ -1,6 +1,7 @@
-//! DeepSeek V2 and V3 (with R1): attention over a latent vector, whose matrix is cut into keys and values.
+//! DeepSeek V2 and V3 (with R1): attention over a latent vector, whose matrix is cut into keys and values; DeepSeek V3.2 and
+//! GLM 5, which choose positions by an indexer, and Mistral 4.
 
-use super::{Family, PLAIN, common, vocabulary_size};
+use super::{Family, PLAIN, common, experts, vocabulary_size};
 use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, Key, Keys, SHAPE, float, required, size};
@@ -27,19 +28,84 @@ const KEYS: &[Key] = &[
     required(size("rope.dimension_count", &["qk_rope_head_dim"])),
 ];
 
-pub const FAMILIES: &[Family] = &[Family {
-    models: &["DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"],
+const INDEXER: &[Rule] = &[
+    rule("model.layers.#.self_attn.indexer.wq_b", "blk.#.indexer.attn_q_b"),
+    rule("model.layers.#.self_attn.indexer.wk", "blk.#.indexer.attn_k"),
+    rule("model.layers.#.self_attn.indexer.k_norm", "blk.#.indexer.k_norm"),
+    rule("model.layers.#.self_attn.indexer.weights_proj", "blk.#.indexer.proj"),
+];
+
+const INDEXER_KEYS: &[Key] = &[
+    required(size("attention.indexer.head_count", &["index_n_heads"])),
+    required(size("attention.indexer.key_length", &["index_head_dim"])),
+    required(size("attention.indexer.top_k", &["index_topk"])),
+];
+
+/// Gates and ups of all experts stay in one tensor.
+const JOINED: &[Rule] = &[rule("model.layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_up_exps.weight")];
+
+const BASE: Family = Family {
     architecture: "deepseek2",
     defaults: |config| {
         config.set_default("rms_norm_eps", 1e-6);
         config.set_default("kv_lora_rank", 512);
+        // What newer configurations do not say any more.
+        if ["DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM"].contains(&config.model()?) {
+            config.set_default("scoring_func", "sigmoid");
+        }
         Ok(())
     },
     keys: &[SHAPE, EXPERT_COUNTS, KEYS],
     more,
     tensors: &[LATENT, EXPERTS, LLAMA],
     ..PLAIN
-}];
+};
+
+pub const FAMILIES: &[Family] = &[
+    Family { models: &["DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"], ..BASE },
+    Family {
+        models: &["DeepseekV32ForCausalLM"],
+        architecture: "deepseek32",
+        keys: &[SHAPE, EXPERT_COUNTS, KEYS, INDEXER_KEYS],
+        tensors: &[LATENT, INDEXER, EXPERTS, LLAMA],
+        ..BASE
+    },
+    Family {
+        models: &["GlmMoeDsaForCausalLM"],
+        architecture: "glm-dsa",
+        keys: &[SHAPE, EXPERT_COUNTS, KEYS, INDEXER_KEYS],
+        more: |config, keys| {
+            more(config, keys)?;
+            let share = config.rope_float("partial_rotary_factor")?.unwrap_or(1.0);
+            let rotated = f64::from(config.require_size(&["qk_rope_head_dim"])?) * share;
+            keys.size("rope.dimension_count", rotated as u32);
+            if let Some(types) = config.list("indexer_types")? {
+                keys.flags("attention.indexer.types", types.iter().map(|kind| kind == "full").collect());
+            }
+            Ok(())
+        },
+        tensors: &[LATENT, INDEXER, EXPERTS, LLAMA],
+        vocabulary: experts::GLM_VOCABULARY,
+        ..BASE
+    },
+    Family {
+        models: &["Mistral3ForConditionalGeneration"],
+        when: |config| Ok(config.text(&["model_type"])? == Some("mistral4")),
+        architecture: "mistral4",
+        more: |config, keys| {
+            more(config, keys)?;
+            if let Some(scale) = config.rope_float("llama_4_scaling_beta")? {
+                keys.float("attention.temperature_scale", scale);
+                if let Some(length) = config.rope_size("original_max_position_embeddings")? {
+                    keys.size("attention.temperature_length", length);
+                }
+            }
+            Ok(())
+        },
+        tensors: &[LATENT, JOINED, EXPERTS, LLAMA],
+        ..BASE
+    },
+];
 
 fn more(config: &Config, keys: &mut Keys) -> Result<()> {
     common(config, keys)?;

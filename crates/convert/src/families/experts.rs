@@ -1,11 +1,12 @@
 //! Mixtures of experts of a few lines each: GLM 4.5, dots.llm1, MiniMax M2, ERNIE 4.5, K-EXAONE, Phi 3.5 MoE, Trinity,
-//! Hunyuan.
+//! Hunyuan, Hy3, Laguna.
 
 use super::{Family, PLAIN, Vocabulary, common, dense, llama, phi, rotated_share, vocabulary_size, windows};
 use crate::config::Config;
 use crate::error::Result;
-use crate::keys::{EXPERT_COUNTS, HEADS, Key, SHAPE, flag, float, required, size};
+use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, flag, float, required, size};
 use crate::names::{BLOCKS, EXPERTS, LLAMA, Rule, rule};
+use crate::vocabulary::CONTROL;
 
 /// What routers choose, and how much of it.
 const ROUTING: &[Key] = &[
@@ -17,6 +18,11 @@ const ROUTING: &[Key] = &[
 ];
 
 const GLM: &[Rule] = &[rule("model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm")];
+
+pub(super) const GLM_VOCABULARY: Vocabulary = Vocabulary {
+    roles: &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")],
+    ..PLAIN.vocabulary
+};
 
 const MINIMAX_KEYS: &[Key] = &[
     required(size("expert_feed_forward_length", &["intermediate_size"])),
@@ -58,6 +64,30 @@ const HUNYUAN: &[Rule] = &[
 
 const HUNYUAN_KEYS: &[Key] = &[required(size("expert_shared_feed_forward_length", &["intermediate_size"]))];
 
+const HY3: &[Rule] = &[
+    rule("model.layers.#.mlp.router.gate", "blk.#.ffn_gate_inp"),
+    rule("model.layers.#.mlp.expert_bias", "blk.#.exp_probs_b"),
+];
+
+const HY3_KEYS: &[Key] = &[
+    required(size("expert_feed_forward_length", &["moe_intermediate_size"])),
+    flag("expert_weights_norm", &["route_norm"]),
+    float("expert_weights_scale", &["router_scaling_factor"]),
+];
+
+const LAGUNA: &[Rule] = &[
+    rule("model.layers.#.self_attn.g_proj", "blk.#.attn_gate"),
+    rule("model.layers.#.mlp.experts.e_score_correction_bias", "blk.#.exp_probs_b.bias"),
+];
+
+const LAGUNA_KEYS: &[Key] = &[
+    size("attention.head_count", &["num_attention_heads_per_layer"]),
+    size("attention.sliding_window", &["sliding_window"]),
+    required(size("expert_feed_forward_length", &["moe_intermediate_size"])),
+    required(size("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])),
+    required(float("expert_weights_scale", &["moe_routed_scaling_factor"])),
+];
+
 pub const FAMILIES: &[Family] = &[
     Family {
         models: &["Glm4MoeForCausalLM"],
@@ -69,15 +99,7 @@ pub const FAMILIES: &[Family] = &[
             rotated_share(config, keys, 0.5)
         },
         tensors: &[GLM, EXPERTS, LLAMA],
-        vocabulary: Vocabulary {
-            roles: &[
-                ("bos", "[gMASK]"),
-                ("eot", "<|user|>"),
-                ("unk", "<|endoftext|>"),
-                ("eom", "<|observation|>"),
-            ],
-            ..PLAIN.vocabulary
-        },
+        vocabulary: GLM_VOCABULARY,
         ..PLAIN
     },
     Family {
@@ -172,7 +194,59 @@ pub const FAMILIES: &[Family] = &[
         tensors: &[HUNYUAN, dense::HUNYUAN, EXPERTS, LLAMA],
         ..PLAIN
     },
+    Family {
+        models: &["HYV3ForCausalLM"],
+        architecture: "hy_v3",
+        defaults: |config| {
+            config.set_default("route_norm", true);
+            config.set_default("router_scaling_factor", 1.0);
+            Ok(())
+        },
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, HY3_KEYS],
+        more: |config, keys| {
+            common(config, keys)?;
+            keys.size("expert_gating_func", 2);
+            let shared = config.size(&["num_shared_experts"])?.unwrap_or(1);
+            let width = config.require_size(&["moe_intermediate_size"])?;
+            keys.size("expert_shared_feed_forward_length", width.saturating_mul(shared));
+            Ok(())
+        },
+        tensors: &[HY3, HUNYUAN, EXPERTS, LLAMA],
+        ..PLAIN
+    },
+    Family {
+        models: &["LagunaForCausalLM"],
+        architecture: "laguna",
+        keys: &[SHAPE, EXPERT_COUNTS, HEADS, LAGUNA_KEYS],
+        more: laguna,
+        tensors: &[LAGUNA, EXPERTS, LLAMA],
+        vocabulary: Vocabulary { kinds: &[("</assistant>", CONTROL)], lists_ends: true, ..PLAIN.vocabulary },
+        ..PLAIN
+    },
 ];
+
+fn laguna(config: &Config, keys: &mut Keys) -> Result<()> {
+    let types = config.list("layer_types")?.unwrap_or_default();
+    if types.iter().enumerate().any(|(layer, kind)| (kind == "full_attention") != (layer % 4 == 0)) {
+        return Err(
+            config.wrong("key layer_types: only every fourth layer, from the first on, can see everything")
+        );
+    }
+    let kinds = config.list("mlp_layer_types")?.ok_or_else(|| config.missing(&["mlp_layer_types"]))?;
+    let dense = kinds.iter().take_while(|kind| *kind == "dense").count();
+    if kinds[dense..].iter().any(|kind| kind == "dense") {
+        return Err(config.wrong("key mlp_layer_types: layers without experts come first"));
+    }
+    common(config, keys)?;
+    vocabulary_size(config, keys)?;
+    keys.size("expert_gating_func", 2);
+    keys.flag("expert_weights_norm", true);
+    keys.size("leading_dense_block_count", dense as u32);
+    rotated_share(config, keys, 1.0)?;
+    let share = config.sliding_rope_float("partial_rotary_factor")?.unwrap_or(1.0);
+    keys.size("rope.dimension_count_swa", (f64::from(config.head_size()?) * share) as u32);
+    Ok(())
+}
 
 /// A size that a configuration may give for each layer, and that must be the same in all.
 fn in_all_layers(config: &Config, key: &'static str) -> Result<Option<u32>> {

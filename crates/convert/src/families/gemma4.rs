@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, Key, Keys, SHAPE, float, required, size};
 use crate::names::How::Padded;
 use crate::names::{FOUR_NORMS, LLAMA, Rule, changed, rule};
+use crate::vocabulary::USER_DEFINED;
 
 const PER_LAYER: &[Rule] = &[
     changed("model.embed_tokens_per_layer", "per_layer_token_embd", Padded),
@@ -64,15 +65,15 @@ const HEADS: &[Key] = &[
     size("expert_feed_forward_length", &["expert_intermediate_size", "moe_intermediate_size"]),
 ];
 
-/// Tokens that a reader of answers must see.
-const SHOWN: &[&str] = &[
-    "<|channel>",
-    "<channel|>",
-    "<|tool_call>",
-    "<tool_call|>",
-    "<|tool_response>",
-    "<tool_response|>",
-    "<|\"|>",
+/// Special tokens that a reader of answers must see.
+const SHOWN: &[(&str, i32)] = &[
+    ("<|channel>", USER_DEFINED),
+    ("<channel|>", USER_DEFINED),
+    ("<|tool_call>", USER_DEFINED),
+    ("<tool_call|>", USER_DEFINED),
+    ("<|tool_response>", USER_DEFINED),
+    ("<tool_response|>", USER_DEFINED),
+    ("<|\"|>", USER_DEFINED),
 ];
 
 pub const FAMILIES: &[Family] = &[
@@ -106,7 +107,7 @@ pub const FAMILIES: &[Family] = &[
         vocabulary: super::Vocabulary {
             adds: &[("bos", true)],
             of_characters: true,
-            shown: SHOWN,
+            kinds: SHOWN,
             ..gemma::BASE.vocabulary
         },
         ..gemma::BASE

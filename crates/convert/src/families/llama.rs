@@ -96,6 +96,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         models: &["Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"],
+        when: |config| Ok(config.text(&["model_type"])? != Some("mistral4")),
         architecture: "mistral3",
         defaults: |config| {
             heads(config)?;

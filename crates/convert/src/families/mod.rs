@@ -73,8 +73,10 @@ pub struct Vocabulary {
     pub as_written: bool,
     /// Whether the merges of `tokenizer.json` are of characters and are kept, as Gemma 4's are.
     pub of_characters: bool,
-    /// Special tokens that are part of an answer's text.
-    pub shown: &'static [&'static str],
+    /// Tokens that are of another kind than files say, by their text.
+    pub kinds: &'static [(&'static str, i32)],
+    /// Whether another token of a list of EOS ends a turn.
+    pub lists_ends: bool,
 }
 
 /// A decoder as most are.
@@ -99,7 +101,8 @@ const PLAIN: Family = Family {
         keys: &[],
         as_written: false,
         of_characters: false,
-        shown: &[],
+        kinds: &[],
+        lists_ends: false,
     },
 };
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gleed_gguf::{Strings, shown};
 
 use super::hugging_face::{Bpe, Merge, TokenizerConfig, TokenizerJson};
-use super::pieces::{ADDED, BYTE, CONTROL, NORMAL, Pieces, UNKNOWN, USER_DEFINED};
+use super::pieces::{ADDED, BYTE, CONTROL, NORMAL, Pieces, UNKNOWN};
 use crate::error::{Result, malformed};
 
 /// The tokens of byte-level BPE.
@@ -57,14 +57,12 @@ pub fn scored_pieces(
     Ok(pieces)
 }
 
-/// The tokens of BPE over characters, whose merges say all that scores would. Tokens that are shown are no control
-/// tokens, though they are special.
+/// The tokens of BPE over characters, whose merges say all that scores would.
 pub fn character_pieces(
     json: &TokenizerJson,
     bpe: &Bpe,
     settings: &TokenizerConfig,
     size: usize,
-    shown: &[&str],
 ) -> Result<Pieces> {
     let mut pieces = Pieces::unused(size, true);
     for (text, &number) in &bpe.vocab {
@@ -72,11 +70,6 @@ pub fn character_pieces(
         pieces.put(number, text.clone(), ADDED, if is_byte(text) { BYTE } else { NORMAL });
     }
     add(json, settings, &mut pieces, size)?;
-    for (text, kind) in pieces.texts.iter().zip(&mut pieces.kinds) {
-        if shown.contains(&text.as_str()) {
-            *kind = USER_DEFINED;
-        }
-    }
     Ok(pieces)
 }
 

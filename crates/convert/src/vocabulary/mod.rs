@@ -19,6 +19,7 @@ use crate::error::{Result, malformed};
 use crate::families::Vocabulary;
 use hugging_face::{Model, TokenizerConfig, TokenizerJson};
 use pieces::Pieces;
+pub use pieces::{CONTROL, USER_DEFINED};
 
 /// Sets all keys of a vocabulary of at most `rows` tokens, for so many the embedding has.
 pub fn set(
@@ -39,13 +40,13 @@ pub fn set(
     }
     let model = folder.join("tokenizer.model");
     let special = special::Special::read(json.as_ref(), &settings, config, family)?;
-    let pieces = match &json {
+    let mut pieces = match &json {
         Some(json) if family.of_characters => {
             let Model::Bpe(bpe) = &json.model else { return Err(not_bpe(json)) };
             metadata.set("tokenizer.ggml.model", text("gemma4"));
             metadata.set("tokenizer.ggml.merges", Value::Array(Array::Str(bpe::merges(bpe))));
             set_space_prefix(metadata, family, &settings, None);
-            bpe::character_pieces(json, bpe, &settings, size, family.shown)?
+            bpe::character_pieces(json, bpe, &settings, size)?
         }
         Some(json) if matches!(json.model, Model::Bpe(ref bpe) if !bpe.byte_fallback) => {
             let Model::Bpe(bpe) = &json.model else { return Ok(()) };
@@ -86,6 +87,11 @@ pub fn set(
             return Err(malformed(&folder.display().to_string(), what));
         }
     };
+    for (text, kind) in pieces.texts.iter().zip(&mut pieces.kinds) {
+        if let Some((_, other)) = family.kinds.iter().find(|(of, _)| of == text) {
+            *kind = *other;
+        }
+    }
     set_pieces(metadata, pieces);
     special.set(metadata, rows);
     set_templates(metadata, folder, &settings)

@@ -69,6 +69,12 @@ impl Special {
                 special.numbers.entry(role).or_insert(number);
             }
         }
+        let ends = config.value(&["eos_token_id"]).and_then(Json::as_array).filter(|_| family.lists_ends);
+        let begins = config.value(&["bos_token_id"]);
+        let other = ends.into_iter().flatten().find(|&number| Some(number) != begins);
+        if let Some(number) = other.and_then(Json::as_u64) {
+            special.numbers.insert("eot", number);
+        }
         for (role, text) in family.roles {
             if let Some(added) = number(text) {
                 special.numbers.entry(role).or_insert(added.id);

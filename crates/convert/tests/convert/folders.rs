@@ -16,6 +16,8 @@ use serde_json::Value as Json;
 const DIFFERENT: &[(&str, &[&str])] = &[
     // Its converter forgets it.
     ("gptneox", &["general.file_type"]),
+    // Its converter forgets how queries grow.
+    ("mistral4", &["mistral4.attention.temperature_scale", "mistral4.attention.temperature_length"]),
     // It counts layers that guess further tokens.
     ("glm4moe", &["glm4moe.block_count", "glm4moe.nextn_predict_layers"]),
     // All its scores are one number, and there are fewer tokens than the embedding has rows.

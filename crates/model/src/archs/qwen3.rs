@@ -26,8 +26,9 @@ pub(super) fn dots(b: &mut Builder) -> Result<()> {
 
 /// Hy3.
 pub(super) fn hunyuan3(b: &mut Builder) -> Result<()> {
-    let experts = Experts::by_sigmoid(b.keys, b.config.feed_forward)?;
-    decoder(b, false, Some(experts.with_shared()))
+    let experts = Experts::by_sigmoid(b.keys, b.config.feed_forward)?.with_shared();
+    // No key says which layers have none.
+    decoder(b, false, Some(Experts { where_given: true, ..experts }))
 }
 
 /// Ling and Ring 2: Q, K and V in one tensor, and as many shared experts as the file says of the width that it says.
