@@ -32,7 +32,7 @@ use error::malformed;
 use families::Family;
 use keys::Keys;
 use safetensors::Type;
-use sentence::Modules;
+use sentence::{Dense, Modules};
 use shards::Shards;
 use tensors::Planned;
 
@@ -66,8 +66,12 @@ pub fn open(folder: &Path) -> Result<Gguf> {
     if let Some(pooling) = modules.pooling {
         keys.size("pooling_type", pooling);
     }
-    for module in &modules.dense {
-        shards.add_module(folder, module)?;
+    for Dense { path, inputs, outputs } in &modules.dense {
+        shards.add_module(folder, path)?;
+        // They are called by the number in front of their folder's name.
+        let number = path.split('_').next().unwrap_or_default();
+        keys.size(&format!("dense_{number}_feat_in"), *inputs);
+        keys.size(&format!("dense_{number}_feat_out"), *outputs);
     }
     let planned = tensors::plan(folder, &config, &shards, family.tensors)?;
     let mut metadata = keys.into_metadata();

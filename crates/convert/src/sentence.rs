@@ -15,8 +15,26 @@ use crate::json;
 pub struct Modules {
     /// How rows become a vector, as `pooling_type` numbers it.
     pub pooling: Option<u32>,
-    /// Folders of linear layers of the vector.
-    pub dense: Vec<String>,
+    /// Linear layers of the vector.
+    pub dense: Vec<Dense>,
+}
+
+/// A linear layer of the vector.
+pub struct Dense {
+    /// Its folder.
+    pub path: String,
+    /// How many values it reads.
+    pub inputs: u32,
+    /// How many it gives.
+    pub outputs: u32,
+}
+
+#[derive(Deserialize)]
+struct DenseConfig {
+    in_features: u32,
+    out_features: u32,
+    #[serde(default)]
+    activation_function: String,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +64,13 @@ impl Modules {
             if kind.ends_with("Pooling") {
                 modules.pooling = Some(pooling(&folder.join(path).join("config.json"))?);
             } else if kind.ends_with("Dense") {
-                modules.dense.push(path);
+                let config = folder.join(&path).join("config.json");
+                let read: DenseConfig = json::read(&config)?;
+                if !read.activation_function.ends_with("Identity") {
+                    let what = "its activation_function is not Identity, which alone is known";
+                    return Err(malformed(&config.display().to_string(), what));
+                }
+                modules.dense.push(Dense { path, inputs: read.in_features, outputs: read.out_features });
             }
         }
         Ok(modules)

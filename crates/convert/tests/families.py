@@ -243,10 +243,14 @@ FAMILIES = {
     "hy_v3": (t.HYV3ForCausalLM, t.HYV3Config, decoder(
         head_dim=16, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=24,
         router_scaling_factor=1.5), "bpe", "BF16"),
+    "gemma-embedding": (t.Gemma3TextModel, t.Gemma3TextConfig, decoder(
+        head_dim=16, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16, use_bidirectional_attention=True), "spm", "BF16"),
 }
 
 # Models that give one vector, and how rows become it.
-POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "modern-bert": "cls"}
+POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "modern-bert": "cls", "gemma-embedding": "mean"}
+# And linear layers of that vector, by folder: values read and given.
+DENSE = {"gemma-embedding": {"2_Dense": (32, 48), "3_Dense": (48, 32)}}
 
 # Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
 # a value are those that they do not have.

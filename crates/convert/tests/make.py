@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from families import FAMILIES, OLDER_KEYS, POOLED
+from families import DENSE, FAMILIES, OLDER_KEYS, POOLED
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -171,11 +171,12 @@ VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, 
 
 def tensors_of(folder: Path) -> dict:
     found = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*/*.safetensors")):
+        module = "" if path.parent == folder else f"{path.parent.name}."
         with safe_open(path, "pt") as file:
             for name in file.keys():
                 part = file.get_slice(name)
-                found[name] = [part.get_dtype(), part.get_shape()]
+                found[module + name] = [part.get_dtype(), part.get_shape()]
     return found
 
 
@@ -229,19 +230,33 @@ def write_model(name: str, folder: Path) -> dict:
         given = model(torch.tensor([TOKENS]))
     if name in POOLED:
         rows = given.last_hidden_state[0].double()
-        return [round(x, 5) for x in {"mean": rows.mean(0), "cls": rows[0]}[POOLED[name]].tolist()]
+        vector = {"mean": rows.mean(0), "cls": rows[0]}[POOLED[name]]
+        for module, (inputs, outputs) in DENSE.get(name, {}).items():
+            vector = dense(module, inputs, outputs).double() @ vector
+        return [round(x, 5) for x in vector.tolist()]
     logits = given.logits[0].double()
     return {str(position): [round(x, 5) for x in logits[position].tolist()] for position in POSITIONS}
 
 
-def write_pooling(mode: str, folder: Path) -> None:
-    """What sentence-transformers writes beside a model: how rows become a vector."""
+def dense(module: str, inputs: int, outputs: int) -> torch.Tensor:
+    return torch.from_numpy(value(f"{module}.linear.weight", inputs * outputs)).reshape(outputs, inputs)
+
+
+def write_modules(name: str, folder: Path) -> None:
+    """What sentence-transformers writes beside a model: how rows become a vector, and what becomes of that."""
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
                {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    modes = {"pooling_mode_cls_token": mode == "cls", "pooling_mode_mean_tokens": mode == "mean"}
+    modes = {"pooling_mode_cls_token": POOLED[name] == "cls", "pooling_mode_mean_tokens": POOLED[name] == "mean"}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    for module, (inputs, outputs) in DENSE.get(name, {}).items():
+        modules.append({"idx": len(modules), "name": str(len(modules)), "path": module, "type": "sentence_transformers.models.Dense"})
+        (folder / module).mkdir()
+        save_file({"linear.weight": dense(module, inputs, outputs).to(TYPES[FAMILIES[name][4]])}, folder / module / "model.safetensors")
+        (folder / module / "config.json").write_text(json.dumps({
+            "in_features": inputs, "out_features": outputs, "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity"}))
+    (folder / "modules.json").write_text(json.dumps(modules))
 
 
 def plain(field, gguf):
@@ -281,7 +296,7 @@ def convert(name: str, folder: Path, out: Path, kind: str):
         if name in ("hunyuan-moe", "deepseek32"):
             # Vocabularies are read from tokenizer.json, not with a tokenizer or settings that only their folders have.
             model.set_vocab = model._set_vocab_gpt2
-        model(folder, file_type, out, eager=True).write()
+        model(folder, file_type, out, eager=True, sentence_transformers_dense_modules=name in DENSE).write()
     reader = gguf.GGUFReader(out)
     metadata = {key: plain(field, gguf) for key, field in reader.fields.items() if not key.startswith("GGUF.")}
     tensors = {t.name: [t.tensor_type.name, [int(n) for n in t.shape],
@@ -334,7 +349,7 @@ def main() -> None:
             try:
                 logits = write_model(name, folder)
                 if name in POOLED:
-                    write_pooling(POOLED[name], folder)
+                    write_modules(name, folder)
                 metadata, tensors = convert(name, folder, Path(scratch, f"{name}.gguf"), kind)
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -343,8 +358,9 @@ def main() -> None:
             (DATA / f"{name}.json").write_text(lines({
                 "config": read("config.json"), "generation_config": read("generation_config.json"),
                 "vocabulary": vocabulary, "type": kind, "source": tensors_of(folder), "metadata": metadata,
-                "tensors": tensors, "tokens": TOKENS} | ({"pooling": {
-                    file: read(file) for file in ("modules.json", "1_Pooling/config.json")}, "vector": logits}
+                "tensors": tensors, "tokens": TOKENS} | ({"modules": {
+                    file: read(file) for file in ["modules.json"] + [str(path.relative_to(folder)) for path in sorted(folder.glob("*/config.json"))]},
+                    "vector": logits}
                     if name in POOLED else {"logits": logits})))
             print(name, len(tensors))
 

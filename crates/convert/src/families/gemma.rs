@@ -1,9 +1,11 @@
-//! Gemma 1 to 3: norms around 1, SentencePiece without a space in front.
+//! Gemma 1 to 3 and EmbeddingGemma: norms around 1, SentencePiece without a space in front.
 
 use super::{Family, PLAIN, Vocabulary, common};
-use crate::keys::{Key, SHAPE, float, required, size};
+use crate::config::Config;
+use crate::error::Result;
+use crate::keys::{Key, Keys, SHAPE, float, required, size};
 use crate::names::How::PlusOne;
-use crate::names::{LLAMA, Rule, changed, skipped};
+use crate::names::{LLAMA, Rule, changed, rule, skipped};
 
 /// The embedding is the output too, also where a checkpoint has a copy of it.
 const NORMS: &[Rule] = &[
@@ -26,6 +28,9 @@ pub(super) const HEADS: &[Key] = &[
     required(size("attention.key_length", &["head_dim"])),
     required(size("attention.value_length", &["head_dim"])),
 ];
+
+/// Linear layers of an embedding.
+const DENSE: &[Rule] = &[rule("2_Dense.linear", "dense_2"), rule("3_Dense.linear", "dense_3")];
 
 const CAPS_AND_WINDOW: &[Key] = &[
     float("attn_logit_softcapping", &["attn_logit_softcapping"]),
@@ -70,18 +75,31 @@ pub const FAMILIES: &[Family] = &[
             Ok(())
         },
         keys: &[SHAPE, HEADS, CAPS_AND_WINDOW],
-        more: |config, keys| {
-            if let Some(types) = config.list("layer_types")?
-                && types
-                    .iter()
-                    .enumerate()
-                    .any(|(layer, kind)| (kind == "full_attention") != (layer % 6 == 5))
-            {
-                return Err(config.wrong("key layer_types: only every sixth layer can see everything"));
-            }
-            common(config, keys)
-        },
+        more: third,
         tensors: &[NORMS, SECOND, LLAMA],
         ..BASE
     },
+    Family {
+        models: &["Gemma3TextModel"],
+        architecture: "gemma-embedding",
+        keys: &[SHAPE, HEADS, CAPS_AND_WINDOW],
+        more: |config, keys| {
+            if config.flag("use_bidirectional_attention")? != Some(true) {
+                let what = "key use_bidirectional_attention: must be true, a text is read both ways";
+                return Err(config.wrong(what));
+            }
+            third(config, keys)
+        },
+        tensors: &[DENSE, NORMS, SECOND, LLAMA],
+        ..BASE
+    },
 ];
+
+fn third(config: &Config, keys: &mut Keys) -> Result<()> {
+    if let Some(types) = config.list("layer_types")?
+        && types.iter().enumerate().any(|(layer, kind)| (kind == "full_attention") != (layer % 6 == 5))
+    {
+        return Err(config.wrong("key layer_types: only every sixth layer can see everything"));
+    }
+    common(config, keys)
+}

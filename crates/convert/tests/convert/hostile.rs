@@ -320,5 +320,10 @@ fn modules_that_are_not_there_or_not_known() {
     std::fs::create_dir(folder.path().join("2_Dense")).unwrap();
     let tensor = ("linear.weight".to_string(), "F32".to_string(), vec![1, 1], vec![0; 4]);
     write(&folder, "2_Dense/model.safetensors", safetensors(&[tensor]));
+    let config = json!({"in_features": 1, "out_features": 1, "activation_function": "torch.nn.Tanh"});
+    write(&folder, "2_Dense/config.json", config.to_string());
+    refuses("modules.json", module("models.Dense", "2_Dense"), "is not Identity");
+    let config = json!({"in_features": 1, "out_features": 1, "activation_function": "torch.nn.Identity"});
+    write(&folder, "2_Dense/config.json", config.to_string());
     refuses("modules.json", module("models.Dense", "2_Dense"), "2_Dense.linear.weight has no place");
 }

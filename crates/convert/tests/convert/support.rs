@@ -113,7 +113,7 @@ impl Truth {
                 std::fs::write(folder.path().join(format!("{file}.json")), text).unwrap();
             }
         }
-        for (file, content) in self.json["pooling"].as_object().into_iter().flatten() {
+        for (file, content) in self.json["modules"].as_object().into_iter().flatten() {
             let path = folder.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content.to_string()).unwrap();
@@ -125,7 +125,19 @@ impl Truth {
     /// Writes the folder.
     pub fn write(&self) -> Folder {
         let folder = self.write_small();
-        std::fs::write(folder.path().join("model.safetensors"), safetensors(&self.tensors())).unwrap();
+        // Those of modules have the name of their folder in front.
+        let of_module = |name: &str| {
+            let (module, rest) = name.split_once('.')?;
+            module.ends_with("_Dense").then(|| (module.to_string(), rest.to_string()))
+        };
+        let (modules, own): (Vec<_>, Vec<_>) =
+            self.tensors().into_iter().partition(|tensor| of_module(&tensor.0).is_some());
+        std::fs::write(folder.path().join("model.safetensors"), safetensors(&own)).unwrap();
+        for (name, kind, shape, bytes) in modules {
+            let (module, name) = of_module(&name).unwrap();
+            let file = folder.path().join(module).join("model.safetensors");
+            std::fs::write(file, safetensors(&[(name, kind, shape, bytes)])).unwrap();
+        }
         folder
     }
 }
