@@ -217,6 +217,8 @@ FAMILIES = {
         vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=64), "wordpiece", "F32"),
     "roberta": (t.RobertaModel, t.RobertaConfig, ENCODER | dict(
         max_position_embeddings=66, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2), "bpe", "F32"),
+    "xlm-roberta": (t.XLMRobertaModel, t.XLMRobertaConfig, ENCODER | dict(
+        max_position_embeddings=66, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2), "unigram", "F32"),
     "modern-bert": (t.ModernBertModel, t.ModernBertConfig, ENCODER | dict(
         num_hidden_layers=4, local_attention=16, global_attn_every_n_layers=3, cls_token_id=0, sep_token_id=0, bos_token_id=0,
         eos_token_id=0, pad_token_id=0), "bpe", "F32"),
@@ -248,7 +250,7 @@ FAMILIES = {
 }
 
 # Models that give one vector, and how rows become it.
-POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "modern-bert": "cls", "gemma-embedding": "mean"}
+POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "xlm-roberta": "cls", "modern-bert": "cls", "gemma-embedding": "mean"}
 # And linear layers of that vector, by folder: values read and given.
 DENSE = {"gemma-embedding": {"2_Dense": (32, 48), "3_Dense": (48, 32)}}
 

@@ -158,6 +158,39 @@ def wordpiece(folder: Path) -> None:
         mask_token="[MASK]", do_lower_case=True).save_pretrained(folder)
 
 
+def unigram(folder: Path) -> None:
+    """SentencePiece's Unigram in tokenizer.json, as XLM-RoBERTa has it, with a few rules of what letters become."""
+    from base64 import b64encode
+    from sentencepiece import sentencepiece_model_pb2
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "rules.tsv").write_text("E9\t65\nEF\t69\nA0\t20\nA\t20\nD\t20\n9\t20\n")
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(TEXT), model_prefix=f"{scratch}/m", vocab_size=380, model_type="unigram", character_coverage=0.98,
+            minloglevel=2, num_threads=1, normalization_rule_tsv=f"{scratch}/rules.tsv", input_sentence_size=500,
+            shuffle_input_sentence=False)
+        model = sentencepiece_model_pb2.ModelProto()
+        model.ParseFromString(Path(f"{scratch}/m.model").read_bytes())
+    pieces = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
+    pieces += [[piece.piece, round(piece.score, 4)] for piece in model.pieces[3:]] + [["<mask>", 0.0]]
+    added = [dict(id=number, content=text, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+             for number, (text, _) in enumerate(pieces) if text in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")]
+    around = lambda *parts: [{"SpecialToken" if part[0] == "<" else "Sequence": {"id": part, "type_id": 0}} for part in parts]
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": b64encode(model.normalizer_spec.precompiled_charsmap).decode()},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]},
+        "post_processor": {"type": "TemplateProcessing", "single": around("<s>", "A", "</s>"),
+                           "pair": around("<s>", "A", "</s>", "</s>", "B", "</s>"),
+                           "special_tokens": {text: {"id": text, "ids": [number], "tokens": [text]} for text, number in (("<s>", 0), ("</s>", 2))}},
+        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        "model": {"type": "Unigram", "unk_id": 3, "vocab": pieces, "byte_fallback": False}}, ensure_ascii=False))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>",
+        "pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>", "add_prefix_space": True,
+        "clean_up_tokenization_spaces": True}))
+
+
 def encode(folder: Path, text: str) -> list[int]:
     """The tokens of a text, by SentencePiece itself or by Hugging Face's tokenizers, without any around it."""
     model = folder / "tokenizer.model"
@@ -166,7 +199,7 @@ def encode(folder: Path, text: str) -> list[int]:
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
 
 
-VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, "wordpiece": wordpiece}
+VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, "wordpiece": wordpiece, "unigram": unigram}
 
 
 def tensors_of(folder: Path) -> dict:
@@ -271,7 +304,7 @@ def plain(field, gguf):
         return kinds + [contents]
     digest = hashlib.sha256()
     for part in contents:
-        data = part.encode() if isinstance(part, str) else np.array(part, dtype={"float32": "<f4", "int32": "<i4"}[kinds[1]]).tobytes()
+        data = part.encode() if isinstance(part, str) else np.array(part, dtype={"float32": "<f4", "int32": "<i4", "uint8": "u1"}[kinds[1]]).tobytes()
         digest.update(len(data).to_bytes(4, "little") + data)
     return kinds + [len(contents), digest.hexdigest()[:16]]
 

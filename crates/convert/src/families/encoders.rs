@@ -1,4 +1,4 @@
-//! Encoders: BERT with DistilBERT and RoBERTa, and ModernBERT.
+//! Encoders: BERT with DistilBERT, RoBERTa and XLM-RoBERTa, and ModernBERT.
 
 use super::{Family, PLAIN, Vocabulary, common, vocabulary_size};
 use crate::config::Config;
@@ -70,7 +70,7 @@ pub const FAMILIES: &[Family] = &[
         ..BASE
     },
     Family {
-        models: &["RobertaModel"],
+        models: &["RobertaModel", "XLMRobertaModel"],
         more: |config, keys| {
             bert(config, keys)?;
             let positions = config.require_size(&["max_position_embeddings"])?;

@@ -25,8 +25,19 @@ pub enum Model {
     Bpe(Bpe),
     /// By the longest pieces of words: numbers by token.
     WordPiece(BTreeMap<String, u64>),
+    /// By the best sum of scores.
+    Unigram(Unigram),
     /// Another way.
     Other,
+}
+
+/// Tokens and their scores.
+#[derive(Deserialize)]
+pub struct Unigram {
+    pub vocab: Vec<(String, f64)>,
+    /// The token of what has none.
+    #[serde(default)]
+    pub unk_id: Option<u64>,
 }
 
 /// Byte pairs, of bytes or of characters.
@@ -90,6 +101,7 @@ impl TokenizerJson {
                 serde_json::from_value(read.model.get("vocab").cloned().unwrap_or_default())
                     .map_err(invalid)?,
             ),
+            Some("Unigram") => Model::Unigram(serde_json::from_value(read.model).map_err(invalid)?),
             _ => Model::Other,
         };
         let File { added_tokens: added, normalizer, pre_tokenizer, post_processor, .. } = read;

@@ -1,5 +1,5 @@
-//! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE and WordPiece of `tokenizer.json`,
-//! SentencePiece of `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
+//! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE, WordPiece and Unigram of
+//! `tokenizer.json`, SentencePiece of `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
 
 mod bpe;
 mod hugging_face;
@@ -8,6 +8,7 @@ mod pre;
 mod protobuf;
 mod sentencepiece;
 mod special;
+mod unigram;
 mod wordpiece;
 
 use std::path::Path;
@@ -66,6 +67,12 @@ pub fn set(
             wordpiece::set_normalizer(metadata, json);
             wordpiece::pieces(json, vocabulary, &settings, size)?
         }
+        Some(json @ TokenizerJson { model: Model::Unigram(unigram), .. }) => {
+            metadata.set("tokenizer.ggml.model", text("t5"));
+            metadata.set("tokenizer.ggml.pre", text("default"));
+            unigram::set_normalizer(metadata, json, &settings)?;
+            unigram::pieces(json, unigram, &settings, size)?
+        }
         _ if model.is_file() => {
             let mut pieces = sentencepiece::pieces(&model, size)?;
             pieces.add_file(folder)?;
@@ -102,7 +109,7 @@ fn text(text: &str) -> Value {
 }
 
 fn not_bpe(json: &TokenizerJson) -> crate::Error {
-    malformed(&json.file, "its model is neither BPE nor WordPiece: only these are read")
+    malformed(&json.file, "its model is neither BPE, WordPiece nor Unigram: only these are read")
 }
 
 fn set_sentencepiece(

@@ -132,9 +132,14 @@ impl Special {
                     }
                     let last = token(single.last());
                     let pair = processor.get("pair").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-                    if let Some(between) = separator(pair) {
-                        let separates = [texts.get("sep"), texts.get("eos")].contains(&Some(&between));
-                        self.added.insert("sep", separates && last.is_none());
+                    let between = between(pair);
+                    if !between.is_empty() {
+                        let separates = |text: &Option<String>| {
+                            text.is_some() && [texts.get("sep"), texts.get("eos")].contains(&text.as_ref())
+                        };
+                        // One token after the first text may be the end that every text has.
+                        let first = separates(&between[0]) && last.is_none();
+                        self.added.insert("sep", first || between.len() == 2 && separates(&between[1]));
                     }
                     if let Some(last) = last {
                         if settings.is_there
@@ -174,13 +179,16 @@ impl Special {
     }
 }
 
-/// The first token between the two texts of a frame for pairs.
-fn separator(pair: &[Json]) -> Option<String> {
-    let text = |part: &Json, name: &str| {
-        part.get("Sequence").and_then(|part| part.get("id")).is_some_and(|id| id == name)
+/// The tokens between the two texts of a frame for pairs.
+fn between(pair: &[Json]) -> Vec<Option<String>> {
+    let place = |name: &str| {
+        pair.iter().position(|part| {
+            part.get("Sequence").and_then(|part| part.get("id")).is_some_and(|id| id == name)
+        })
     };
-    let first = pair.iter().position(|part| text(part, "A"))?;
-    let second = pair.iter().position(|part| text(part, "B"))?;
-    let between = pair.get(first + 1..second)?.first()?;
-    Some(between.get("SpecialToken")?.get("id")?.as_str()?.to_string())
+    let parts = match (place("A"), place("B")) {
+        (Some(first), Some(second)) => pair.get(first + 1..second).unwrap_or_default(),
+        _ => &[],
+    };
+    parts.iter().map(|part| Some(part.get("SpecialToken")?.get("id")?.as_str()?.to_string())).collect()
 }

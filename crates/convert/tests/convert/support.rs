@@ -159,6 +159,9 @@ fn value_json(value: &Value) -> Json {
             "float32",
             values.iter().map(|value| (number(*value), value.to_le_bytes().to_vec())).collect(),
         ),
+        Value::Array(Array::U8(values)) => {
+            list("uint8", values.iter().map(|value| (json!(value), vec![*value])).collect())
+        }
         Value::Array(Array::I32(values)) => {
             list("int32", values.iter().map(|value| (json!(value), value.to_le_bytes().to_vec())).collect())
         }
