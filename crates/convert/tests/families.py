@@ -245,22 +245,29 @@ FAMILIES = {
     "hy_v3": (t.HYV3ForCausalLM, t.HYV3Config, decoder(
         head_dim=16, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=24,
         router_scaling_factor=1.5), "bpe", "BF16"),
+    "nomic-bert": (t.NomicBertModel, t.NomicBertConfig, ENCODER | dict(
+        max_position_embeddings=2048, type_vocab_size=2), "wordpiece", "F32"),
     "gemma-embedding": (t.Gemma3TextModel, t.Gemma3TextConfig, decoder(
         head_dim=16, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16, use_bidirectional_attention=True), "spm", "BF16"),
 }
 
 # Models that give one vector, and how rows become it.
-POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "xlm-roberta": "cls", "modern-bert": "cls", "gemma-embedding": "mean"}
+POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "xlm-roberta": "cls", "modern-bert": "cls", "nomic-bert": "mean", "gemma-embedding": "mean"}
 # And linear layers of that vector, by folder: values read and given.
 DENSE = {"gemma-embedding": {"2_Dense": (32, 48), "3_Dense": (48, 32)}}
 
-# Keys that configurations of older versions of transformers have, and which are read by these names only; keys without
-# a value are those that they do not have.
+# Keys that configurations of older versions of transformers have, and which are read by these names only; those that
+# they do not have are `...`.
 OLDER_KEYS = {
+    "nomic-bert": {
+        "n_embd": 32, "n_head": 4, "n_inner": 48, "n_layer": 2, "n_positions": 8192, "max_trained_positions": 2048,
+        "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False,
+        "prenorm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None,
+        "rotary_emb_base": 1000, "layer_norm_epsilon": 1e-12},
     "deepseek32": {"scoring_func": "sigmoid"},
     "hunyuan-moe": {"moe_intermediate_size": [48, 48], "num_shared_expert": [1, 1]},
-    "nemotron-h": {"hybrid_override_pattern": "M-*-", "layers_block_type": None, "num_experts_per_tok": None, "n_routed_experts": None,
-                   "n_group": None, "topk_group": None, "num_hidden_layers": 4, "rms_norm_eps": 1e-5},
+    "nemotron-h": {"hybrid_override_pattern": "M-*-", "layers_block_type": ..., "num_experts_per_tok": ..., "n_routed_experts": ...,
+                   "n_group": ..., "topk_group": ..., "num_hidden_layers": 4, "rms_norm_eps": 1e-5},
     "nemotron-h-moe": {"layers_block_type": ["mamba", "moe", "attention", "moe"], "rms_norm_eps": 1e-5},
     "granitehybrid": {"layer_types": ["mamba", "attention", "mamba"]},
     "granitehybrid-dense": {"layer_types": ["mamba", "attention"]},

@@ -233,8 +233,7 @@ def packed(weights: dict, path: Path) -> None:
 
 def as_older(name: str, config: dict) -> dict:
     """What older versions of transformers wrote, and the converter reads."""
-    older = OLDER_KEYS.get(name, {})
-    return {key: value for key, value in (config | older).items() if value is not None or key not in older}
+    return {key: value for key, value in (config | OLDER_KEYS.get(name, {})).items() if value is not ...}
 
 
 def write_model(name: str, folder: Path) -> dict:

@@ -1,9 +1,9 @@
-//! Encoders: BERT with DistilBERT, RoBERTa and XLM-RoBERTa, and ModernBERT.
+//! Encoders: BERT with DistilBERT, RoBERTa and XLM-RoBERTa, Nomic Embed, and ModernBERT.
 
 use super::{Family, PLAIN, Vocabulary, common, vocabulary_size};
 use crate::config::Config;
 use crate::error::Result;
-use crate::keys::{Key, Keys, SHAPE, required, size};
+use crate::keys::{HEADS, Key, Keys, SHAPE, required, size};
 use crate::names::How::AfterPadding;
 use crate::names::{Rule, changed, rule, skipped};
 
@@ -37,6 +37,17 @@ const DISTILBERT: &[Rule] = &[
 
 /// Positions are counted from behind the number of the token that fills texts up.
 const ROBERTA: &[Rule] = &[changed("embeddings.position_embeddings", "position_embd", AfterPadding)];
+
+const NOMIC: &[Rule] = &[
+    rule("emb_ln", "token_embd_norm"),
+    rule("encoder.layers.#.attn.Wqkv", "blk.#.attn_qkv"),
+    rule("encoder.layers.#.attn.out_proj", "blk.#.attn_output"),
+    rule("encoder.layers.#.norm1", "blk.#.attn_output_norm"),
+    rule("encoder.layers.#.mlp.fc11", "blk.#.ffn_up"),
+    rule("encoder.layers.#.mlp.fc12", "blk.#.ffn_gate"),
+    rule("encoder.layers.#.mlp.fc2", "blk.#.ffn_down"),
+    rule("encoder.layers.#.norm2", "blk.#.layer_output_norm"),
+];
 
 const MODERN: &[Rule] = &[
     rule("embeddings.tok_embeddings", "token_embd"),
@@ -81,6 +92,14 @@ pub const FAMILIES: &[Family] = &[
         ..BASE
     },
     Family {
+        models: &["NomicBertModel"],
+        architecture: "nomic-bert",
+        keys: &[SHAPE, HEADS],
+        more: nomic,
+        tensors: &[NOMIC, BERT],
+        ..BASE
+    },
+    Family {
         models: &["ModernBertModel"],
         architecture: "modern-bert",
         keys: &[SHAPE, MODERN_KEYS],
@@ -114,12 +133,45 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 fn bert(config: &Config, keys: &mut Keys) -> Result<()> {
-    let only = [(&["hidden_act", "activation"][..], "gelu"), (&["position_embedding_type"], "absolute")];
-    for (names, known) in only {
-        if config.text(names)?.is_some_and(|said| said != known) {
-            return Err(config.wrong(format!("key {} must be {known}", names[0])));
+    must_be(config, &["hidden_act", "activation"], &["gelu"])?;
+    must_be(config, &["position_embedding_type"], &["absolute"])?;
+    encoder(config, keys)
+}
+
+fn nomic(config: &Config, keys: &mut Keys) -> Result<()> {
+    if config.size(&["moe_every_n_layers"])?.is_some_and(|every| every > 0) {
+        return Err(config.wrong("key moe_every_n_layers: experts cannot be read"));
+    }
+    must_be(config, &["activation_function", "hidden_act"], &["swiglu", "silu"])?;
+    for key in ["prenorm", "rotary_emb_interleaved", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"] {
+        if config.flag(key)? == Some(true) {
+            return Err(config.wrong(format!("key {key} must be false")));
         }
     }
+    if config.float(&["rotary_emb_fraction"])?.is_some_and(|share| share != 1.0) {
+        return Err(config.wrong("key rotary_emb_fraction must be 1"));
+    }
+    common(config, keys)?;
+    // It says how far it could be stretched, too.
+    if config.size(&["max_position_embeddings"])?.is_none() {
+        let positions = config.require_size(&["n_positions"])?;
+        keys.size("context_length", positions.min(config.size(&["max_trained_positions"])?.unwrap_or(2048)));
+    }
+    encoder(config, keys)
+}
+
+/// Refuses other words than these.
+fn must_be(config: &Config, keys: &[&str], known: &[&str]) -> Result<()> {
+    match config.text(keys)? {
+        Some(said) if !known.contains(&said) => {
+            Err(config.wrong(format!("key {} must be {}", keys.join(" or "), known.join(" or "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is read both ways, and how many kinds of text a text may be made of.
+fn encoder(config: &Config, keys: &mut Keys) -> Result<()> {
     keys.flag("attention.causal", false);
     let types = config.size(&["type_vocab_size"])?.unwrap_or(1);
     keys.set_plain("tokenizer.ggml.token_type_count", gleed_gguf::Value::U32(types));

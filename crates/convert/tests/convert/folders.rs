@@ -190,6 +190,30 @@ fn the_page_lists_every_class() {
 }
 
 #[test]
+fn names_that_only_its_own_code_has() {
+    let mut truth = truths().into_iter().find(|truth| truth.name == "nomic-bert").unwrap();
+    let config = truth.json["config"].as_object_mut().unwrap();
+    for key in [
+        "hidden_size",
+        "num_attention_heads",
+        "intermediate_size",
+        "num_hidden_layers",
+        "max_position_embeddings",
+        "hidden_act",
+        "layer_norm_eps",
+        "head_dim",
+        "rope_parameters",
+    ] {
+        assert!(config.remove(key).is_some());
+    }
+    // The size of heads follows from others.
+    let keys = truth.json["metadata"].as_object_mut().unwrap();
+    assert!(keys.remove("nomic-bert.attention.key_length").is_some());
+    assert!(keys.remove("nomic-bert.attention.value_length").is_some());
+    check_keys(&truth, &gleed_convert::open(truth.write().path()).unwrap());
+}
+
+#[test]
 fn stretches_are_the_whole_tensor() {
     for truth in truths() {
         let folder = truth.write();
