@@ -162,6 +162,14 @@ def llama3_rope_factors(n_rot: int, base: float, factor=32.0, low=1.0, high=4.0,
     return T("rope_freqs.weight", (n_rot // 2,), constant(1.0 / ((1 - smooth) / factor + smooth)), matrix=False)
 
 
+def long_rope_factors(s: Spec) -> Iterator[T]:
+    """With the option long_rope: of two tables, the one that the context in use asks for."""
+    if s.opts.get("long_rope"):
+        for x, most in (("long", 40.0), ("short", 1.5)):
+            yield T(f"rope_factors_{x}.weight", (s.kv["rope.dimension_count"] // 2,),
+                    lambda g, sh, most=most: np.sort(g.uniform(1, most, sh)).astype(np.float32), matrix=False)
+
+
 def arch_llama(s: Spec) -> Iterator[T]:
     """Pre-norm decoders. opts: qkv_bias, out_bias, qk_norm, fused, ln_bias, sinks (on the sliding layers), head_bias,
     ffn_norm (its name; None: attention and FFN in parallel)."""
@@ -171,6 +179,7 @@ def arch_llama(s: Spec) -> Iterator[T]:
     yield from norms(s, "output_norm")
     if s.opts.get("llama3_rope"):
         yield llama3_rope_factors(s.kv["rope.dimension_count"], s.kv["rope.freq_base"])
+    yield from long_rope_factors(s)
     ffn_norm = s.opts.get("ffn_norm", "ffn_norm")
     for i in range(s.kv["block_count"]):
         p = f"blk.{i}"
@@ -273,10 +282,7 @@ def arch_phi3(s: Spec) -> Iterator[T]:
     d, n = s.kv["embedding_length"], s.kv["feed_forward_length"]
     yield from top(s)
     yield norm("output_norm", d)
-    if s.opts.get("long_rope"):
-        for x, most in (("long", 40.0), ("short", 1.5)):
-            yield T(f"rope_factors_{x}.weight", (s.kv["rope.dimension_count"] // 2,),
-                    lambda g, sh, most=most: np.sort(g.uniform(1, most, sh)).astype(np.float32), matrix=False)
+    yield from long_rope_factors(s)
     for i in range(s.kv["block_count"]):
         p = f"blk.{i}"
         yield norm(f"{p}.attn_norm", d)

@@ -136,6 +136,10 @@ PRESETS: dict[str, Spec] = {
                         | {"interleave_moe_layer_step": 2}, TINY_VOCAB, tied=False, opts={"shared": 1}),
     "tiny-minicpm": Spec("minicpm", dense(3, 256, 512, 4, 2, ctx=512, base=1e4, eps=1e-5)
                          | {"embedding_scale": 12.0, "residual_scale": 0.8, "logit_scale": 0.25}, TINY_VOCAB, opts={"logit_std": 0.05, "final": 10.0}),
+    "tiny-minicpm4-long": Spec("minicpm", dense(3, 256, 512, 4, 2, ctx=512, base=1e4, eps=1e-5)
+                               | {"embedding_scale": 12.0, "residual_scale": 0.8, "logit_scale": 0.25, "rope.scaling.type": "longrope",
+                                  "rope.scaling.original_context_length": 64}, TINY_VOCAB,
+                               opts={"logit_std": 0.05, "final": 10.0, "long_rope": True}),
     "tiny-seed_oss": Spec("seed_oss", dense(3, 256, 512, 4, 2, ctx=512, base=1e7, hd=64), TINY_VOCAB, tied=False,
                           opts={"qkv_bias": True, "ffn_norm": "post_attention_norm"}),
     "tiny-bailingmoe2": Spec("bailingmoe2", dense(3, 256, 512, 4, 2, ctx=512, base=6e5, rot=32, hd=64) | experts(16, 4, 128)

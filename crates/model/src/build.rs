@@ -217,8 +217,19 @@ impl<'a> Builder<'a> {
     /// The same before it is added, for families that change something about it.
     pub(crate) fn configured_rope(&mut self, pairing: Pairing) -> Result<Rope> {
         self.needs_attention()?;
-        let (c, divisors) = (self.config, self.values("rope_freqs.weight"));
-        Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, divisors.as_deref())
+        let (c, own) = (self.config, self.values("rope_freqs.weight"));
+        let (long, short) =
+            (self.values("rope_factors_long.weight"), self.values("rope_factors_short.weight"));
+        if long.is_none() && short.is_none() {
+            return Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, own.as_deref());
+        }
+        // Of two tables of factors the longer one holds where the context in use is longer than the one that the
+        // model began with.
+        let original = self.keys.size("rope.scaling.original_context_length")?.unwrap_or(c.context);
+        let factors = if c.used_context > original { long } else { short };
+        let rope = Rope::new(pairing, c.rope_dimensions, c.rope_base, &c.rope_scaling, factors.as_deref())?;
+        let magnitude = self.keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        Ok(Rope { magnitude, ..rope })
     }
 
     /// Another rotary embedding than the configuration's.

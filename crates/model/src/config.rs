@@ -163,7 +163,8 @@ fn scaling(keys: &Keys) -> Result<Scaling> {
     let beta_slow = keys.f32("rope.scaling.yarn_beta_slow")?;
     let extrapolation = keys.f32("rope.scaling.yarn_ext_factor")?;
     match (keys.str("rope.scaling.type")?, factor) {
-        (Some("none"), _) | (Some("linear") | None, None) => Ok(Scaling::None),
+        // The factors of longrope are tensors.
+        (Some("none" | "longrope"), _) | (Some("linear") | None, None) => Ok(Scaling::None),
         (Some("linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
         (Some("yarn"), factor) => Ok(Scaling::Yarn {
             factor: factor.unwrap_or(1.0),
@@ -176,8 +177,8 @@ fn scaling(keys: &Keys) -> Result<Scaling> {
             extrapolation: extrapolation.unwrap_or(1.0),
             attention: keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0),
         }),
-        (Some(other), _) => {
-            Err(Error::Invalid(format!("rotary scaling {other} is not known; known: none, linear, yarn")))
-        }
+        (Some(other), _) => Err(Error::Invalid(format!(
+            "rotary scaling {other} is not known; known: none, linear, yarn, longrope"
+        ))),
     }
 }

@@ -107,6 +107,7 @@ families! {
     mamba2: "tiny-mamba2", ADDITIONS;
     mimo2: "tiny-mimo2", ADDITIONS;
     minicpm: "tiny-minicpm", ADDITIONS;
+    minicpm4_long: "tiny-minicpm4-long", ADDITIONS;
     minimax_m2: "tiny-minimax-m2", ADDITIONS;
     mistral3: "tiny-mistral3", ADDITIONS;
     mistral3_beyond_its_first_context: "tiny-mistral3-long", ADDITIONS;

@@ -5,10 +5,10 @@
 use super::decoder::{Decoder, Gate, NormKind};
 use crate::Result;
 use crate::build::{AttentionStyle, Bias, Builder, Experts};
-use crate::rope::{Pairing, Rope, Scaling};
+use crate::rope::Pairing;
 
 pub(super) fn build(b: &mut Builder) -> Result<()> {
-    let rope = rope(b)?;
+    let rope = b.rope(Pairing::SplitHalf)?;
     let window = b.keys.size("attention.sliding_window")?;
     let style = AttentionStyle { fused_qkv: true, rope: Some(rope), window, ..AttentionStyle::default() };
     let x = b.embed()?;
@@ -19,7 +19,7 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
 
 /// Phi-3.5 MoE.
 pub(super) fn experts(b: &mut Builder) -> Result<()> {
-    let rope = rope(b)?;
+    let rope = b.rope(Pairing::SplitHalf)?;
     let window = b.keys.size("attention.sliding_window")?;
     let style = AttentionStyle { rope: Some(rope), window, ..AttentionStyle::default() };
     let experts = Some(Experts::required(b.keys, b.config.feed_forward)?);
@@ -29,16 +29,4 @@ pub(super) fn experts(b: &mut Builder) -> Result<()> {
     let h = decoder.layers(b, x, |_| style)?;
     b.head(h)?;
     Ok(())
-}
-
-/// The factors that the context asks for.
-fn rope(b: &mut Builder) -> Result<usize> {
-    let c = b.config;
-    let original = b.keys.size("rope.scaling.original_context_length")?.unwrap_or(c.context);
-    let (long, short) = (b.values("rope_factors_long.weight"), b.values("rope_factors_short.weight"));
-    let factors = if c.used_context > original { long } else { short };
-    let rope =
-        Rope::new(Pairing::SplitHalf, c.rope_dimensions, c.rope_base, &Scaling::None, factors.as_deref())?;
-    let magnitude = b.keys.f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
-    Ok(b.add_rope(Rope { magnitude, ..rope }))
 }
