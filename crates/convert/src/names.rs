@@ -24,6 +24,8 @@ pub enum How {
     NegativeExp,
     /// Dimensions of one are left out.
     Squeezed,
+    /// A convolution's channels and taps, with dimensions of one before each.
+    Convolution,
     /// Every so manyth value of the last dimension, from one on.
     Every(usize, usize),
     /// Every so manyth column, from one on, becomes a row.

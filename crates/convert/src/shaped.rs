@@ -91,6 +91,12 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
             shape[0] = count;
             Order::Part { first, count, of }
         }
+        How::Convolution => {
+            shape.retain(|&length| length != 1);
+            let [channels, taps] = shape[..] else { return Err("is not one of channels and taps".into()) };
+            shape = vec![1, channels, 1, taps];
+            Order::AsIs
+        }
         How::Squeezed => {
             shape.retain(|&length| length != 1);
             Order::AsIs

@@ -16,13 +16,16 @@ use crate::shaped::{Shaped, shaped};
 use crate::shards::Shards;
 
 /// Ends of names that are F32 in every file, beside those of vectors: small, and sensitive.
-const ALWAYS_F32: [&str; 10] = [
+const ALWAYS_F32: [&str; 13] = [
     "_norm.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "position_embd.weight",
     "token_types.weight",
     "ssm_conv1d.weight",
+    "ssm_conv1d_q.weight",
+    "ssm_conv1d_k.weight",
+    "ssm_conv1d_v.weight",
     "indexer.proj.weight",
     "shortconv.conv.weight",
     "altup_correct_coef.weight",

@@ -249,7 +249,13 @@ FAMILIES = {
         max_position_embeddings=2048, type_vocab_size=2), "wordpiece", "F32"),
     "gemma-embedding": (t.Gemma3TextModel, t.Gemma3TextConfig, decoder(
         head_dim=16, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16, use_bidirectional_attention=True), "spm", "BF16"),
+    "kimi-linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig, latent(
+        num_hidden_layers=4, q_lora_rank=None, num_local_experts=4, n_group=1, topk_group=1, linear_head_dim=8, linear_num_heads=4,
+        linear_conv_kernel_dim=4, layer_types=["linear_attention"] * 3 + ["full_attention"]), "bpe", "BF16"),
 }
+
+# Names that transformers writes other than it reads them: of the first layer, which has no experts.
+RENAMED = {"kimi-linear": ("layers.0.block_sparse_moe.", "layers.0.mlp.")}
 
 # Models that give one vector, and how rows become it.
 POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "xlm-roberta": "cls", "modern-bert": "cls", "nomic-bert": "mean", "gemma-embedding": "mean"}
@@ -259,6 +265,10 @@ DENSE = {"gemma-embedding": {"2_Dense": (32, 48), "3_Dense": (48, 32)}}
 # Keys that configurations of older versions of transformers have, and which are read by these names only; those that
 # they do not have are `...`.
 OLDER_KEYS = {
+    "kimi-linear": {
+        "linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "head_dim": 8, "num_heads": 4, "short_conv_kernel_size": 4},
+        "num_experts": 4, "num_experts_per_token": 2, "num_shared_experts": 1, "num_expert_group": 1, "first_k_dense_replace": 1,
+        "moe_renormalize": True, "moe_router_activation_func": "sigmoid", "mla_use_nope": True, "model_max_length": 256},
     "nomic-bert": {
         "n_embd": 32, "n_head": 4, "n_inner": 48, "n_layer": 2, "n_positions": 8192, "max_trained_positions": 2048,
         "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False,

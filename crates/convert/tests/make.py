@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from families import DENSE, FAMILIES, OLDER_KEYS, POOLED
+from families import DENSE, FAMILIES, OLDER_KEYS, POOLED, RENAMED
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -244,8 +244,11 @@ def write_model(name: str, folder: Path) -> dict:
     model = model_class(config).to(TYPES[dtype])
     model.save_pretrained(folder)
     path = folder / "model.safetensors"
+    named = load_file(path)
+    if name in RENAMED:
+        named = {key.replace(*RENAMED[name]): tensor for key, tensor in named.items()}
     weights = {key: torch.from_numpy(value(key, tensor.numel())).reshape(tensor.shape).to(tensor.dtype)
-               for key, tensor in load_file(path).items()}
+               for key, tensor in named.items()}
     save_file(weights, path, metadata={"format": "pt"})
     if name == "gpt-oss-mxfp4":
         packed(weights, path)

@@ -8,7 +8,7 @@ use crate::keys::{EXPERT_COUNTS, Key, Keys, SHAPE, float, required, size};
 use crate::names::How::{LatentKeys, LatentValues};
 use crate::names::{EXPERTS, LLAMA, Rule, changed, rule};
 
-const LATENT: &[Rule] = &[
+pub(super) const LATENT: &[Rule] = &[
     rule("model.layers.#.self_attn.q_a_proj", "blk.#.attn_q_a"),
     rule("model.layers.#.self_attn.q_a_layernorm", "blk.#.attn_q_a_norm"),
     rule("model.layers.#.self_attn.q_b_proj", "blk.#.attn_q_b"),

@@ -12,6 +12,7 @@ mod gpt;
 mod gpt_oss;
 mod granite;
 mod hybrid;
+mod kimi;
 mod llama;
 mod olmo;
 mod phi;
@@ -157,6 +158,7 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
         delta::FAMILIES,
         recurrent::FAMILIES,
         hybrid::FAMILIES,
+        kimi::FAMILIES,
         encoders::FAMILIES,
     ];
     ALL.iter().flat_map(|families| families.iter())

@@ -84,7 +84,8 @@ impl Latent {
         };
         let kept = latent.rank + c.rope_dimensions;
         let fits = latent.key_dim > c.rope_dimensions && latent.value_dim > 0;
-        if !fits || latent.absorbed && (c.key_dim, c.value_dim) != (kept, latent.rank) {
+        // What is kept as a value is as long as the rank, though files of Kimi Linear say another length.
+        if !fits || latent.absorbed && c.key_dim != kept {
             return Err(Error::Invalid(format!(
                 "latent attention of rank {} with heads of {} and {}, {} of them rotated, over keys of {}",
                 latent.rank, latent.key_dim, latent.value_dim, c.rope_dimensions, c.key_dim
