@@ -180,7 +180,7 @@ impl Keys {
             }
             ("su" | "longrope", _) => self.text("rope.scaling.type", "longrope"),
             // The factors of llama3 are a tensor; what is left is a family's own or no scaling.
-            ("default" | "llama3" | "dynamic" | "proportional", _) => {}
+            ("default" | "llama3" | "dynamic" | "proportional" | "mrope", _) => {}
             (other, _) => return Err(config.wrong(format!("rotary scaling of type {other} is not known"))),
         }
         if let Some(base) = config.rope_float("rope_theta")? {

@@ -21,6 +21,7 @@ mod shards;
 mod tensors;
 mod vocabulary;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use gleed_gguf::{Array, Format, Gguf, Mix, Value, shown};
@@ -99,10 +100,10 @@ fn family(config: &Config) -> Result<&'static Family> {
             return Ok(family);
         }
     }
-    let mut known: Vec<&str> = known().map(|(model, _)| model).collect();
-    known.dedup();
+    let known: BTreeSet<&str> = known().map(|(_, architecture)| architecture).collect();
+    let known: Vec<&str> = known.into_iter().collect();
     Err(config.wrong(format!(
-        "{} is not a model that can be read; known: {}",
+        "{} is not a model that can be read; known are classes of: {}",
         shown(model),
         known.join(", ")
     )))

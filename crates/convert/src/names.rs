@@ -32,6 +32,11 @@ pub enum How {
     TransposedEvery(usize, usize),
     /// The `n`-th of so many equal parts of its columns, each of which becomes a row.
     TransposedPart(usize, usize),
+    /// Gates or ups of experts, the first or second half of their rows, or of their columns that become rows: where the
+    /// model's width stands tells which.
+    GateUp(usize),
+    /// Rows, or columns that become rows, in the same way.
+    Down,
     /// Every value becomes a row.
     Column,
     /// −eˣ of every value, which becomes a row.

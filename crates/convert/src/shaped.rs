@@ -16,6 +16,9 @@ type Result<T> = std::result::Result<T, String>;
 
 /// A tensor of this shape after a change; the error says what its shape is not.
 pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped> {
+    if let How::GateUp(_) | How::Down = how {
+        return shaped(by_width(how, &shape, config)?, shape, config);
+    }
     if shape.is_empty() {
         shape.push(1);
     }
@@ -31,6 +34,8 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
     };
     let order = match how {
         How::AsIs
+        | How::GateUp(_)
+        | How::Down
         | How::Skipped
         | How::Blocks(..)
         | How::PlusOne
@@ -117,6 +122,19 @@ pub fn shaped(how: How, mut shape: Vec<usize>, config: &Config) -> Result<Shaped
         }
     };
     Ok(Shaped { shape, order, change })
+}
+
+/// Which way experts lie.
+fn by_width(how: How, shape: &[usize], config: &Config) -> Result<How> {
+    let width = config.require_size(&["hidden_size"]).map_err(|error| error.to_string())? as usize;
+    let [_, rows, columns] = shape[..] else { return Err("is not one of experts".into()) };
+    match how {
+        How::GateUp(number) if columns == width => Ok(How::Part(number, 2)),
+        How::GateUp(number) if rows == width => Ok(How::TransposedPart(number, 2)),
+        How::Down if rows == width => Ok(How::AsIs),
+        How::Down if columns == width => Ok(How::Transposed),
+        _ => Err(format!("is not one of a model {width} wide")),
+    }
 }
 
 /// A factor of the configuration, 1 where it says none; a number after a point is a place in a list.

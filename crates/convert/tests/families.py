@@ -8,6 +8,8 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)
 ENCODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                max_position_embeddings=64)
+QWEN3_EYES = dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=14,
+                  num_position_embeddings=16, deepstack_visual_indexes=[1])
 NEMOTRON = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
                 head_dim=16, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None,
                 tie_word_embeddings=False, ssm_state_size=8, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, conv_kernel=4,
@@ -252,10 +254,28 @@ FAMILIES = {
     "kimi-linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig, latent(
         num_hidden_layers=4, q_lora_rank=None, num_local_experts=4, n_group=1, topk_group=1, linear_head_dim=8, linear_num_heads=4,
         linear_conv_kernel_dim=4, layer_types=["linear_attention"] * 3 + ["full_attention"]), "bpe", "BF16"),
+    "qwen2vl": (t.Qwen2_5_VLForConditionalGeneration, t.Qwen2_5_VLConfig, dict(
+        text_config=decoder(rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1]}),
+        vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=14,
+                           fullatt_block_indexes=[0]), tie_word_embeddings=False), "bpe", "BF16"),
+    "qwen3vl": (t.Qwen3VLForConditionalGeneration, t.Qwen3VLConfig, dict(
+        text_config=decoder(head_dim=16, rope_parameters={"rope_type": "default", "rope_theta": 5e6, "mrope_section": [4, 2, 2]}),
+        vision_config=QWEN3_EYES, tie_word_embeddings=False), "bpe", "BF16"),
+    "qwen3vlmoe": (t.Qwen3VLMoeForConditionalGeneration, t.Qwen3VLMoeConfig, dict(
+        text_config=decoder(head_dim=16, num_experts=4, **EXPERTS, rope_parameters={
+            "rope_type": "default", "rope_theta": 5e6, "mrope_section": [4, 2, 2]}),
+        vision_config=QWEN3_EYES, tie_word_embeddings=False), "bpe", "BF16"),
+    "glm4-lite": (t.Glm4MoeLiteForCausalLM, t.Glm4MoeLiteConfig, latent(n_group=1, topk_group=1), "bpe", "BF16"),
+    "falcon-mamba": (t.FalconMambaForCausalLM, t.FalconMambaConfig, dict(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, conv_kernel=4, expand=2, layer_norm_epsilon=1e-6,
+        bos_token_id=0, eos_token_id=0, pad_token_id=0, tie_word_embeddings=False), "bpe", "F32"),
 }
 
 # Names that transformers writes other than it reads them: of the first layer, which has no experts.
 RENAMED = {"kimi-linear": ("layers.0.block_sparse_moe.", "layers.0.mlp.")}
+
+# Tensors that stand in checkpoints with columns before rows, though transformers writes them otherwise.
+TRANSPOSED = {"qwen3vlmoe": ("experts.gate_up_proj", "experts.down_proj")}
 
 # Models that give one vector, and how rows become it.
 POOLED = {"bert": "cls", "distilbert": "mean", "roberta": "mean", "xlm-roberta": "cls", "modern-bert": "cls", "nomic-bert": "mean", "gemma-embedding": "mean"}

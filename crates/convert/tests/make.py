@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from families import DENSE, FAMILIES, OLDER_KEYS, POOLED, RENAMED
+from families import DENSE, FAMILIES, OLDER_KEYS, POOLED, RENAMED, TRANSPOSED
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -247,6 +247,8 @@ def write_model(name: str, folder: Path) -> dict:
     named = load_file(path)
     if name in RENAMED:
         named = {key.replace(*RENAMED[name]): tensor for key, tensor in named.items()}
+    named = {key: tensor.transpose(1, 2).contiguous() if key.endswith(TRANSPOSED.get(name, ())) else tensor
+             for key, tensor in named.items()}
     weights = {key: torch.from_numpy(value(key, tensor.numel())).reshape(tensor.shape).to(tensor.dtype)
                for key, tensor in named.items()}
     save_file(weights, path, metadata={"format": "pt"})

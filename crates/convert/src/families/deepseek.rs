@@ -50,7 +50,9 @@ const BASE: Family = Family {
         config.set_default("rms_norm_eps", 1e-6);
         config.set_default("kv_lora_rank", 512);
         // What newer configurations do not say any more.
-        if ["DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM"].contains(&config.model()?) {
+        if ["DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Glm4MoeLiteForCausalLM"]
+            .contains(&config.model()?)
+        {
             config.set_default("scoring_func", "sigmoid");
         }
         Ok(())
@@ -63,6 +65,7 @@ const BASE: Family = Family {
 
 pub const FAMILIES: &[Family] = &[
     Family { models: &["DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"], ..BASE },
+    Family { models: &["Glm4MoeLiteForCausalLM"], vocabulary: experts::GLM_VOCABULARY, ..BASE },
     Family {
         models: &["DeepseekV32ForCausalLM"],
         architecture: "deepseek32",

@@ -1,9 +1,6 @@
 //! Qwen 3.5 and Qwen3-Next: the gated delta rule in three of four layers, norms around 1.
 
-use gleed_gguf::{Array, Value};
-use serde_json::Value as Json;
-
-use super::{Family, PLAIN, common, rotated_share};
+use super::{Family, PLAIN, common, rotated_share, sections};
 use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE, required, size};
@@ -95,15 +92,8 @@ fn more(config: &Config, keys: &mut Keys) -> Result<()> {
     rotated_share(config, keys, 0.25)
 }
 
-/// How many pairs turn with time, height and width of an image: the same angle for all of them in text.
 fn with_sections(config: &Config, keys: &mut Keys) -> Result<()> {
     more(config, keys)?;
-    let sections = config.rope("mrope_section").and_then(Json::as_array);
-    let size = |number: usize| sections?.get(number)?.as_i64().and_then(|size| i32::try_from(size).ok());
-    let sections = match sections {
-        Some(_) => (0..4).map(|number| size(number).unwrap_or(0)).collect(),
-        None => vec![11, 11, 10, 0],
-    };
-    keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
+    sections(config, keys, &[11, 11, 10, 0]);
     Ok(())
 }

@@ -19,6 +19,8 @@ mod phi;
 mod qwen;
 mod recurrent;
 
+use serde_json::Value as Json;
+
 use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, HEADS, Key, Keys, SHAPE};
@@ -137,6 +139,17 @@ fn windows(config: &Config, keys: &mut Keys) -> Result<()> {
         keys.flags("attention.sliding_window_pattern", windowed);
     }
     Ok(())
+}
+
+/// How many pairs turn with time, height and width of an image: the same angle for all of them in text.
+fn sections(config: &Config, keys: &mut Keys, usual: &[i32]) {
+    let told = config.rope("mrope_section").and_then(Json::as_array);
+    let size = |number: usize| told?.get(number)?.as_i64().and_then(|size| i32::try_from(size).ok());
+    let sections = match told {
+        Some(_) => (0..4).map(|number| size(number).unwrap_or(0)).collect(),
+        None => usual.to_vec(),
+    };
+    keys.list("rope.dimension_sections", sections);
 }
 
 /// All families.

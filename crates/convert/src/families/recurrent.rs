@@ -116,7 +116,7 @@ pub const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        models: &["MambaForCausalLM"],
+        models: &["MambaForCausalLM", "FalconMambaForCausalLM"],
         architecture: "mamba",
         defaults: |config| {
             let width = config.require_size(&["hidden_size", "d_model"])?;
@@ -128,9 +128,9 @@ pub const FAMILIES: &[Family] = &[
             Ok(())
         },
         keys: &[MAMBA_KEYS],
-        more: |_, keys| {
+        more: |config, keys| {
             no_attention(keys);
-            keys.flag("ssm.dt_b_c_rms", false);
+            keys.flag("ssm.dt_b_c_rms", config.model()? == "FalconMambaForCausalLM");
             Ok(())
         },
         tensors: &[MAMBA_OF_MIXERS],

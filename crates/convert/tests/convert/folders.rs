@@ -16,6 +16,8 @@ use serde_json::Value as Json;
 const DIFFERENT: &[(&str, &[&str])] = &[
     // Its converter forgets it.
     ("gptneox", &["general.file_type"]),
+    // Its converter leaves it to the number of layers.
+    ("glm4-lite", &["deepseek2.expert_gating_func"]),
     // Its converter forgets how queries grow.
     ("mistral4", &["mistral4.attention.temperature_scale", "mistral4.attention.temperature_length"]),
     // It counts layers that guess further tokens.

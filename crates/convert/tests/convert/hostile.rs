@@ -177,7 +177,7 @@ fn architectures_that_are_not_known() {
     for (config, expected) in [
         (
             json!({"architectures": ["NoSuchModel"]}),
-            "NoSuchModel is not a model that can be read; known: LlamaForCausalLM",
+            "NoSuchModel is not a model that can be read; known are classes of: afmoe, apertus",
         ),
         (json!({"architectures": []}), "key architectures is missing"),
         (json!({}), "key architectures is missing"),
