@@ -86,6 +86,7 @@ pub(crate) fn copy_rows(
 
 /// Copies quantised rows to the blocks of a tile unit, each of which has some of them.
 pub(crate) fn fill_blocks(
+    kernels: Kernels,
     pool: &mut Pool,
     all: Quantized,
     blocks: usize,
@@ -99,7 +100,7 @@ pub(crate) fn fill_blocks(
         while let Some(mut block) = queue.next() {
             let rows = rows(block.index());
             let some = Quantized { rows: rows.len(), ..all.from_row(rows.start) };
-            (0..chunks).for_each(|chunk| fill_block(some, chunk, block.of(chunk)));
+            (0..chunks).for_each(|chunk| fill_block(kernels, some, chunk, block.of(chunk)));
         }
     });
 }

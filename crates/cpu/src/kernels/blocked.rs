@@ -3,9 +3,13 @@
 use gleed_gguf::Groups;
 use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
+use super::Kernels;
 use super::integer::Panel;
 use super::quantize::Quantized;
 use super::tile::{Line, TILE};
+
+/// How much higher than they are activations can be in blocks, so that they have no sign.
+pub(super) const RAISED_BY: u8 = 128;
 
 /// Rows of activations that a tile unit takes at once.
 pub const BLOCK_ROWS: usize = 16;
@@ -86,6 +90,58 @@ impl MultiplyBlocks<'_> {
     }
 }
 
+/// Cells of 32 columns of a chunk of a panel.
+pub(super) const CELLS: usize = SUPER_BLOCK / BLOCK;
+
+/// Words of four columns of a cell.
+pub(super) const WORDS: usize = BLOCK / 4;
+
+/// 256 columns of some panels, and the activations that they meet.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk<'a> {
+    pub panels: &'a [Panel<'a>],
+    pub x: Blocked<'a>,
+    /// Which columns.
+    pub index: usize,
+    /// How many cells of them there are.
+    pub cells: usize,
+}
+
+/// How a vector unit multiplies: a chunk of some panels is laid out in the innermost cache and then meets all rows.
+pub(super) trait Chunks {
+    /// Panels that are laid out together.
+    const PANELS: usize;
+
+    fn prefetch(&self, line: &Line);
+    /// Lays out some cells of panels, from one on.
+    fn begin(&mut self, panels: &[Panel], first: usize, cells: usize);
+    /// Adds what was laid out times a block of rows to its results, or starts them with the first chunk.
+    fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize);
+}
+
+impl MultiplyBlocks<'_> {
+    /// All panels, chunks and blocks of rows.
+    #[inline(always)]
+    pub(super) fn each<C: Chunks>(self, mut unit: C) {
+        let MultiplyBlocks { panels, x, next, out, stride, .. } = self;
+        let chunks = x.columns.div_ceil(SUPER_BLOCK);
+        let turns = panels.len().div_ceil(C::PANELS) * chunks * x.row_blocks;
+        let mut next = next.chunks(next.len().div_ceil(turns.max(1)).max(1));
+        for (panels, out) in panels.chunks(C::PANELS).zip(out.chunks_mut(C::PANELS * stride)) {
+            for index in 0..chunks {
+                let cells = CELLS.min(x.columns / BLOCK - index * CELLS);
+                unit.begin(panels, index * CELLS, cells);
+                for block in 0..x.row_blocks {
+                    for line in next.next().into_iter().flatten() {
+                        unit.prefetch(line);
+                    }
+                    unit.multiply(Chunk { panels, x, index, cells }, block, out, stride);
+                }
+            }
+        }
+    }
+}
+
 /// What each row has of a block of columns.
 type PerRow<T> = [T; BLOCK_ROWS];
 
@@ -150,8 +206,9 @@ pub(super) struct SuperScales<'a> {
     pub pairs_16: &'a PerRow<[i32; PAIRS[1]]>,
 }
 
-/// Copies quantised rows into their block of a chunk; rows that are missing are zeros.
-pub fn fill_block(rows: Quantized, chunk: usize, out: &mut [Line]) {
+/// Copies quantised rows into their block of a chunk, their integers as these kernels want them; rows that are missing
+/// are zeros.
+pub fn fill_block(kernels: Kernels, rows: Quantized, chunk: usize, out: &mut [Line]) {
     assert!(rows.rows <= BLOCK_ROWS && out.len() == block_lines(rows.columns, rows.block));
     if rows.rows < BLOCK_ROWS {
         out.fill(bytemuck::Zeroable::zeroed());
@@ -166,6 +223,7 @@ pub fn fill_block(rows: Quantized, chunk: usize, out: &mut [Line]) {
             put(scales, r, row.scales);
             put(sums, r, row.scaled_sums);
         }
+        raise(kernels, integers);
     } else {
         let (integers, rest) = out.split_at_mut(SUPER_LINES);
         let (scales, rest) = rest.split_at_mut(1);
@@ -177,6 +235,7 @@ pub fn fill_block(rows: Quantized, chunk: usize, out: &mut [Line]) {
             put::<[i32; PAIRS[0]]>(by_32, r, &row.pairs.as_chunks().0[chunk..=chunk]);
             put::<[i32; PAIRS[1]]>(by_16, r, &rows.row(r, 16).pairs.as_chunks().0[chunk..=chunk]);
         }
+        raise(kernels, integers);
     }
 }
 
@@ -184,5 +243,14 @@ pub fn fill_block(rows: Quantized, chunk: usize, out: &mut [Line]) {
 fn put<T: bytemuck::Pod>(out: &mut [Line], row: usize, values: &[T]) {
     for (out, value) in bytemuck::cast_slice_mut::<Line, T>(out).chunks_exact_mut(BLOCK_ROWS).zip(values) {
         out[row] = *value;
+    }
+}
+
+/// Raises integers where kernels want that: adding half of all values of a byte is turning its highest bit.
+fn raise(kernels: Kernels, integers: &mut [Line]) {
+    if kernels.raises_activations() {
+        for line in integers {
+            line.0.iter_mut().for_each(|word| *word ^= i32::from_ne_bytes([RAISED_BY; 4]));
+        }
     }
 }

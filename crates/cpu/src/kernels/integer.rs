@@ -117,6 +117,21 @@ impl<'a> Panel<'a> {
         }
     }
 
+    /// Calls `f` with each word of four columns of a cell of 32, as plain signed integers, and its number.
+    #[inline(always)]
+    pub(super) fn each_word<S: Simd>(&self, s: S, cell: usize, mut f: impl FnMut(usize, S::I32)) {
+        match self.integers {
+            Integers::Words(words) => {
+                let words = &words[cell * (BLOCK / 4)..][..BLOCK / 4];
+                words.iter().enumerate().for_each(
+                    #[inline(always)]
+                    |(k, word)| f(k, s.load_i32(word)),
+                );
+            }
+            Integers::Packed(tile) => tile.each_word(s, cell..cell + 1, f),
+        }
+    }
+
     /// Checks that all parts are as long as the columns ask for.
     #[inline(always)]
     pub fn check(&self) {

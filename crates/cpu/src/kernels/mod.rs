@@ -130,6 +130,10 @@ impl Kernels {
         let job = MultiplyBlocks { panels, x, next, out, stride, scratch };
         match self.unit {
             #[cfg(target_arch = "x86_64")]
+            Unit::Avx2(unit) => avx2::blocks::multiply(unit, job),
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512(unit) => avx512::blocks::multiply(unit, job),
+            #[cfg(target_arch = "x86_64")]
             Unit::Amx(unit, amx) => amx::multiply(amx, unit, job),
             #[cfg(target_arch = "aarch64")]
             Unit::Neon(unit) => neon::multiply(unit, None, job),
@@ -143,6 +147,10 @@ impl Kernels {
     pub fn tile_scratch(self) -> usize {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
+            Unit::Avx2(_) => avx2::blocks::SCRATCH_LINES,
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512(_) => avx512::blocks::SCRATCH_LINES,
+            #[cfg(target_arch = "x86_64")]
             Unit::Amx(..) => amx::SCRATCH_LINES,
             #[cfg(target_arch = "aarch64")]
             Unit::Neon(_) | Unit::NeonI8mm(..) => neon::SCRATCH_LINES,
@@ -150,10 +158,20 @@ impl Kernels {
         }
     }
 
+    /// Whether activations are raised in blocks, so that they have no sign: so the vector unit wants them that multiplies
+    /// bytes without a sign with bytes that have one.
+    pub(crate) fn raises_activations(self) -> bool {
+        self.isa() == Isa::Avx512
+    }
+
     /// Rows below which a block is better left to the vector unit: a single block, and one after others, for which
     /// the weights are unpacked already. `None` without a tile unit.
     fn fewest_tile_rows(self) -> Option<[usize; 2]> {
         match self.unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx2(_) => Some(avx2::blocks::FEWEST_ROWS),
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512(_) => Some(avx512::blocks::FEWEST_ROWS),
             #[cfg(target_arch = "x86_64")]
             Unit::Amx(..) => Some(amx::FEWEST_ROWS),
             #[cfg(target_arch = "aarch64")]

@@ -244,5 +244,5 @@ fn quantize(machine: &mut Machine, source: Source, index: usize, block: usize) {
         inputs::quantize(*kernels, pool, scratch, shape, words, uneven, x);
     }
     let all = Quantized { words, columns, block, rows: slots.len() };
-    inputs::fill_blocks(pool, all, blocks.slots.len(), |b| blocks.slots[b].clone(), lines);
+    inputs::fill_blocks(*kernels, pool, all, blocks.slots.len(), |b| blocks.slots[b].clone(), lines);
 }

@@ -123,7 +123,7 @@ fn quantize(machine: &mut Machine, input: View, block: usize) {
     let count = count + uneven.len();
     let all = Quantized { words, columns: width, block, rows: count };
     let rows = |b: usize| b * BLOCK_ROWS..count.min((b + 1) * BLOCK_ROWS);
-    inputs::fill_blocks(pool, all, kernels.tile_blocks(count), rows, lines);
+    inputs::fill_blocks(kernels, pool, all, kernels.tile_blocks(count), rows, lines);
 }
 
 /// What all tiles of an op share.

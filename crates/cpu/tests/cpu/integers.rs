@@ -179,7 +179,7 @@ impl Weights {
         let mut found = vec![vec![[f32::NAN; TILE]; rows]];
         kernels.run(Multiply { panel, x, out: &mut found[0] });
         if kernels.tile_scratch() > 0 {
-            let (lines, row_blocks) = (in_blocks(x), rows.div_ceil(BLOCK_ROWS));
+            let (lines, row_blocks) = (in_blocks(kernels, x), rows.div_ceil(BLOCK_ROWS));
             let columns = self.columns;
             let blocked = Blocked { lines: &lines, row_blocks, stride: row_blocks, columns, block };
             let mut scratch = vec![Line([-1; 16]); kernels.tile_scratch()];

@@ -168,7 +168,7 @@ fn on_the_tile_unit() {
         }
         for (count, rows) in [(1, 5), (1, 32), (2, 16), (2, 40), (3, 16), (3, 33), (4, 1), (4, 64)] {
             let (x, words) = case.activations(random, rows);
-            let lines = in_blocks(Quantized { words: &words, columns, block, rows });
+            let lines = in_blocks(kernels, Quantized { words: &words, columns, block, rows });
             let row_blocks = rows.div_ceil(BLOCK_ROWS);
             let x_rows = Blocked { lines: &lines, row_blocks, stride: row_blocks, columns, block };
             let mut rooms: Vec<Room> = (0..count).map(|_| Room::new(columns)).collect();

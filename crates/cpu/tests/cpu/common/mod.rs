@@ -51,14 +51,14 @@ pub fn cpu(file: &Arc<Gguf>, program: &Program, options: Options) -> Cpu {
 }
 
 /// Quantised rows in blocks of sixteen, as a tile unit reads them.
-pub fn in_blocks(x: Quantized) -> Vec<Line> {
+pub fn in_blocks(kernels: Kernels, x: Quantized) -> Vec<Line> {
     let (size, row_blocks) = (block_lines(x.columns, x.block), x.rows.div_ceil(BLOCK_ROWS));
     // What was there before must not matter.
     let mut lines = vec![Line([-1; 16]); row_blocks * size * chunks(x.columns, x.block)];
     for (i, lines) in lines.chunks_mut(size).enumerate() {
         let (chunk, b) = (i / row_blocks, i % row_blocks);
         let rest = x.from_row(b * BLOCK_ROWS);
-        fill_block(Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
+        fill_block(kernels, Quantized { rows: rest.rows.min(BLOCK_ROWS), ..rest }, chunk, lines);
     }
     lines
 }

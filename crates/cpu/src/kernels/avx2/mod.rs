@@ -1,4 +1,6 @@
-//! The vector unit on AVX2: sixteen lanes are two registers.
+//! The vector unit on AVX2: sixteen lanes are two registers. Many rows are the subject of [`blocks`].
+
+pub mod blocks;
 
 use std::arch::x86_64::*;
 

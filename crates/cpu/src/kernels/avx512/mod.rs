@@ -1,4 +1,7 @@
-//! The vector unit on AVX-512: sixteen lanes are one register, four-byte dot products one instruction.
+//! The vector unit on AVX-512: sixteen lanes are one register, four-byte dot products one instruction. Many rows are
+//! the subject of [`blocks`].
+
+pub mod blocks;
 
 use std::arch::x86_64::*;
 
@@ -9,6 +12,16 @@ use super::simd::{Kernel, Simd};
 /// Proof that this machine has AVX-512 F, BW, VL, DQ and VNNI (and AVX2, FMA, F16C).
 #[derive(Debug, Clone, Copy)]
 pub struct Avx512(());
+
+/// Runs instructions that an `Avx512` value proves to exist.
+macro_rules! proven {
+    ($($body:tt)*) => {{
+        // SAFETY: a value of `Avx512` exists only where `detect` found every feature used here, and all
+        // memory is reached through references to arrays of the full width or through masks that
+        // cover no more lanes than the slice has values.
+        unsafe { $($body)* }
+    }};
+}
 
 impl Avx512 {
     /// The proof, where the machine has it.
@@ -21,16 +34,12 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vnni");
         there.then_some(Avx512(()))
     }
-}
 
-/// Runs instructions that an `Avx512` value proves to exist.
-macro_rules! proven {
-    ($($body:tt)*) => {{
-        // SAFETY: a value of `Avx512` exists only where `detect` found every feature used here, and all
-        // memory is reached through references to arrays of the full width or through masks that
-        // cover no more lanes than the slice has values.
-        unsafe { $($body)* }
-    }};
+    /// Adds four columns: of activations without a sign, the same in all lanes, and weights.
+    #[inline(always)]
+    fn dot4_raised(self, acc: __m512i, activations: __m512i, weights: __m512i) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(acc, activations, weights))
+    }
 }
 
 /// A mask of the first `count` lanes.
