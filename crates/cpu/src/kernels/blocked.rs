@@ -8,7 +8,7 @@ use super::integer::Panel;
 use super::quantize::Quantized;
 use super::tile::{Line, TILE};
 
-/// How much higher than they are activations can be in blocks, so that they have no sign.
+/// How much higher than they are activations are in blocks where they have no sign.
 pub(super) const RAISED_BY: u8 = 128;
 
 /// Rows of activations that a tile unit takes at once.
@@ -96,10 +96,9 @@ pub(super) const CELLS: usize = SUPER_BLOCK / BLOCK;
 /// Words of four columns of a cell.
 pub(super) const WORDS: usize = BLOCK / 4;
 
-/// 256 columns of some panels, and the activations that they meet.
+/// 256 columns, and the activations.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk<'a> {
-    pub panels: &'a [Panel<'a>],
     pub x: Blocked<'a>,
     /// Which columns.
     pub index: usize,
@@ -108,21 +107,21 @@ pub(super) struct Chunk<'a> {
 }
 
 /// How a vector unit multiplies: a chunk of some panels is laid out in the innermost cache and then meets all rows.
-pub(super) trait Chunks {
+pub(super) trait Chunks<'a> {
     /// Panels that are laid out together.
     const PANELS: usize;
 
     fn prefetch(&self, line: &Line);
     /// Lays out some cells of panels, from one on.
-    fn begin(&mut self, panels: &[Panel], first: usize, cells: usize);
+    fn begin(&mut self, panels: &'a [Panel<'a>], first: usize, cells: usize);
     /// Adds what was laid out times a block of rows to its results, or starts them with the first chunk.
     fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize);
 }
 
-impl MultiplyBlocks<'_> {
+impl<'a> MultiplyBlocks<'a> {
     /// All panels, chunks and blocks of rows.
     #[inline(always)]
-    pub(super) fn each<C: Chunks>(self, mut unit: C) {
+    pub(super) fn each<C: Chunks<'a>>(self, mut unit: C) {
         let MultiplyBlocks { panels, x, next, out, stride, .. } = self;
         let chunks = x.columns.div_ceil(SUPER_BLOCK);
         let turns = panels.len().div_ceil(C::PANELS) * chunks * x.row_blocks;
@@ -135,7 +134,7 @@ impl MultiplyBlocks<'_> {
                     for line in next.next().into_iter().flatten() {
                         unit.prefetch(line);
                     }
-                    unit.multiply(Chunk { panels, x, index, cells }, block, out, stride);
+                    unit.multiply(Chunk { x, index, cells }, block, out, stride);
                 }
             }
         }

@@ -97,17 +97,18 @@ pub fn multiply(unit: Avx2, job: MultiplyBlocks) {
 fn all_panels<const GROUPS: usize, const MINS: bool>(unit: Avx2, mut job: MultiplyBlocks) {
     let scratch = &mut std::mem::take(&mut job.scratch)[..SCRATCH_LINES];
     let laid: &mut Laid = &mut bytemuck::cast_slice_mut(scratch)[0];
-    job.each(OnePanel::<GROUPS, MINS> { unit, laid, weights: Weights::Bytes });
+    job.each(OnePanel::<GROUPS, MINS> { unit, laid, panel: &Panel::EMPTY, weights: Weights::Bytes });
 }
 
 /// What is done with a panel.
 struct OnePanel<'a, const GROUPS: usize, const MINS: bool> {
     unit: Avx2,
     laid: &'a mut Laid,
+    panel: &'a Panel<'a>,
     weights: Weights,
 }
 
-impl<const GROUPS: usize, const MINS: bool> Chunks for OnePanel<'_, GROUPS, MINS> {
+impl<'a, const GROUPS: usize, const MINS: bool> Chunks<'a> for OnePanel<'a, GROUPS, MINS> {
     const PANELS: usize = 1;
 
     #[inline(always)]
@@ -116,16 +117,17 @@ impl<const GROUPS: usize, const MINS: bool> Chunks for OnePanel<'_, GROUPS, MINS
     }
 
     #[inline(always)]
-    fn begin(&mut self, panels: &[Panel], first: usize, cells: usize) {
+    fn begin(&mut self, panels: &'a [Panel<'a>], first: usize, cells: usize) {
+        self.panel = &panels[0];
         // SAFETY: the proof says that the features are there.
-        self.weights = unsafe { lay_out::<GROUPS>(self.unit, &panels[0], first, cells, self.laid) };
+        self.weights = unsafe { lay_out::<GROUPS>(self.unit, self.panel, first, cells, self.laid) };
     }
 
     #[inline(always)]
     fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], _stride: usize) {
         for row in (0..BLOCK_ROWS).step_by(ROWS) {
             let out = out[block * BLOCK_ROWS + row..].first_chunk_mut().expect("rows of the block");
-            let part = Part { laid: self.laid, of: chunk, block, row };
+            let part = Part { panel: self.panel, laid: self.laid, of: chunk, block, row };
             // SAFETY: the proof says that the features are there.
             unsafe {
                 match self.weights {
@@ -185,6 +187,7 @@ fn lay_out<const GROUPS: usize>(
 
 /// Half of the rows of a panel and four rows of activations, of 256 columns.
 struct Part<'a> {
+    panel: &'a Panel<'a>,
     laid: &'a Laid,
     of: Chunk<'a>,
     /// Which rows: the block, and from which of its rows on.
@@ -241,7 +244,7 @@ impl Part<'_> {
         half: usize,
         results: &mut Results,
     ) {
-        let (panel, ones) = (&self.of.panels[0], _mm256_set1_epi16(1));
+        let (panel, ones) = (self.panel, _mm256_set1_epi16(1));
         let (x, first) = (self.of.x.block(self.block), self.of.index * CELLS);
         for cell in 0..self.of.cells {
             let integers: &[RowCell; BLOCK_ROWS] = bytemuck::cast_ref(&x.integers[first + cell]);
@@ -271,7 +274,7 @@ impl Part<'_> {
         half: usize,
         results: &mut Results,
     ) {
-        let (panel, chunk) = (&self.of.panels[0], self.of.index);
+        let (panel, chunk) = (self.panel, self.of.index);
         let x = self.of.x.super_scales(self.block, chunk);
         let integers = self.of.x.super_block(self.block, chunk);
         let mut totals = [_mm256_setzero_si256(); ROWS];

@@ -65,16 +65,17 @@ pub fn multiply(unit: Avx512, job: MultiplyBlocks) {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn all_panels<const GROUPS: usize, const MINS: bool>(unit: Avx512, mut job: MultiplyBlocks) {
     let laid: &mut [Laid] = bytemuck::cast_slice_mut(&mut std::mem::take(&mut job.scratch)[..SCRATCH_LINES]);
-    job.each(PanelPairs::<GROUPS, MINS> { unit, laid });
+    job.each(PanelPairs::<GROUPS, MINS> { unit, laid, panels: &[] });
 }
 
 /// What is done with two panels.
 struct PanelPairs<'a, const GROUPS: usize, const MINS: bool> {
     unit: Avx512,
     laid: &'a mut [Laid],
+    panels: &'a [Panel<'a>],
 }
 
-impl<const GROUPS: usize, const MINS: bool> Chunks for PanelPairs<'_, GROUPS, MINS> {
+impl<'a, const GROUPS: usize, const MINS: bool> Chunks<'a> for PanelPairs<'a, GROUPS, MINS> {
     const PANELS: usize = PANELS;
 
     #[inline(always)]
@@ -83,7 +84,8 @@ impl<const GROUPS: usize, const MINS: bool> Chunks for PanelPairs<'_, GROUPS, MI
     }
 
     #[inline(always)]
-    fn begin(&mut self, panels: &[Panel], first: usize, cells: usize) {
+    fn begin(&mut self, panels: &'a [Panel<'a>], first: usize, cells: usize) {
+        self.panels = panels;
         for (panel, laid) in panels.iter().zip(&mut *self.laid) {
             // SAFETY: the proof says that the features are there.
             unsafe { lay_out::<GROUPS>(self.unit, panel, first, cells, laid) };
@@ -93,8 +95,8 @@ impl<const GROUPS: usize, const MINS: bool> Chunks for PanelPairs<'_, GROUPS, MI
     #[inline(always)]
     fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize) {
         for row in (0..BLOCK_ROWS).step_by(ROWS) {
-            let part = Part { unit: self.unit, laid: self.laid, of: chunk, block, row };
-            match (chunk.panels.len(), row + ROWS <= BLOCK_ROWS) {
+            let part = Part { unit: self.unit, panels: self.panels, laid: self.laid, of: chunk, block, row };
+            match (self.panels.len(), row + ROWS <= BLOCK_ROWS) {
                 (PANELS, true) => part.multiply::<PANELS, ROWS, GROUPS, MINS>(out, stride),
                 (PANELS, false) => part.multiply::<PANELS, LAST_ROWS, GROUPS, MINS>(out, stride),
                 (_, true) => part.multiply::<1, ROWS, GROUPS, MINS>(out, stride),
@@ -132,6 +134,7 @@ fn lay_out<const GROUPS: usize>(unit: Avx512, panel: &Panel, first: usize, cells
 /// Some panels and rows of activations, of 256 columns.
 struct Part<'a> {
     unit: Avx512,
+    panels: &'a [Panel<'a>],
     laid: &'a [Laid],
     of: Chunk<'a>,
     /// Which rows: the block, and from which of its rows on.
@@ -192,7 +195,7 @@ impl Part<'_> {
             let sums = self.group::<T, R, 1>(cell, 0, self.rows(integers).each_ref());
             let scales: &[f32; R] = self.rows(&x.scales[first + cell]);
             for t in 0..T {
-                let scale = unit.load(&self.of.panels[t].scales[first + cell]);
+                let scale = unit.load(&self.panels[t].scales[first + cell]);
                 for r in 0..R {
                     let factor = unit.mul(scale, unit.splat(scales[r]));
                     results[t][r] = unit.mul_add(factor, unit.to_f32(sums[t][r]), results[t][r]);
@@ -200,7 +203,7 @@ impl Part<'_> {
             }
             if MINS {
                 let sums: &[f32; R] = self.rows(&x.scaled_sums[first + cell]);
-                for (results, panel) in results.iter_mut().zip(self.of.panels) {
+                for (results, panel) in results.iter_mut().zip(self.panels) {
                     let min = unit.load(&panel.mins[first + cell]);
                     for (result, sum) in results.iter_mut().zip(sums) {
                         *result = unit.mul_add(min, unit.splat(*sum), *result);
@@ -217,7 +220,7 @@ impl Part<'_> {
         &self,
         mut results: Sums<__m512, T, R>,
     ) -> Sums<__m512, T, R> {
-        let (unit, panels) = (self.unit, &self.of.panels[..T]);
+        let (unit, panels) = (self.unit, &self.panels[..T]);
         let x = self.of.x.super_scales(self.block, self.of.index);
         let integers = self.of.x.super_block(self.block, self.of.index);
         let groups = CELLS * GROUPS;

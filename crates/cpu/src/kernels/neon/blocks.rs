@@ -6,13 +6,14 @@
 
 use std::arch::aarch64::*;
 
-use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
+use gleed_model::arithmetic::BLOCK;
 
 use super::Neon;
 use super::lanes::Register;
-use super::layout::{CELLS, Half, lay_out};
+use super::layout::{Half, lay_out};
 use super::products::{Dots, Matrices, Products, Sums};
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, MultiplyBlocks};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, CELLS, Chunk, Chunks, MultiplyBlocks};
+use crate::kernels::integer::Panel;
 use crate::kernels::simd::Simd;
 use crate::kernels::tile::{Line, TILE};
 
@@ -71,33 +72,49 @@ fn with_matrices<const GROUPS: usize, const MINS: bool>(neon: Neon, products: Ma
 fn all_panels<P: Products, const GROUPS: usize, const MINS: bool>(
     neon: Neon,
     products: P,
-    job: MultiplyBlocks,
+    mut job: MultiplyBlocks,
 ) {
-    let MultiplyBlocks { panels, x, next, out, stride, scratch } = job;
-    let halves: &mut [Half] = bytemuck::cast_slice_mut(&mut scratch[..SCRATCH_LINES]);
-    let halves: &mut [Half; 2] = &mut halves.as_chunks_mut().0[0];
-    let chunks = x.columns.div_ceil(SUPER_BLOCK);
-    let mut next = next.chunks(next.len().div_ceil((panels.len() * chunks * x.row_blocks).max(1)).max(1));
-    for (t, panel) in panels.iter().enumerate() {
-        let out = &mut out[t * stride..][..x.row_blocks * BLOCK_ROWS];
-        for chunk in 0..chunks {
-            let cells = CELLS.min(x.columns / BLOCK - chunk * CELLS);
-            // SAFETY: a `Neon` value says that the features are there.
-            unsafe { lay_out(neon, products, panel, chunk * CELLS, cells, halves) };
-            for (block, out) in out.chunks_exact_mut(BLOCK_ROWS).enumerate() {
-                next.next().into_iter().flatten().for_each(|line| neon.prefetch(line));
-                for (out, row) in out.as_chunks_mut().0.iter_mut().zip((0..).step_by(ROWS)) {
-                    for (h, half) in halves.iter().enumerate() {
-                        let part = Part { neon, products, half, x, block, row, chunk };
-                        let before = if chunk == 0 { part.zeros() } else { part.load(out, h) };
-                        let results = if GROUPS == 0 {
-                            part.cells::<MINS>(cells, before)
-                        } else {
-                            part.super_block::<GROUPS, MINS>(before)
-                        };
-                        part.store(results, out, h);
-                    }
-                }
+    let scratch = &mut std::mem::take(&mut job.scratch)[..SCRATCH_LINES];
+    let halves: &mut [Half; 2] = &mut bytemuck::cast_slice_mut(scratch).as_chunks_mut().0[0];
+    job.each(OnePanel::<P, GROUPS, MINS> { neon, products, halves });
+}
+
+/// What is done with a panel.
+struct OnePanel<'a, P, const GROUPS: usize, const MINS: bool> {
+    neon: Neon,
+    products: P,
+    halves: &'a mut [Half; 2],
+}
+
+impl<'a, P: Products, const GROUPS: usize, const MINS: bool> Chunks<'a> for OnePanel<'_, P, GROUPS, MINS> {
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    fn prefetch(&self, line: &Line) {
+        self.neon.prefetch(line);
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, panels: &'a [Panel<'a>], first: usize, cells: usize) {
+        // SAFETY: a `Neon` value says that the features are there.
+        unsafe { lay_out(self.neon, self.products, &panels[0], first, cells, self.halves) };
+    }
+
+    #[inline(always)]
+    fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], _stride: usize) {
+        let out = out[block * BLOCK_ROWS..][..BLOCK_ROWS].as_chunks_mut().0;
+        for (out, row) in out.iter_mut().zip((0..).step_by(ROWS)) {
+            for (h, half) in self.halves.iter().enumerate() {
+                let Chunk { x, index, cells } = chunk;
+                let part =
+                    Part { neon: self.neon, products: self.products, half, x, block, row, chunk: index };
+                let before = if index == 0 { part.zeros() } else { part.load(out, h) };
+                let results = if GROUPS == 0 {
+                    part.cells::<MINS>(cells, before)
+                } else {
+                    part.super_block::<GROUPS, MINS>(before)
+                };
+                part.store(results, out, h);
             }
         }
     }

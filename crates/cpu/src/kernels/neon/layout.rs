@@ -7,15 +7,10 @@ use gleed_model::arithmetic::{BLOCK, SUPER_BLOCK};
 
 use super::products::Products;
 use super::{Neon, QuadI32};
-use crate::kernels::integer::{Integers, Panel};
+use crate::kernels::blocked::{CELLS, WORDS};
+use crate::kernels::integer::Panel;
 use crate::kernels::simd::Simd;
 use crate::kernels::tile::{Line, TILE};
-
-/// Cells of 32 columns that are laid out at once.
-pub(super) const CELLS: usize = SUPER_BLOCK / BLOCK;
-
-/// Words of four columns of a cell.
-const WORDS: usize = BLOCK / 4;
 
 /// The most groups of 256 columns.
 const GROUPS: usize = SUPER_BLOCK / 16;
@@ -54,20 +49,12 @@ pub(super) fn lay_out<P: Products>(
 ) {
     for cell in 0..cells {
         let mut words = [neon.to_i32(0); WORDS];
-        match panel.integers {
-            Integers::Words(integers) => {
-                let integers = &integers[(first + cell) * WORDS..][..WORDS];
-                words.iter_mut().zip(integers).for_each(|(word, integers)| *word = neon.load_i32(integers));
-            }
-            Integers::Packed(tile) => {
-                tile.each_word(
-                    neon,
-                    first + cell..first + cell + 1,
-                    #[inline(always)]
-                    |k, word| words[k] = word,
-                );
-            }
-        }
+        panel.each_word(
+            neon,
+            first + cell,
+            #[inline(always)]
+            |k, word| words[k] = word,
+        );
         for (i, words) in words.as_chunks().0.iter().enumerate() {
             let [first, second] = halves;
             let [low, high] = products.arrange(*words);
