@@ -194,39 +194,56 @@ impl Weights {
     }
 }
 
+/// Blocks, groups and mins of all kinds.
+const KINDS: [(usize, usize, bool); 6] =
+    [(32, 32, false), (32, 32, true), (256, 32, false), (256, 32, true), (256, 16, false), (256, 16, true)];
+
+/// Compares the products with so many rows of activations, in every way that there is.
+fn check(kernels: Kernels, weights: &Weights, x: &[f32], rows: usize) {
+    let Weights { groups, columns, .. } = *weights;
+    for (way, found) in weights.multiply(kernels, x, rows).iter().enumerate() {
+        for (r, found) in found.iter().enumerate() {
+            let (q, x_scales) = plain_quantized(&x[r * columns..][..columns], groups.block);
+            let truth: Vec<f32> =
+                (0..TILE).map(|w| arithmetic::dot_q8(weights.row(w), &q, &x_scales)).collect();
+            assert_eq!(
+                comparable(found),
+                comparable(&truth),
+                "{:?} way {way} {groups:?} {columns} columns row {r} of {rows}",
+                kernels.isa()
+            );
+        }
+    }
+}
+
 #[test]
 fn integer_products() {
     each_isa(|kernels, random| {
-        for (block, len, mins) in [
-            (32, 32, false),
-            (32, 32, true),
-            (256, 32, false),
-            (256, 32, true),
-            (256, 16, false),
-            (256, 16, true),
-        ] {
+        for (block, len, mins) in KINDS {
             for blocks in [1, 2, 3, if block == 32 { 17 } else { 4 }] {
                 for rows in [0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 33, 48] {
-                    let groups = Groups { block, len, mins };
                     let columns = blocks * block;
-                    let weights = Weights::new(random, groups, columns);
+                    let weights = Weights::new(random, Groups { block, len, mins }, columns);
                     let mut x = random.floats(rows * columns);
                     without_numbers(random, &mut x, columns);
-                    for (way, found) in weights.multiply(kernels, &x, rows).iter().enumerate() {
-                        for r in 0..rows {
-                            let (q, x_scales) = plain_quantized(&x[r * columns..][..columns], block);
-                            let truth: Vec<f32> = (0..TILE)
-                                .map(|w| arithmetic::dot_q8(weights.row(w), &q, &x_scales))
-                                .collect();
-                            assert_eq!(
-                                comparable(&found[r]),
-                                comparable(&truth),
-                                "{:?} way {way} {groups:?} {columns} columns row {r} of {rows}",
-                                kernels.isa()
-                            );
-                        }
-                    }
+                    check(kernels, &weights, &x, rows);
                 }
+            }
+        }
+    });
+}
+
+/// Nothing but the largest weights and activations, on both sides of where sums have fewer bits.
+#[test]
+fn integer_products_of_the_largest() {
+    each_isa(|kernels, random| {
+        for (block, len, mins) in KINDS {
+            for largest in [15, 16, 17, 32, 33, 127, -16, -17, -32, -33, -128] {
+                let mut weights = Weights::new(random, Groups { block, len, mins }, 2 * block);
+                weights.integers.fill(largest);
+                let x: Vec<f32> =
+                    (0..20).flat_map(|row| vec![if row % 2 == 0 { 1.0 } else { -1.0 }; 2 * block]).collect();
+                check(kernels, &weights, &x, 20);
             }
         }
     });
