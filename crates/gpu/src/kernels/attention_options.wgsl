@@ -17,8 +17,8 @@ var<workgroup> scores: array<f32, PAGE>;
 var<workgroup> weights: array<f32, PAGE>;
 
 //@if CHOSEN
-// Whether the row sees a position of the page.
-var<workgroup> seen: array<bool, PAGE>;
+// 1 where the row sees a position of the page: a driver of NVIDIA's was seen to lose booleans in this memory.
+var<workgroup> seen: array<u32, PAGE>;
 
 // Whether a position is among those that a row has chosen, which ascend.
 fn is_chosen(row: u32, position: u32) -> bool {
@@ -93,7 +93,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@end
             scores[thread] = score;
             //@if CHOSEN
-            seen[thread] = is_chosen(group.y, page * PAGE + thread);
+            seen[thread] = u32(is_chosen(group.y, page * PAGE + thread));
             //@end
         }
         workgroupBarrier();
@@ -112,13 +112,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var largest = softmax.largest;
         var now = begun;
         for (var i = first; i < last; i += 1u) {
-            if seen[i] {
+            if seen[i] == 1u {
                 largest = select(scores[i], max(largest, scores[i]), now);
                 now = true;
             }
         }
         if first <= thread && thread < last {
-            weights[thread] = select(0.0, exponential(scores[thread] - largest), seen[thread]);
+            weights[thread] = select(0.0, exponential(scores[thread] - largest), seen[thread] == 1u);
         }
         //@end
         workgroupBarrier();

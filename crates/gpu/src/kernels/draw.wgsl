@@ -45,7 +45,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let rule = group.y * RULE_WORDS;
     let best = candidates[group.y * K];
     let own = candidates[group.y * K + lane];
-    let lowest = key_of(score_of(best.x) + bitcast<f32>(rules[rule + 1u]));
+    // Where nothing is added, the key stays: a device may take the smallest floats for zeros.
+    let difference = rules[rule + 1u];
+    let lowest = select(key_of(score_of(best.x) + bitcast<f32>(difference)), best.x, (difference << 1u) == 0u);
     let passes = lane < rules[rule] && own.x > 0u && own.x >= lowest && best.x != NOT_A_NUMBER;
 
     // Top-p, at temperature 1: the best up to the one that reaches the share.
