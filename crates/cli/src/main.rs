@@ -19,6 +19,7 @@ mod rewrite;
 mod sampling;
 mod speculation;
 mod talk;
+mod text;
 
 use std::process::ExitCode;
 

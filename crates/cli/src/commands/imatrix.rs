@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use gleed_engine::{Engine, ImportanceSettings, importance};
+use gleed_engine::{ImportanceSettings, importance};
 use gleed_gguf::InputSquares;
 use serde_json::json;
 
-use crate::load::{self, Options};
+use crate::load::Options;
 use crate::output;
 use crate::progress::Progress;
+use crate::text::Text;
 
 /// Measure which weights matter most, for `quantize --imatrix`
 #[derive(Args)]
@@ -46,28 +47,13 @@ pub struct Arguments {
     options: Options,
 }
 
-/// Tokens per window unless the user says otherwise: what others use.
-const WINDOW: usize = 512;
-
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let loaded = load::open(&arguments.model, &arguments.options.lora)?;
-    loaded.must_generate()?;
-    let context = loaded.context(arguments.context)?.unwrap_or(WINDOW.min(loaded.model.config.context));
-    let loaded = loaded.for_sequences(1, Some(context))?;
     let path = &arguments.text;
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let tokenizer = load::tokenizer(&loaded.file)?;
-    let tokens = tokenizer.encode_prompt(&text, true, false);
-    let executor = loaded.executor(&arguments.options, context, context.min(WINDOW))?;
-    let report = executor.report(&loaded);
-    let mut engine = Engine::new(Box::new(executor));
-    let settings = ImportanceSettings {
-        context,
-        chunks: arguments.chunks,
-        bos: tokenizer.bos().filter(|_| tokenizer.adds_bos()),
-        output: arguments.process_output,
-    };
+    let Text { tokens, bos, context, mut engine, report } =
+        Text::open(&arguments.model, path, arguments.context, &arguments.options)?;
+    let settings =
+        ImportanceSettings { context, chunks: arguments.chunks, bos, output: arguments.process_output };
     let progress = Progress::new("imatrix", 0);
     let mut measured = importance(&mut engine, &tokens, settings, |chunk, chunks| {
         progress.set_total(chunks as u64);

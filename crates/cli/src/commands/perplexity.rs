@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use gleed_engine::{Engine, PerplexitySettings, perplexity};
+use gleed_engine::{PerplexitySettings, perplexity};
 use serde_json::json;
 
-use crate::load::{self, Options};
+use crate::load::Options;
 use crate::output;
 use crate::progress::Progress;
+use crate::text::Text;
 
 /// Measure how well a model predicts a text
 #[derive(Args)]
@@ -37,27 +38,11 @@ pub struct Arguments {
     options: Options,
 }
 
-/// Tokens per window unless the user says otherwise: what published figures use.
-const WINDOW: usize = 512;
-
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let loaded = load::open(&arguments.model, &arguments.options.lora)?;
-    loaded.must_generate()?;
-    let context = loaded.context(arguments.context)?.unwrap_or(WINDOW.min(loaded.model.config.context));
-    let loaded = loaded.for_sequences(1, Some(context))?;
-    let path = &arguments.text;
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let tokenizer = load::tokenizer(&loaded.file)?;
-    let tokens = tokenizer.encode_prompt(&text, true, false);
-    let executor = loaded.executor(&arguments.options, context, context.min(WINDOW))?;
-    let report = executor.report(&loaded);
-    let mut engine = Engine::new(Box::new(executor));
-    let settings = PerplexitySettings {
-        context,
-        chunks: arguments.chunks,
-        bos: tokenizer.bos().filter(|_| tokenizer.adds_bos()),
-    };
+    let Text { tokens, bos, context, mut engine, report } =
+        Text::open(&arguments.model, &arguments.text, arguments.context, &arguments.options)?;
+    let settings = PerplexitySettings { context, chunks: arguments.chunks, bos };
     let progress = Progress::new("perplexity", 0);
     let result = perplexity(&mut engine, &tokens, settings, |so_far| {
         progress.set_total(so_far.chunks as u64);
