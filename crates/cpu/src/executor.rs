@@ -187,7 +187,7 @@ impl Cpu {
         counters
     }
 
-    /// How many tiles of weights the tile unit (AMX) has multiplied with, where there is one.
+    /// How many tiles of weights the tile unit, or what stands in for one, has multiplied with.
     pub fn tile_products(&self) -> u64 {
         self.machine.scratch.iter().map(|scratch| lock(scratch).tile.tiles_multiplied).sum()
     }

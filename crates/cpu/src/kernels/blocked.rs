@@ -141,6 +141,22 @@ impl<'a> MultiplyBlocks<'a> {
     }
 }
 
+/// Runs a macro with what a kernel has as constants of groups: how many of a cell have factors, which in blocks of 32
+/// columns are none, and whether there are mins.
+macro_rules! of_groups {
+    ($groups:expr, $run:ident) => {
+        match ($groups.block, $groups.len, $groups.mins) {
+            (gleed_model::arithmetic::BLOCK, _, false) => $run!(0, false),
+            (gleed_model::arithmetic::BLOCK, _, true) => $run!(0, true),
+            (_, 32, false) => $run!(1, false),
+            (_, 32, true) => $run!(1, true),
+            (_, _, false) => $run!(2, false),
+            (_, _, true) => $run!(2, true),
+        }
+    };
+}
+pub(super) use of_groups;
+
 /// What each row has of a block of columns.
 type PerRow<T> = [T; BLOCK_ROWS];
 

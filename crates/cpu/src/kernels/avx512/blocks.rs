@@ -8,10 +8,10 @@
 
 use std::arch::x86_64::*;
 
-use gleed_model::arithmetic::BLOCK;
-
 use super::Avx512;
-use crate::kernels::blocked::{BLOCK_ROWS, CELLS, Chunk, Chunks, MultiplyBlocks, RAISED_BY, WORDS};
+use crate::kernels::blocked::{
+    BLOCK_ROWS, CELLS, Chunk, Chunks, MultiplyBlocks, RAISED_BY, WORDS, of_groups,
+};
 use crate::kernels::integer::Panel;
 use crate::kernels::simd::Simd;
 use crate::kernels::tile::{Line, TILE};
@@ -48,17 +48,13 @@ unsafe impl bytemuck::Pod for Laid {}
 /// Multiplies panels with blocks of activations.
 pub fn multiply(unit: Avx512, job: MultiplyBlocks) {
     let Some(groups) = job.check() else { return };
-    // SAFETY: the proof says that the features are there.
-    unsafe {
-        match (groups.block, groups.len, groups.mins) {
-            (BLOCK, _, false) => all_panels::<0, false>(unit, job),
-            (BLOCK, _, true) => all_panels::<0, true>(unit, job),
-            (_, 32, false) => all_panels::<1, false>(unit, job),
-            (_, 32, true) => all_panels::<1, true>(unit, job),
-            (_, _, false) => all_panels::<2, false>(unit, job),
-            (_, _, true) => all_panels::<2, true>(unit, job),
-        }
+    macro_rules! run {
+        ($groups:literal, $mins:literal) => {
+            // SAFETY: the proof says that the features are there.
+            unsafe { all_panels::<$groups, $mins>(unit, job) }
+        };
     }
+    of_groups!(groups, run)
 }
 
 /// `GROUPS`: those of a cell that have factors, which in blocks of 32 columns are none.

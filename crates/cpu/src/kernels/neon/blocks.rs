@@ -6,13 +6,11 @@
 
 use std::arch::aarch64::*;
 
-use gleed_model::arithmetic::BLOCK;
-
 use super::Neon;
 use super::lanes::Register;
 use super::layout::{Half, lay_out};
 use super::products::{Dots, Matrices, Products, Sums};
-use crate::kernels::blocked::{BLOCK_ROWS, Blocked, CELLS, Chunk, Chunks, MultiplyBlocks};
+use crate::kernels::blocked::{BLOCK_ROWS, Blocked, CELLS, Chunk, Chunks, MultiplyBlocks, of_groups};
 use crate::kernels::integer::Panel;
 use crate::kernels::simd::Simd;
 use crate::kernels::tile::{Line, TILE};
@@ -47,14 +45,7 @@ pub fn multiply(neon: Neon, matrices: Option<Matrices>, job: MultiplyBlocks) {
             }
         };
     }
-    match (groups.block, groups.len, groups.mins) {
-        (BLOCK, _, false) => run!(0, false),
-        (BLOCK, _, true) => run!(0, true),
-        (_, 32, false) => run!(1, false),
-        (_, 32, true) => run!(1, true),
-        (_, _, false) => run!(2, false),
-        (_, _, true) => run!(2, true),
-    }
+    of_groups!(groups, run)
 }
 
 #[target_feature(enable = "neon,dotprod")]
