@@ -358,3 +358,18 @@ fn words(all: &[i32; TILE], half: usize) -> __m256i {
 fn floats(all: &[f32; TILE], half: usize) -> __m256 {
     _mm256_castsi256_ps(words(bytemuck::cast_ref(all), half))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_added_in_as_few_bits_as_they_allow() {
+        let of = |largest, negative| Weights::of(largest, negative);
+        assert_eq!([of(0, false), of(15, false), of(16, false)], [Weights::Nibbles; 3]);
+        assert_eq!([of(17, false), of(31, false), of(32, false)], [Weights::FiveBits; 3]);
+        assert_eq!([of(8, true), of(16, true)], [Weights::SignedNibbles; 2]);
+        assert_eq!([of(17, true), of(32, true)], [Weights::SixBits; 2]);
+        assert_eq!([of(33, false), of(33, true), of(128, true)], [Weights::Bytes; 3]);
+    }
+}
