@@ -1,8 +1,8 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
 //! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|chains32x8|units128x128x64x32] [--floats]
-//! [--halves] [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
-//! With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
+//! [--halves | --single] [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! `--single` measures a single row of floats in halves. With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
 //! many copies of the weights that no cache holds them.
 
 use std::error::Error;
@@ -30,6 +30,7 @@ struct Arguments {
     tilings: Option<Vec<Tiling>>,
     floats: bool,
     halves: bool,
+    single: bool,
     shapes: Vec<(usize, usize)>,
     formats: Vec<Format>,
     rows: Vec<u32>,
@@ -44,6 +45,7 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
         tilings: None,
         floats: false,
         halves: false,
+        single: false,
         shapes: vec![],
         formats: vec![],
         rows: vec![],
@@ -67,6 +69,8 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
             parsed.floats = true;
         } else if argument == "--halves" {
             parsed.halves = true;
+        } else if argument == "--single" {
+            (parsed.halves, parsed.single) = (true, true);
         } else if argument == "--gated" {
             parsed.gated = true;
         } else if let Some((outputs, columns)) = argument.split_once('x') {
@@ -207,6 +211,7 @@ fn measure(
     let operands = Operands {
         input: match integers {
             true => Input::Integers(&quantized),
+            false if arguments.single => Input::Single(floats),
             false if arguments.halves => Input::Halves(&half_rows),
             false => Input::Floats(floats),
         },

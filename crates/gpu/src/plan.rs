@@ -86,7 +86,7 @@ pub(crate) enum Recorded {
 impl Recorded {
     /// Whether a layer that can also do a norm's work does.
     fn together(self, layer: &Linear, counts: Counts) -> bool {
-        self == Recorded::Together && layer.requantizes(counts.rows as u32)
+        self == Recorded::Together && layer.does_norm(counts.rows as u32)
     }
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn plan(
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let head = head(program);
-    let (mut producer, mut within) = (None, None);
+    let (mut producer, mut within, mut norm_within) = (None, None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if node.op.gathers() {
             list = List::Wanted;
@@ -230,8 +230,16 @@ pub(crate) fn plan(
         let counts = resources.row_counts;
         let row_count = if index >= head { &counts.logits } else { &counts.lists[list as usize] };
         let before = producer.take();
-        let planner =
-            Planner { program, index, resources, list, row_count, attention_rows, producer: before };
+        let planner = Planner {
+            program,
+            index,
+            resources,
+            list,
+            row_count,
+            attention_rows,
+            producer: before,
+            norm_within: norm_within.take(),
+        };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
@@ -260,6 +268,7 @@ pub(crate) fn plan(
             [Command::Linear(layers)] => layers.with_norm.clone(),
             _ => None,
         };
+        norm_within = within.clone();
         Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
     });
     nodes.collect()
@@ -275,6 +284,8 @@ struct Planner<'a> {
     attention_rows: usize,
     /// What is before this node, and what it writes, perhaps as integers too.
     producer: Option<(View, Producer)>,
+    /// The layer that may do the work of the norm before this node.
+    norm_within: Option<Linear>,
 }
 
 impl<'a> Planner<'a> {
@@ -503,7 +514,8 @@ impl<'a> Planner<'a> {
         let weights = self.resources.weights;
         let bias = norm.bias.map(|bias| weights.vector(bias));
         let of_heads = self.program.weights[norm.weight].rows > 1;
-        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads }
+        let half_factor = weights.half_factor(norm.weight);
+        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads, half_factor }
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

@@ -39,6 +39,8 @@ struct Shape {
     epsilon: f32,
     // Where the sums of squares of what is written as integers start, in words.
     written_squares: u32,
+    // What a single row that is normed here is divided by as halves.
+    half_factor: f32,
 }
 
 //@if ALIGNED

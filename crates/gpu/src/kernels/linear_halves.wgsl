@@ -5,7 +5,8 @@
 // nothing is staged and nobody waits for others. A lane has eight neighbouring columns of each group of 32, the first
 // four of which are its part of one product, the others of the next.
 //
-// A single row may be floats, which every workgroup makes halves of for itself.
+// A single row may be floats, which every workgroup makes halves of for itself, after an RMS norm with NORMS. With ADDS
+// results are added to what the output has, and the sums of squares of its groups are written for such a norm.
 //
 // Segments of 512 columns are chains of their own, which are added up in ascending order: by the subgroup that computes
 // them all, or where the $SPLIT subgroups of a tile share them, by way of workgroup memory.
@@ -21,8 +22,52 @@ fn row_of(fragment: u32, element: u32, word: u32) -> u32 {
 }
 
 //@if CONVERTS
-// The row as halves, and the largest of what each thread has of it, and of what each 32nd one has.
+// The row as halves.
 var<workgroup> row_halves: array<vec4<u32>, $ROOM>;
+
+//@end
+//@if NORMS
+@group(0) @binding(10) var<storage, read_write> squares: array<vec4<f32>>;
+@group(0) @binding(11) var<storage, read> norm_weights: array<vec4<f32>>;
+
+var<workgroup> lane_squares: array<vec4<f32>, 8>;
+
+fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
+    return squares[four];
+}
+
+fn norm_weight(quad: u32) -> vec4<f32> {
+    return norm_weights[min(quad, shape.columns / 4u - 1u)];
+}
+
+// Makes halves of the norm of the row, as rms_halves.wgsl does, and returns their factor.
+fn convert(thread: u32) -> f32 {
+    //@for p in PIECES
+    let first_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread));
+    let second_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread) + 1u);
+    let first_weight_$p = norm_weight(2u * ($p * $ALLTHREADS + thread));
+    let second_weight_$p = norm_weight(2u * ($p * $ALLTHREADS + thread) + 1u);
+    //@end
+    if (thread < 32u) {
+        lane_squares[thread / 4u][thread % 4u] = lane_sum(0u, shape.columns / 32u, thread);
+    }
+    workgroupBarrier();
+    let factor = folded_factor(0u, shape.inverse_width, shape.epsilon);
+    let up = one_over(shape.half_factor);
+    //@for p in PIECES
+    if ($p * $ALLTHREADS + thread < $ROOM) {
+        let first = halves_of_quad(first_$p * factor * first_weight_$p, up);
+        let second = halves_of_quad(second_$p * factor * second_weight_$p, up);
+        row_halves[$p * $ALLTHREADS + thread] = vec4<u32>(first, second);
+    }
+    //@end
+    workgroupBarrier();
+    return shape.half_factor;
+}
+
+//@end
+//@if SCALES
+// The largest of what each thread has of the row, and of what each 32nd one has.
 var<workgroup> thread_peaks: array<u32, $ALLTHREADS>;
 var<workgroup> peaks: array<vec4<u32>, 8>;
 
@@ -58,6 +103,34 @@ fn convert(thread: u32) -> f32 {
     //@end
     workgroupBarrier();
     return factor;
+}
+
+//@end
+//@if ADDS
+@group(0) @binding(10) var<storage, read_write> squares: array<f32>;
+
+// What the output has of a workgroup's group of columns.
+var<workgroup> results: array<vec4<f32>, 8>;
+
+// What it had at a place and 16 after it.
+fn before(index: u32) -> vec2<f32> {
+    let last = shape.outputs_a - 1u;
+    return vec2<f32>(output[shape.output_a + min(index, last)], output[shape.output_a + min(index + 16u, last)]);
+}
+
+fn put_result(own: u32, value: f32) {
+    results[own / 4u][own % 4u] = value;
+}
+
+// The sum of squares of the results.
+fn result_squares() -> f32 {
+    let first = vec4<f32>(
+        quad_squares(results[0]), quad_squares(results[1]), quad_squares(results[2]), quad_squares(results[3]),
+    );
+    let last = vec4<f32>(
+        quad_squares(results[4]), quad_squares(results[5]), quad_squares(results[6]), quad_squares(results[7]),
+    );
+    return folded_quads(first, last);
 }
 
 //@end
@@ -143,6 +216,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     // The factors of what this thread is going to write.
     //@for e in ENTRIES
     let factor_$e = factors_$BODY($e * $ALLTHREADS + thread, block, first_row, last);
+    //@if ADDS
+    let before_$e = before(output_of_part($e * $ALLTHREADS + thread, block));
+    //@end
     //@end
     //@end
     //@if CONVERTS
@@ -285,8 +361,26 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
         let i = $e * $ALLTHREADS + thread;
         let row = first_row + row_of_part(i);
         if (i < $TILEPARTS / 2u && row < last) {
+            //@if SETS
             put_$BODY(row, output_of_part(i, block), own_factor * factor_$e, first_$e, second_$e);
+            //@end
+            //@if ADDS
+            let index = output_of_part(i, block);
+            let factors = own_factor * factor_$e;
+            let first = before_$e.x + biased_a(factors.x, index, first_$e);
+            let second = before_$e.y + biased_a(factors.y, index + 16u, second_$e);
+            write_a(row, index, first);
+            write_a(row, index + 16u, second);
+            put_result(index % 32u, first);
+            put_result(index % 32u + 16u, second);
+            //@end
         }
+    }
+    //@end
+    //@if ADDS
+    workgroupBarrier();
+    if (thread == 0u && first_row < last) {
+        squares[block] = result_squares();
     }
     //@end
     //@end
@@ -306,6 +400,7 @@ fn factors_$BODY(i: u32, block: u32, first_row: u32, last: u32) -> vec2<f32> {
 }
 
 //@end
+//@if SETS
 // Writes a sum of the first tile and the one at its place in the second.
 fn put_$BODY(row: u32, index: u32, factors: vec2<f32>, first: f32, second: f32) {
     //@if GATED
@@ -322,3 +417,4 @@ fn put_$BODY(row: u32, index: u32, factors: vec2<f32>, first: f32, second: f32) 
     }
     //@end
 }
+//@end

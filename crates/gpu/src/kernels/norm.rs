@@ -14,6 +14,17 @@ pub(crate) struct Norm<'a> {
     pub epsilon: f32,
     /// Whether each head has factors of its own.
     pub of_heads: bool,
+    /// What results are divided by as halves, where the weights settle that.
+    pub half_factor: Option<f32>,
+}
+
+impl Norm<'_> {
+    /// Whether a norm of whole rows that also writes halves adds squares up by groups, so that the layers around it may do
+    /// its work: of RMS norms whose squares a workgroup has room for.
+    pub fn by_groups(self, width: usize, workgroup_memory: usize) -> bool {
+        let fits = width.next_multiple_of(1024) + width / 8 + 512 <= workgroup_memory;
+        self.bias.is_none() && self.half_factor.is_some() && width.is_multiple_of(32) && fits
+    }
 }
 
 /// What else a norm of whole rows writes, besides floats.
@@ -56,9 +67,18 @@ pub(crate) fn norm(
             .switch("WRITES", writes);
         expand(include_str!("quad.wgsl"), &values)
     };
-    let text = match (also, norm.bias) {
-        (Also::Integers(_), None) => {
+    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    let by_groups = match also {
+        Also::Nothing => false,
+        Also::Integers(_) => norm.bias.is_none(),
+        Also::Halves(_) => norm.by_groups(width, memory),
+    };
+    let text = match also {
+        Also::Integers(_) if by_groups => {
             expand(include_str!("rms_integers.wgsl"), &values) + include_str!("row_factor.wgsl")
+        }
+        Also::Halves(_) if by_groups => {
+            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("row_factor.wgsl")
         }
         _ => expand(include_str!("norm.wgsl"), &values) + include_str!("fold.wgsl"),
     };
@@ -82,16 +102,20 @@ pub(crate) fn norm(
     if let Some(addend) = addend {
         source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
     }
+    let block_quads = 256 * width.div_ceil(4 * 256);
+    if by_groups {
+        source = source.snippet(include_str!("squares.wgsl")).snippet(include_str!("put_squares.wgsl"));
+    }
     if let Also::Halves(halves) = also {
         source = source.put_halves(halves, width);
+        if let Some(factor) = norm.half_factor.filter(|_| by_groups) {
+            source = source.size("BLOCK_QUADS", block_quads).float("HALF_FACTOR", factor);
+        }
     }
     if let Also::Integers(integers) = also {
-        source = source.put_integers(integers, 256 * width.div_ceil(4 * 256));
-        if norm.bias.is_none() {
-            source = source
-                .snippet(include_str!("put_squares.wgsl"))
-                .size("SQUARES", 4 * integers.squares())
-                .size("FACTORS", 4 * integers.factors());
+        source = source.put_integers(integers, block_quads);
+        if by_groups {
+            source = source.size("SQUARES", 4 * integers.squares()).size("FACTORS", 4 * integers.factors());
         }
     }
     kernels.dispatch(source, Grid::Rows(heads as u32))

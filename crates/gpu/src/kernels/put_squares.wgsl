@@ -1,15 +1,13 @@
 
-// The sum of squares of each group of columns, beside put_integers: put_squares is called with put_largest, and
-// group_squares after the next barrier. A quad is one chain, the eight of a group are folded by halves.
+// The sum of squares of each group of columns that a workgroup has: put_squares is called for each of its quads, and
+// group_squares after the next barrier.
 
 var<workgroup> block_squares: array<vec4<f32>, BLOCK_QUADS / 4u>;
 
 fn put_squares(own: u32, x: vec4<f32>) {
-    let squares = fma(x.w, x.w, fma(x.z, x.z, fma(x.y, x.y, x.x * x.x)));
-    block_squares[own / 4u][own % 4u] = squares;
+    block_squares[own / 4u][own % 4u] = quad_squares(x);
 }
 
 fn group_squares(own: u32) -> f32 {
-    let sum = block_squares[own / 8u * 2u] + block_squares[own / 8u * 2u + 1u];
-    return (sum.x + sum.z) + (sum.y + sum.w);
+    return folded_quads(block_squares[own / 8u * 2u], block_squares[own / 8u * 2u + 1u]);
 }

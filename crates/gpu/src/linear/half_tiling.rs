@@ -23,6 +23,9 @@ pub fn half_units(adapter: &AdapterInfo) -> bool {
         && adapter.cooperative_matrices.contains(&HALF_MATRICES)
 }
 
+/// Subgroups that share the segments of a single row: as many as there are registers for.
+const SINGLE_SPLIT: u32 = 24;
+
 impl Tiling {
     /// Those for inputs of halves of so many groups, of which the one that takes least time by an estimate is used. The
     /// segments of few rows are shared by as many subgroups as there may be.
@@ -39,13 +42,15 @@ impl Tiling {
 
     /// That for a single row that the kernel makes halves of itself.
     pub(super) fn single(groups: u32) -> Tiling {
-        Tiling::shared(1, groups, 12)
+        Tiling::shared(1, groups, SINGLE_SPLIT)
     }
 
-    /// Whether a device has the workgroup memory for that: a half of each column, and what is added up.
+    /// Whether a device has workgroups for that: memory for a half of each column and for what is added up, and threads.
     pub(crate) fn has_single(gpu: &Gpu, columns: usize) -> bool {
-        let bytes = 2 * columns.next_multiple_of(SEGMENT) + 8192;
-        bytes <= gpu.device.limits().max_compute_workgroup_storage_size as usize
+        let bytes = 2 * columns.next_multiple_of(SEGMENT) + SINGLE_SPLIT as usize * 640 + 1024;
+        let limits = gpu.device.limits();
+        bytes <= limits.max_compute_workgroup_storage_size as usize
+            && 32 * SINGLE_SPLIT <= limits.max_compute_invocations_per_workgroup
     }
 
     /// As many subgroups as share the segments evenly, up to so many.
@@ -74,6 +79,8 @@ impl Tiling {
     /// Groups that kernels of [`Tiling::Halves`] load ahead, as far as there are registers for them.
     pub(super) fn ahead(self) -> usize {
         match self {
+            // More subgroups make up for it.
+            Tiling::Halves { rows: 1, .. } => 1,
             Tiling::Halves { rows: ..=16, .. } => 4,
             Tiling::Halves { rows: ..=32, .. } => 2,
             _ => 1,

@@ -12,6 +12,7 @@ use crate::{Gpu, Result};
 #[derive(Debug, Clone)]
 pub struct HalfRows {
     buffer: wgpu::Buffer,
+    squares: wgpu::Buffer,
     rows: usize,
     columns: usize,
 }
@@ -19,13 +20,20 @@ pub struct HalfRows {
 impl HalfRows {
     /// Room for so many rows of up to so many columns.
     pub fn new(gpu: &Gpu, rows: usize, columns: usize) -> Result<HalfRows> {
-        let buffer = gpu.storage("activations as halves", HalfRows::bytes(rows, columns))?;
-        Ok(HalfRows { buffer, rows, columns })
+        let squares = gpu.storage("sums of squares", square_bytes(columns))?;
+        let bytes = HalfRows::bytes(rows, columns) - squares.size();
+        let buffer = gpu.storage("activations as halves", bytes)?;
+        Ok(HalfRows { buffer, squares, rows, columns })
     }
 
     /// Bytes that it takes.
     pub fn bytes(rows: usize, columns: usize) -> u64 {
-        16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64
+        16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64 + square_bytes(columns)
+    }
+
+    /// The sums of squares of a single row's groups, between layers that do the work of a norm.
+    pub(crate) fn squares(&self) -> &wgpu::Buffer {
+        &self.squares
     }
 
     /// The halves: `[row][group][4]` of eight halves each, then the factors of the rows.
@@ -61,6 +69,11 @@ fn factors_at(rows: usize, columns: usize) -> usize {
     rows * HalfRows::stride(columns) as usize
 }
 
+/// Bytes of the sums of squares of a row of so many columns, in whole vectors.
+fn square_bytes(columns: usize) -> u64 {
+    16 * columns.div_ceil(4 * GROUP).max(1) as u64
+}
+
 /// The dispatch that makes halves of floats, with everything bound.
 #[derive(Debug, Clone)]
 pub struct ToHalves {
@@ -94,7 +107,7 @@ impl ToHalves {
         let unused = || input.buffer.as_entire_binding();
         let operands = [input.buffer.as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group =
-            kernels.bind(gpu, "to halves", [(); 6].map(|()| unused()), operands, None, shape, batch)?;
+            kernels.bind(gpu, "to halves", [(); 6].map(|()| unused()), operands, None, None, shape, batch)?;
         Ok(ToHalves { pipeline, bind_group })
     }
 

@@ -6,7 +6,7 @@ use gleed_model::program::Activation;
 
 use super::halves::HalfRows;
 use super::layout::GROUP;
-use super::operands::{Input, Matrix, NextNorm, Operands, RowsView};
+use super::operands::{Input, Matrix, NextNorm, Operands, RowNorm, RowsView};
 use super::pipelines::{LinearKernels, Tiled};
 use super::quantize::Quantized;
 use super::shader::{Combination, InputKind, LinearSpec};
@@ -39,7 +39,7 @@ impl Launch {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
             match self.spec.input {
-                InputKind::Halves(groups) | InputKind::Single(groups) => {
+                InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::Normed(groups) => {
                     tiling.half_cost(workgroups, groups, self.multiprocessors)
                 }
                 _ => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),
@@ -74,6 +74,7 @@ pub(super) struct Shape {
     pub(super) inverse_width: f32,
     pub(super) epsilon: f32,
     pub(super) written_squares: u32,
+    pub(super) half_factor: f32,
 }
 
 /// What is common to the launches of a layer.
@@ -84,6 +85,8 @@ struct Builder<'a> {
     name: &'a str,
     operands: Operands<'a>,
     next_norm: Option<NextNorm<'a>>,
+    /// Where the sums of squares go of what the output has once results are added to it.
+    squares: Option<&'a wgpu::Buffer>,
 }
 
 impl Linear {
@@ -95,7 +98,7 @@ impl Linear {
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
         builder.check([matrix; 2], false)?;
         Ok(Linear { launches: builder.plain(matrix)? })
     }
@@ -110,7 +113,7 @@ impl Linear {
         operands: Operands,
         next_norm: NextNorm,
     ) -> Result<Option<Linear>> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm) };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm), squares: None };
         builder.check([matrix; 2], false)?;
         let outputs = matrix.weight.packing().rows();
         if next_norm.weight.size() < 4 * outputs as u64 {
@@ -127,6 +130,33 @@ impl Linear {
         Ok(all.then_some(Linear { launches }))
     }
 
+    /// out += matrix · input (+ bias), of a single row ([`Input::Single`]), and the sums of squares of out by groups, which
+    /// [`Input::SingleNormed`] reads; none where the shape is not made for that.
+    pub(crate) fn adding(
+        gpu: &Gpu,
+        kernels: &LinearKernels,
+        name: &str,
+        matrix: Matrix,
+        operands: Operands,
+        squares: &wgpu::Buffer,
+    ) -> Result<Option<Linear>> {
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: Some(squares) };
+        builder.check([matrix; 2], false)?;
+        let outputs = matrix.weight.packing().rows();
+        let whole = matrix.weight.pieces().len() == 1 && outputs.is_multiple_of(GROUP);
+        let room = squares.size() >= 4 * (outputs / GROUP) as u64;
+        if !(whole && room && kernels.has_norms() && matches!(operands.input, Input::Single(_))) {
+            return Ok(None);
+        }
+        Ok(Some(Linear { launches: builder.plain(matrix)? }))
+    }
+
+    /// Whether the layer does the work of the norm after it for so many rows, or of its sum at least.
+    pub(crate) fn does_norm(&self, rows: u32) -> bool {
+        let adds = self.launches.iter().all(|launch| launch.spec.adds);
+        if adds { rows == 1 } else { self.requantizes(rows) }
+    }
+
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
     pub fn gated(
         gpu: &Gpu,
@@ -136,7 +166,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
@@ -158,7 +188,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
         builder.check(matrices, false)?;
         let [first, second] = matrices;
         let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
@@ -261,7 +291,7 @@ impl Builder<'_> {
         let integers = self.integers();
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
         let (input_offset, input_stride, room) = match input {
-            Input::Floats(view) | Input::Single(view) => {
+            Input::Floats(view) | Input::Single(view) | Input::SingleNormed(view, ..) => {
                 let (offset, stride) = view.offset_and_stride();
                 (offset, stride, view.room(first.columns() as u64))
             }
@@ -270,7 +300,11 @@ impl Builder<'_> {
             }
             Input::Halves(halves) => (0, HalfRows::stride(first.columns()), halves.rows()),
         };
-        let epsilon = if let Input::Normed(_, epsilon) = input { epsilon } else { 0.0 };
+        let epsilon = match input {
+            Input::Normed(_, epsilon) | Input::SingleNormed(_, RowNorm { epsilon, .. }) => epsilon,
+            _ => 0.0,
+        };
+        let half_factor = if let Input::SingleNormed(_, norm) = input { norm.half_factor } else { 1.0 };
         let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
         Shape {
             columns: first.columns() as u32,
@@ -287,6 +321,7 @@ impl Builder<'_> {
             },
             inverse_width: 1.0 / first.columns() as f32,
             epsilon,
+            half_factor,
             written_squares: integers.map_or(0, |quantized| 4 * quantized.squares() as u32),
             ..Shape::default()
         }
@@ -328,6 +363,7 @@ impl Builder<'_> {
             input: input.kind(matrices[0].weight.packing().columns()),
             normed,
             requantizes: false,
+            adds: self.squares.is_some(),
         };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
@@ -356,6 +392,10 @@ impl Builder<'_> {
         let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
         // A layer that does a part of the next norm has its weights where others have a second bias.
         let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.as_entire_binding());
+        let (squares, norm_weights) = match input {
+            Input::SingleNormed(_, norm) => (Some(norm.squares), Some(norm.weight)),
+            _ => (self.squares, None),
+        };
         let weights = [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), last];
         let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group = self.kernels.bind(
@@ -363,7 +403,8 @@ impl Builder<'_> {
             self.name,
             weights,
             operands,
-            integers.map(Quantized::buffer),
+            integers.map(Quantized::buffer).or(squares),
+            norm_weights,
             shape,
             batch,
         )?;

@@ -73,6 +73,8 @@ pub enum Input<'a> {
     Halves(&'a HalfRows),
     /// A single row of aligned floats, multiplied in halves.
     Single(RowsView<'a>),
+    /// The same of which the RMS norm is taken first.
+    SingleNormed(RowsView<'a>, RowNorm<'a>),
 }
 
 impl Input<'_> {
@@ -82,6 +84,7 @@ impl Input<'_> {
             Input::Floats(view) => view.kind(),
             Input::Integers(_) | Input::Normed(..) => InputKind::Integers,
             Input::Halves(_) => InputKind::Halves(HalfRows::groups(columns) as u32),
+            Input::SingleNormed(..) => InputKind::Normed(HalfRows::groups(columns) as u32),
             Input::Single(_) => InputKind::Single(HalfRows::groups(columns) as u32),
         }
     }
@@ -93,18 +96,31 @@ impl Input<'_> {
 
     pub(super) fn quantized(&self) -> Option<&Quantized> {
         match self {
-            Input::Floats(_) | Input::Single(_) | Input::Halves(_) => None,
+            Input::Floats(_) | Input::Single(_) | Input::SingleNormed(..) | Input::Halves(_) => None,
             Input::Integers(quantized) | Input::Normed(quantized, _) => Some(quantized),
         }
     }
 
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
         match self {
-            Input::Floats(view) | Input::Single(view) => view.buffer,
+            Input::Floats(view) | Input::Single(view) | Input::SingleNormed(view, ..) => view.buffer,
             Input::Halves(halves) => halves.buffer(),
             Input::Integers(quantized) | Input::Normed(quantized, _) => quantized.buffer(),
         }
     }
+}
+
+/// The RMS norm of a single row, the squares of which are added up by groups already.
+#[derive(Debug, Clone, Copy)]
+pub struct RowNorm<'a> {
+    /// A storage buffer of its weights, one float per column.
+    pub weight: &'a wgpu::Buffer,
+    /// One of the sums of squares, one float for each 32 columns.
+    pub squares: &'a wgpu::Buffer,
+    /// What it adds to the mean of squares.
+    pub epsilon: f32,
+    /// What its results are divided by as halves.
+    pub half_factor: f32,
 }
 
 /// The RMS norm of the sum of a layer's results and its output, of which the layer does what is before the factors

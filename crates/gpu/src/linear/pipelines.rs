@@ -22,6 +22,8 @@ pub struct LinearKernels {
     source: fn(LinearSpec, Tiling) -> String,
     /// Bound where layers do not write integers; none on devices where none can.
     unused: Option<wgpu::Buffer>,
+    /// Whether layers may do the work of norms around them: there are enough bindings.
+    has_norms: bool,
     /// The pipelines of the layers so far.
     known: Mutex<Vec<(LinearSpec, Tiled)>>,
 }
@@ -47,7 +49,7 @@ impl LinearKernels {
             ty: wgpu::BindingType::Buffer {
                 ty: match binding {
                     7 | 10 => storage(false),
-                    8.. => wgpu::BufferBindingType::Uniform,
+                    8 | 9 => wgpu::BufferBindingType::Uniform,
                     _ => storage(true),
                 },
                 has_dynamic_offset: false,
@@ -59,7 +61,9 @@ impl LinearKernels {
         let requantizes = limits.max_storage_buffers_per_shader_stage >= 9
             && limits.max_compute_workgroup_storage_size >= Tiling::REQUANTIZING_BYTES
             && limits.max_compute_invocations_per_workgroup >= Tiling::REQUANTIZING_THREADS;
-        let entries: Vec<_> = (0..if requantizes { 11 } else { 10 }).map(entry).collect();
+        let has_norms = requantizes && limits.max_storage_buffers_per_shader_stage >= 10;
+        let bindings = 10 + u32::from(requantizes) + u32::from(has_norms);
+        let entries: Vec<_> = (0..bindings).map(entry).collect();
         let unused = requantizes.then(|| gpu.storage("no integers", 4)).transpose()?;
         gpu.scoped("the bindings of linear layers", || {
             let bindings = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
@@ -81,6 +85,7 @@ impl LinearKernels {
                 pipeline_layout,
                 source,
                 unused,
+                has_norms,
                 known: Mutex::default(),
             }
         })
@@ -106,10 +111,15 @@ impl LinearKernels {
         self.unused.is_some() && self.integer_tilings.iter().any(|tiling| tiling.requantizes())
     }
 
+    /// Whether layers of a single row in halves can do the work of norms around them.
+    pub(crate) fn has_norms(&self) -> bool {
+        self.has_norms
+    }
+
     /// Why there is no kernel for a layer.
     pub(super) fn lack(&self, gpu: &Gpu, spec: LinearSpec) -> String {
         let limits = gpu.device.limits();
-        if let InputKind::Halves(_) | InputKind::Single(_) = spec.input {
+        if spec.half_groups() > 0 {
             return "it has no matrix units that multiply halves as expected".to_string();
         }
         let of = if spec.input == InputKind::Integers { "integers" } else { "floats" };
@@ -128,7 +138,7 @@ impl LinearKernels {
             InputKind::Integers => Tiling::of_layer(&self.integer_tilings, spec),
             InputKind::Aligned | InputKind::Unaligned => Tiling::of_layer(&self.tilings, spec),
             InputKind::Halves(groups) => self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups)),
-            InputKind::Single(groups) => {
+            InputKind::Single(groups) | InputKind::Normed(groups) => {
                 self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups)])
             }
         };
@@ -158,8 +168,8 @@ impl LinearKernels {
         unsafe { gpu.compiler.pipeline("to halves", &to_halves_source(input), &self.pipeline_layout) }
     }
 
-    /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too,
-    /// and the shape.
+    /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too, or have sums of
+    /// squares, the weights of a norm, and the shape.
     #[allow(clippy::too_many_arguments, reason = "they are the bindings")]
     pub(super) fn bind(
         &self,
@@ -168,6 +178,7 @@ impl LinearKernels {
         weights: [wgpu::BindingResource; 6],
         operands: [wgpu::BindingResource; 2],
         integers: Option<&wgpu::Buffer>,
+        norm_weights: Option<&wgpu::Buffer>,
         shape: Shape,
         batch: &wgpu::Buffer,
     ) -> Result<wgpu::BindGroup> {
@@ -181,7 +192,10 @@ impl LinearKernels {
             gpu.queue.write_buffer(&uniform, 0, bytemuck::bytes_of(&shape));
             let sizes = [uniform.as_entire_binding(), batch.as_entire_binding()];
             let integers = self.unused.as_ref().map(|unused| integers.unwrap_or(unused).as_entire_binding());
-            let resources = weights.into_iter().chain(operands).chain(sizes).chain(integers);
+            let norm_weights = norm_weights.map_or(weights[0].clone(), wgpu::Buffer::as_entire_binding);
+            let norm_weights = self.has_norms.then_some(norm_weights);
+            let resources = weights.into_iter().chain(operands).chain(sizes);
+            let resources = resources.chain(integers).chain(norm_weights);
             let entries = resources.zip(0..);
             let entries = entries.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
             gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -21,6 +21,7 @@ const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl")
 const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
 const PUT_INTEGERS: &str = include_str!("../kernels/put_integers.wgsl");
 const PUT_SQUARES: &str = include_str!("../kernels/put_squares.wgsl");
+const SQUARES: &str = include_str!("../kernels/squares.wgsl");
 const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
@@ -44,6 +45,9 @@ pub struct LinearSpec {
     /// outputs are whole groups: those of a gated one as they are; those of one with a single matrix are first
     /// added to what is in the output, and multiplied with the weights of the RMS norm that follows.
     pub requantizes: bool,
+    /// Whether results of a single row in halves are added to what is in the output, with sums of squares for the RMS norm
+    /// that follows.
+    pub adds: bool,
 }
 
 /// What the rows of an input are.
@@ -59,6 +63,8 @@ pub enum InputKind {
     Halves(u32),
     /// A single row of aligned floats, of which the kernel makes halves, in so many groups.
     Single(u32),
+    /// The same, of which the kernel takes the RMS norm first.
+    Normed(u32),
 }
 
 /// What a second matrix is for.
@@ -79,7 +85,7 @@ impl LinearSpec {
     /// Groups of an input that is multiplied in halves.
     pub(crate) fn half_groups(self) -> u32 {
         match self.input {
-            InputKind::Halves(groups) | InputKind::Single(groups) => groups,
+            InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::Normed(groups) => groups,
             InputKind::Aligned | InputKind::Unaligned | InputKind::Integers => 0,
         }
     }
@@ -132,13 +138,16 @@ pub fn to_halves_source(input: InputKind) -> String {
 /// What all kernels are told: that there is nothing but an input and an output.
 fn common(input: InputKind) -> Values {
     let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
+    let single = matches!(input, InputKind::Single(_) | InputKind::Normed(_));
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
         .list("EIGHT", 0..8)
-        .switch("ALIGNED", matches!(input, InputKind::Aligned | InputKind::Single(_)))
+        .switch("ALIGNED", input == InputKind::Aligned || single)
         .switch("UNALIGNED", input == InputKind::Unaligned)
-        .switch("FLOATS", matches!(input, InputKind::Aligned | InputKind::Unaligned | InputKind::Single(_)))
-        .switch("CONVERTS", matches!(input, InputKind::Single(_)))
+        .switch("FLOATS", matches!(input, InputKind::Aligned | InputKind::Unaligned) || single)
+        .switch("CONVERTS", single)
+        .switch("ADDS", false)
+        .switch("SETS", true)
         .switch("INTEGERS", input == InputKind::Integers)
         .switch("HALVES", matches!(input, InputKind::Halves(_)))
         .switch("NORMED", false)
@@ -171,6 +180,8 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
+        .switch("ADDS", spec.adds)
+        .switch("SETS", !spec.adds)
         .switch("NORMED", spec.normed)
         .switch("UNNORMED", !spec.normed);
     let ahead = tiling.ahead();
@@ -205,6 +216,12 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         text.push_str(&format!("const GROUPS = {groups}u;\n"));
         text.push_str(spirv::FRAGMENTS);
         text.push_str(HALF_FACTOR);
+        if let InputKind::Normed(_) = spec.input {
+            text.push_str(ROW_FACTOR);
+        }
+        if spec.adds {
+            text.push_str(SQUARES);
+        }
     }
     text.push_str(&activation.map(activate::snippet).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
@@ -233,6 +250,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         text.push_str(TO_INTEGERS);
         text.push_str(PUT_INTEGERS);
         if spec.norms() {
+            text.push_str(SQUARES);
             text.push_str(PUT_SQUARES);
         }
     }
@@ -376,13 +394,15 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 8 => 2,
                 _ => 4,
             };
-            let room = if let InputKind::Single(groups) = spec.input { groups * 4 } else { 0 };
+            let room = 4 * spec.half_groups();
             let fragment_parts = 2 * elements * 32;
             let tile_parts = across * fragments * 2 * fragment_parts;
             values
                 .set("ROOM", room)
                 .set("UNITS", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
+                .switch("NORMS", matches!(spec.input, InputKind::Normed(_)))
+                .switch("SCALES", matches!(spec.input, InputKind::Single(_)))
                 .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
                 .switch("ONESIDE", one_side)
                 .switch("BOTHSIDES", !one_side)
@@ -395,8 +415,8 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .list("ENTRIES", (0..(tile_parts / 2).div_ceil(threads)).map(|e| e.to_string()))
                 .set("SIDEPARTS", format!("{}u", 32 * elements))
                 .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
-                .switch("SHARED", split > 1)
-                .switch("ALONE", split == 1)
+                .switch("SHARED", split > 1 || rows == 1)
+                .switch("ALONE", split == 1 && rows > 1)
                 .set("SPLIT", format!("{split}u"))
                 .set("ACROSS", format!("{across}u"))
                 .set("OWNOUTPUTS", format!("{}u", 32 / matrices))

@@ -292,7 +292,7 @@ const MOST_KEPT_BYTES: u32 = 16 << 10;
 fn few_in_turn(input: InputKind) -> u32 {
     match input {
         InputKind::Integers => 112,
-        InputKind::Aligned | InputKind::Unaligned | InputKind::Halves(_) | InputKind::Single(_) => 24,
+        _ => 24,
     }
 }
 
@@ -304,7 +304,7 @@ pub(super) fn fitting<T>(
     input: InputKind,
     cost: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
-    if let InputKind::Halves(_) | InputKind::Single(_) = input {
+    if let InputKind::Halves(_) | InputKind::Single(_) | InputKind::Normed(_) = input {
         return pipelines.iter().min_by_key(|(tiling, _)| cost(*tiling));
     }
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
@@ -334,8 +334,14 @@ mod tests {
     #[test]
     fn gates_and_ups_on_matrix_units_are_packed_alike() {
         let first = (Layout::of(Format::Q4_K).0, false);
-        let plain =
-            LinearSpec { first, second: None, input: InputKind::Integers, normed: false, requantizes: false };
+        let plain = LinearSpec {
+            first,
+            second: None,
+            input: InputKind::Integers,
+            normed: false,
+            requantizes: false,
+            adds: false,
+        };
         let with = |format, combination| {
             let second = Some(((Layout::of(format).0, false), combination));
             LinearSpec { second, ..plain }

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, WeightId};
 
-use super::norms::{leaves_factors, next_norm, norm_of};
+use super::norms::{leaves_factors, next_norm, next_sum, norm_of};
 use super::{Command, Planner, Recorded, Resources};
 use crate::compiler::{Pipeline, Run};
 use crate::kernels::Place;
 use crate::kernels::norm::Also;
 use crate::linear::{
-    Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowsView, Tiling,
-    ToHalves,
+    HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowNorm,
+    RowsView, Tiling, ToHalves,
 };
 use crate::step::{Counts, Items};
 use crate::{Gpu, Result};
@@ -29,6 +29,8 @@ pub(crate) struct Layers {
     to_halves: Option<ToHalves>,
     /// The layers for a single row, which need no halves to be made.
     single: Vec<Linear>,
+    /// Those that take the norm before them too, where this layer does that norm's sum.
+    normed: Option<(Linear, Vec<Linear>)>,
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
     pub(super) layers: Vec<Linear>,
@@ -72,7 +74,9 @@ impl Layers {
         let quantize = self.quantize.iter().filter(move |_| !quantized);
         let with_norm = self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts));
         let single = !quantized && rows == 1 && !self.single.is_empty();
+        let normed = self.normed.as_ref().filter(|(before, _)| recorded.together(before, counts));
         let layers = if single { &self.single[..] } else { &self.layers[..] };
+        let layers = normed.map_or(layers, |(_, layers)| layers);
         let layers = with_norm.map_or(layers, std::slice::from_ref);
         let layers = layers.iter().flat_map(move |layer| layer.runs(rows));
         let quantize = quantize.filter_map(move |quantize| quantize.run(rows));
@@ -85,7 +89,8 @@ impl Layers {
     pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
         let quantize = self.quantize.iter().map(|quantize| (1, quantize.pipeline()));
         let to_halves = self.to_halves.iter().map(|to_halves| (1, to_halves.pipeline()));
-        let layers = self.layers.iter().chain(&self.single).chain(&self.with_norm);
+        let normed = self.normed.iter().flat_map(|(_, layers)| layers);
+        let layers = self.layers.iter().chain(&self.single).chain(normed).chain(&self.with_norm);
         quantize.chain(to_halves).chain(layers.flat_map(Linear::pipelines))
     }
 }
@@ -144,7 +149,7 @@ impl<'a> Planner<'a> {
             let layers = pairs.map(|((first, rows), second)| {
                 let takes = |input: &Input| match input {
                     Input::Integers(_) | Input::Normed(..) => has_integers(self.program, first.weight),
-                    Input::Floats(_) | Input::Single(_) | Input::Halves(_) => true,
+                    Input::Floats(_) | Input::Single(_) | Input::SingleNormed(..) | Input::Halves(_) => true,
                 };
                 let input = converted.filter(takes).unwrap_or(Input::Floats(floats));
                 let outputs = rows + second.map_or(0, |(_, rows)| rows);
@@ -214,9 +219,19 @@ impl<'a> Planner<'a> {
                 && floats.is_aligned()
                 && Tiling::has_single(gpu, input.width);
             let single = if alone { make(Some(Input::Single(floats)))? } else { vec![] };
+            let normed = match (self.norm_within.clone(), self.norm_before()) {
+                (Some(before), Some((x, norm))) => {
+                    let input = Input::SingleNormed(rows_view(self.place(x)), self.row_norm(&norm, halves));
+                    Some((before, make(Some(input))?))
+                }
+                _ => None,
+            };
+            let with_norm = if alone { self.adding(gpu, op, floats, halves)? } else { None };
             return Ok(Command::Linear(Layers {
                 to_halves: Some(to_halves),
                 single,
+                normed,
+                with_norm,
                 producer,
                 layers,
                 ..Layers::default()
@@ -262,6 +277,45 @@ impl<'a> Planner<'a> {
         let next_norm = NextNorm { weight: weights.vector(norm), integers: by_norms };
         let name = &self.program.weights[part.weight].name;
         Linear::with_next_norm(gpu, linear, name, self.with_bias(weight, part), operands, next_norm)
+    }
+
+    /// The layer that adds the results of a linear op to what the norm after it adds them to, where one can.
+    fn adding(&self, gpu: &Gpu, op: &Op, floats: RowsView, halves: &HalfRows) -> Result<Option<Linear>> {
+        let Resources { linear, weights, workgroup_memory, .. } = self.resources;
+        let next = next_sum(self.program, self.index).filter(|(x, norm)| {
+            rows_view(self.place(*x)).is_aligned()
+                && Tiling::has_single(gpu, x.width)
+                && self.norm(norm).by_groups(x.width, workgroup_memory)
+        });
+        let (Op::Linear { parts, .. }, Some((x, _))) = (op, next) else { return Ok(None) };
+        let ([part], Some(weight)) = (&parts[..], parts.first().and_then(|part| weights.matrix(part.weight)))
+        else {
+            return Ok(None);
+        };
+        let operands = Operands {
+            input: Input::Single(floats),
+            output: rows_view(self.place(x)),
+            integers: None,
+            batch: self.row_count,
+        };
+        let name = &self.program.weights[part.weight].name;
+        Linear::adding(gpu, linear, name, self.with_bias(weight, part), operands, halves.squares())
+    }
+
+    /// A norm as a layer of a single row takes it, of which the layer before has added up the squares.
+    fn row_norm(&self, norm: &Norm, halves: &'a HalfRows) -> RowNorm<'a> {
+        let weights = self.resources.weights;
+        RowNorm {
+            weight: weights.vector(norm.weight),
+            squares: halves.squares(),
+            epsilon: norm.epsilon,
+            half_factor: weights.half_factor(norm.weight).unwrap_or(1.0),
+        }
+    }
+
+    /// What the norm before this op is of, and that norm, where the layer before that may do its sum.
+    fn norm_before(&self) -> Option<(View, Norm)> {
+        next_sum(self.program, self.index.checked_sub(2)?)
     }
 
     fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {

@@ -79,3 +79,20 @@ pub(super) fn next_norm(program: &Program, index: usize) -> Option<(View, Weight
     let as_integers = readers(program, index + 2, *out).all(of_integers_only);
     (alone && !read && as_integers && leaves_factors(program, index + 1)).then_some((*x, norm.weight))
 }
+
+/// What a linear layer may add its results to, instead of the norm after it, and that norm, which then is for the op after
+/// that to take: nobody else reads its results, nor those of the norm, and that op is a linear one.
+pub(super) fn next_sum(program: &Program, index: usize) -> Option<(View, Norm)> {
+    let Op::Linear { parts, input, out: result } = &program.nodes.get(index)?.op else { return None };
+    let Op::AddNorm { x, y, norm, out } = &program.nodes.get(index + 1)?.op else { return None };
+    let reader = &program.nodes.get(index + 2)?.op;
+    let written = reader.outputs();
+    let linear = linear_input(reader) == Some(*out) && !written.contains(&program.logits);
+    // A layer does not write to a buffer that it reads.
+    let apart = input.buffer != x.buffer && written.iter().all(|view| view.buffer != x.buffer);
+    let alone = parts.len() == 1 && y == result && !x.overlaps(*y) && !x.overlaps(*out) && !y.overlaps(*out);
+    let plain = norm.bias.is_none() && program.weights[norm.weight].rows == 1;
+    let read = readers(program, index + 2, *result).next().is_some();
+    let only = readers(program, index + 2, *out).count() == 1;
+    (linear && apart && alone && plain && !read && only).then_some((*x, *norm))
+}

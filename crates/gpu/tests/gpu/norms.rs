@@ -1,10 +1,11 @@
-//! Norms between linear layers of integers: the layers around a norm do its work for few rows, and the bits are
+//! Norms between linear layers of integers and of halves: the layers around a norm do its work for few rows, and the bits are
 //! those of a norm by itself, whatever the shape and the number of rows.
 
 use std::sync::Arc;
 
 use crate::common::{Case, batch, bits, executor, gpu};
 use gleed_gguf::{Format, Gguf};
+use gleed_gpu::linear::half_units;
 use gleed_gpu::{Gpu, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::executor::{Buffers, Observer};
@@ -103,14 +104,16 @@ fn step(executor: &mut GpuExecutor, tokens: &[usize], observer: &mut dyn Observe
     (0..tokens.len()).map(|row| bits(executor.logits(row))).collect()
 }
 
-/// One token after the other, in batches of any size, looked at or not: the bits of many rows at once.
-fn check(gpu: &Gpu, seed: u64, shape: Shape, norms: usize) {
+/// One token after the other, in batches of any size, looked at or not: the bits of many rows at once. So many norms are
+/// within layers up to so many rows.
+fn check(gpu: &Gpu, arithmetic: Arithmetic, seed: u64, shape: Shape, norms: usize) {
     let (file, program) = model(seed, shape);
-    let mut executor = executor(gpu, &file, &program, OPTIONS);
-    for rows in 1..=4 {
+    let mut executor = executor(gpu, &file, &program, Options { arithmetic, ..OPTIONS });
+    let most_rows = if arithmetic == Arithmetic::F16 { 1 } else { 4 };
+    for rows in 1..=most_rows {
         assert_eq!(executor.norms_in_layers(rows), norms, "{shape:?}");
     }
-    assert_eq!(executor.norms_in_layers(5), 0);
+    assert_eq!(executor.norms_in_layers(most_rows + 1), 0);
     let tokens: Vec<usize> = (0..OPTIONS.max_rows).map(|i| 7 * i % TOKENS).collect();
     let truth = step(&mut executor, &tokens, &mut ());
     assert_ne!(truth[0], truth[1]);
@@ -130,11 +133,37 @@ fn norms_within_layers_are_the_same_bits_as_norms_alone() {
     let shapes = [(32, 32, 32), (96, 64, 160), (1056, 96, 64), (4096, 32, 64), (64, 32, 12288)];
     for (index, (width, joined, hidden)) in shapes.into_iter().enumerate() {
         let biases = index % 2 == 1;
-        check(&gpu, index as u64, Shape { width, joined, hidden, formats: &formats, biases }, 2);
+        check(
+            &gpu,
+            Arithmetic::Q8,
+            index as u64,
+            Shape { width, joined, hidden, formats: &formats, biases },
+            2,
+        );
     }
     let formats = [Format::Q4_K, Format::Q6_K, Format::Q5_K];
     let shape = Shape { width: 512, joined: 256, hidden: 768, formats: &formats, biases: true };
-    check(&gpu, 20, shape, 2);
+    check(&gpu, Arithmetic::Q8, 20, shape, 2);
+}
+
+/// The same in halves on devices that have units for them; elsewhere kernels with emulated units are compared, one by one.
+/// The last norm, which two layers read, runs by itself.
+#[test]
+fn norms_within_layers_in_halves_are_the_same_bits_as_norms_alone() {
+    let gpu = gpu();
+    if !half_units(&gpu.info) {
+        return;
+    }
+    let formats = [Format::Q4_0, Format::F16, Format::Q5_0, Format::Q4_1];
+    let shapes = [(32, 32, 32), (96, 64, 160), (1056, 96, 64), (4096, 32, 64), (64, 32, 12288)];
+    for (index, (width, joined, hidden)) in shapes.into_iter().enumerate() {
+        let biases = index % 2 == 1;
+        let shape = Shape { width, joined, hidden, formats: &formats, biases };
+        check(&gpu, Arithmetic::F16, index as u64, shape, 1);
+    }
+    // Not of whole groups.
+    let shape = Shape { width: 100, joined: 96, hidden: 64, formats: &[Format::F16], biases: true };
+    check(&gpu, Arithmetic::F16, 20, shape, 0);
 }
 
 /// Where somebody reads the norm's floats, or a layer has floats, the norm runs by itself.
@@ -152,7 +181,7 @@ fn norms_that_are_read_as_floats_are_written_as_floats() {
         ([q, q, q, q, q, q, Format::BF16, q], 1),
         ([Format::F32; 8], 0),
     ] {
-        check(&gpu, 30, Shape { formats: &formats, ..shape }, norms);
+        check(&gpu, Arithmetic::Q8, 30, Shape { formats: &formats, ..shape }, norms);
     }
 }
 

@@ -70,6 +70,14 @@ pub fn half_row(x: &[f32]) -> HalfRow {
     HalfRow { values: x.iter().map(|x| f16::from_f32(x * up)).collect(), factor }
 }
 
+/// What a row that an RMS norm gives is divided by to become halves: a power of two that its weights settle, so that the
+/// row need not be looked at first. No number of it is larger than √n times the largest weight. None where that is infinite
+/// or not a number.
+pub fn half_factor_of_norm(weights: &[f32]) -> Option<f32> {
+    let most = largest(weights.iter().copied()) * (weights.len() as f32).sqrt();
+    Some(factor_for(most, TOP)).filter(|factor| factor.is_finite())
+}
+
 /// The largest magnitude by the order of bits, in which what is not a number is above infinity.
 fn largest(x: impl Iterator<Item = f32>) -> f32 {
     f32::from_bits(x.map(|x| x.abs().to_bits()).max().unwrap_or(0))
@@ -274,6 +282,22 @@ mod tests {
     }
 
     /// Against sums in f64: within what sixteen cut products, sixteen steps and the segments can lose.
+    #[test]
+    fn what_a_norm_gives_stays_in_the_range_of_halves() {
+        let weights = [0.5, -200.0, 3.0, 1e-3];
+        let factor = half_factor_of_norm(&weights).unwrap();
+        let mut out = [0.0; 4];
+        for x in [[0.0, 1e20, 0.0, 0.0], [1.0, -1.0, 1.0, 1.0], [1e-20, 0.0, 1e-3, 0.0]] {
+            crate::arithmetic::rms_norm(&x, &weights, 0.0, &mut out);
+            assert!(out.iter().all(|x| x.abs() <= factor * 16384.0), "{out:?}");
+        }
+        // The largest number that there can be is near the end of it.
+        crate::arithmetic::rms_norm(&[0.0, 1.0, 0.0, 0.0], &weights, 0.0, &mut out);
+        assert!(out[1].abs() >= factor * 8192.0, "{out:?}");
+        assert_eq!(half_factor_of_norm(&[1.0, f32::NAN]), None);
+        assert_eq!(half_factor_of_norm(&[f32::INFINITY]), None);
+    }
+
     #[test]
     fn dot_products_are_near_the_truth() {
         let mut seed = 7u64;

@@ -2,8 +2,7 @@
 //! against many. On a device without matrix units they are emulated.
 
 use crate::Gpu;
-use crate::kernels::norm::{Also, Norm, norm};
-use crate::kernels::{Grid, Kernels, Place, Source};
+use crate::kernels::{Grid, Kernels, Source};
 use crate::linear::{
     HalfRows, Input, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, RowsView, Tiling,
     ToHalves, half_units,
@@ -91,7 +90,7 @@ fn activations_become_halves_as_defined() {
 }
 
 /// A matrix on the device, for matrix units.
-fn upload(gpu: &Gpu, weight: &Weight) -> PackedWeight {
+pub fn upload(gpu: &Gpu, weight: &Weight) -> PackedWeight {
     PackedWeight::upload(gpu, "w", weight.packing().for_halves(), &[&weight.file], &mut |_| {}).unwrap()
 }
 
@@ -113,7 +112,7 @@ fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
 }
 
 /// The definition.
-fn multiply(weight: &Weight, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
+pub fn multiply(weight: &Weight, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
     let matrix = half_matrix(weight);
     let rows = input.chunks(weight.columns).flat_map(|x| {
         let x = half_row(x);
@@ -289,53 +288,6 @@ fn a_single_row_is_multiplied_as_others_are() {
             Linear::new(gpu, &kernels, "test", matrix, Operands { input: Input::Single(view), ..operands })
         });
         assert_same(&format!("a row of {format}"), &run.rows(1), &truth);
-    }
-}
-
-/// What a norm writes as halves are the halves of what it writes as floats.
-#[test]
-fn norms_write_the_halves_of_their_floats() {
-    let gpu = &setup().0;
-    let mut random = Random(37);
-    for (width, is_layer_norm) in [(1, false), (100, false), (1184, true), (2052, false)] {
-        let rows = 3;
-        let mut values = random.floats(rows * width);
-        values[0] = 50.0;
-        let storage = |values: &[f32]| buffer(gpu, values, wgpu::BufferUsages::STORAGE);
-        let stride = width.next_multiple_of(4);
-        let mut spread = vec![0.0; rows * stride];
-        for (row, values) in values.chunks(width).enumerate() {
-            spread[row * stride..][..width].copy_from_slice(values);
-        }
-        let (input, out) = (storage(&spread), storage(&vec![0.0; rows * stride]));
-        let [weight, bias] = [(); 2].map(|()| storage(&random.floats(stride)));
-        let halves = HalfRows::new(gpu, rows, width).unwrap();
-        let place = |buffer| Place { buffer, offset: 0, stride, width };
-        let of =
-            Norm { weight: &weight, bias: is_layer_norm.then_some(&bias), epsilon: 1e-5, of_heads: false };
-        let mut kernels = Kernels::new(gpu.clone(), 0);
-        let also = Also::Halves(&halves);
-        let dispatch = norm(&mut kernels, of, 1, place(&input), None, place(&out), also).unwrap();
-        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(dispatch.pipeline.get().unwrap());
-            pass.set_bind_group(0, &dispatch.bindings, &[]);
-            pass.dispatch_workgroups(1, rows as u32, 1);
-        }
-        let floats = read(gpu, encoder, &out);
-        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let words = read(gpu, encoder, halves.buffer());
-        let groups = width.div_ceil(128) * 4;
-        for row in 0..rows {
-            let HalfRow { values, factor } = half_row(&floats[row * stride..][..width]);
-            assert_eq!(words[4 * halves.factors() + row], factor, "{width}: the factor of row {row}");
-            for column in 0..groups * 32 {
-                let bits = words[row * groups * 16 + column / 2].to_bits() >> (column % 2 * 16);
-                let expected = values.get(column).map_or(0, |half| half.to_bits());
-                assert_eq!(bits as u16, expected, "{width}: row {row}, column {column}");
-            }
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! few rows against many; and views, biases, gates and cut matrices.
 
 pub(crate) mod emulation;
+mod half_norms;
 mod halves;
 mod integers;
 pub(crate) mod support;
