@@ -40,9 +40,15 @@ impl Tiling {
         ]
     }
 
-    /// That for a single row that the kernel makes halves of itself.
-    pub(super) fn single(groups: u32) -> Tiling {
-        Tiling::shared(1, groups, SINGLE_SPLIT)
+    /// That for a single row that the kernel makes halves of itself. Gated layers have so many workgroups that it is better
+    /// to have half as many, each of which makes halves of the row for twice as many outputs.
+    pub(super) fn single(groups: u32, gated: bool) -> Tiling {
+        match Tiling::shared(1, groups, SINGLE_SPLIT) {
+            Tiling::Halves { rows, split: split @ 8.., .. } if gated => {
+                Tiling::Halves { rows, split: split.div_ceil(2), across: 2 }
+            }
+            tiling => tiling,
+        }
     }
 
     /// Whether a device has workgroups for that: memory for a half of each column and for what is added up, and threads.

@@ -139,7 +139,7 @@ impl LinearKernels {
             InputKind::Aligned | InputKind::Unaligned => Tiling::of_layer(&self.tilings, spec),
             InputKind::Halves(groups) => self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups)),
             InputKind::Single(groups) | InputKind::Normed(groups) => {
-                self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups)])
+                self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups, spec.is_gated())])
             }
         };
         let tiled: Tiled =

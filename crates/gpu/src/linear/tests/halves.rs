@@ -271,16 +271,22 @@ fn what_is_not_a_number_stays_in_its_row() {
 fn a_single_row_is_multiplied_as_others_are() {
     let gpu = &setup().0;
     let mut random = Random(36);
-    for (format, outputs, columns) in [(Format::Q5_K, 19, 1536), (Format::F16, 33, 100)] {
+    let shapes = [
+        (Format::Q5_K, 19, 1536, [3, 1]),
+        (Format::F16, 33, 100, [1, 1]),
+        // Segments in two rounds, of subgroups with outputs of their own.
+        (Format::Q4_0, 70, 2048, [2, 2]),
+    ];
+    for (format, outputs, columns, [split, across]) in shapes {
         let weight = Weight::random(&mut random, format, outputs, columns);
         let packed = upload(gpu, &weight);
         let mut input = random.floats(columns.next_multiple_of(4));
         input[3] = 900.0;
         let truth = multiply(&weight, None, &input[..columns]);
         let matrix = Matrix { weight: &packed, bias: None };
-        let tiling = Tiling::Halves { rows: 1, split: columns.div_ceil(512) as u32, across: 1 };
+        let tiling = Tiling::Halves { rows: 1, split, across };
         let kernels = match half_units(&gpu.info) {
-            true => LinearKernels::new(gpu, &[], &[]).unwrap(),
+            true => LinearKernels::new(gpu, &[], &[]).unwrap().with_halves(vec![tiling]),
             false => emulating(gpu, tiling),
         };
         let run = Run::new(gpu, [columns, outputs, 1], &input[..columns], |operands| {
