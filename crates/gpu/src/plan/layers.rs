@@ -29,7 +29,7 @@ pub(crate) struct Layers {
     to_halves: Option<ToHalves>,
     /// The layers for a single row, which need no halves to be made.
     single: Vec<Linear>,
-    /// Those that take the norm before them too, where this layer does that norm's sum.
+    /// Those for a single row that take the norm before them too, whose sum this layer does.
     normed: Option<(Linear, Vec<Linear>)>,
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
@@ -38,12 +38,12 @@ pub(crate) struct Layers {
     pub(super) with_norm: Option<Linear>,
 }
 
-/// An op that also writes its output as integers.
+/// An op that also writes its output as integers or halves.
 #[derive(Debug, Clone)]
 pub(super) enum Producer {
     /// For some numbers of rows.
     Layer(Linear),
-    /// Always: a layer norm.
+    /// Always: a layer norm, or any norm in halves.
     Norm,
     /// When all rows are single ones, or have merged spans.
     Attention,
