@@ -4,6 +4,7 @@ mod layers;
 mod low_rank;
 mod names;
 mod norms;
+mod producer;
 
 use std::collections::BTreeSet;
 
@@ -24,9 +25,10 @@ use crate::state::LayerState;
 use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Gpu, Result};
-use layers::{Layers, Producer};
+use layers::Layers;
 pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
+use producer::Producer;
 
 /// One node, ready to run.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, WeightId};
 
 use super::norms::{leaves_factors, next_norm, next_sum, norm_of};
+use super::producer::Producer;
 use super::{Command, Planner, Recorded, Resources};
 use crate::compiler::{Pipeline, Run};
 use crate::kernels::Place;
@@ -14,7 +15,7 @@ use crate::linear::{
     HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowNorm,
     RowsView, Tiling, ToHalves,
 };
-use crate::step::{Counts, Items};
+use crate::step::Counts;
 use crate::{Gpu, Result};
 
 /// Finds a matrix, or says that the weight is none.
@@ -36,30 +37,6 @@ pub(crate) struct Layers {
     pub(super) layers: Vec<Linear>,
     /// What does the work of the layers and of the norm after them, for some numbers of rows.
     pub(super) with_norm: Option<Linear>,
-}
-
-/// An op that also writes its output as integers or halves.
-#[derive(Debug, Clone)]
-pub(super) enum Producer {
-    /// For some numbers of rows.
-    Layer(Linear),
-    /// Always: a layer norm, or any norm in halves.
-    Norm,
-    /// When all rows are single ones, or have merged spans.
-    Attention,
-}
-
-impl Producer {
-    fn quantizes(&self, counts: Counts) -> bool {
-        match self {
-            Producer::Layer(layer) => layer.requantizes(counts.rows as u32),
-            Producer::Norm => true,
-            Producer::Attention => {
-                let whole = [Items::Near, Items::Whole].map(|kind| counts.items[kind as usize]);
-                whole.iter().sum::<usize>() + counts.merges == counts.rows
-            }
-        }
-    }
 }
 
 impl Layers {
@@ -385,24 +362,5 @@ impl<'a> Planner<'a> {
 
     pub(super) fn with_bias(&self, weight: &'a PackedWeight, part: &Projection) -> Matrix<'a> {
         Matrix { weight, bias: part.bias.map(|bias| self.resources.weights.vector(bias)) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attention_writes_integers_unless_rows_attend_together() {
-        let quantizes = |rows, items: [usize; 5], merges| {
-            Producer::Attention.quantizes(Counts { rows, items, merges, ..Counts::default() })
-        };
-        // Near; whole; near and split in three spans.
-        assert!(quantizes(1, [1, 0, 0, 0, 0], 0));
-        assert!(quantizes(32, [0, 32, 0, 0, 0], 0));
-        assert!(quantizes(3, [2, 0, 3, 0, 0], 1));
-        // A tile of four rows, by itself and beside single ones.
-        assert!(!quantizes(4, [0, 0, 0, 1, 0], 0));
-        assert!(!quantizes(9, [0, 5, 0, 1, 0], 0));
     }
 }
