@@ -37,11 +37,13 @@ pub enum Mix {
     IQ2_S,
     IQ2_XS,
     IQ2_XXS,
+    IQ1_M,
+    IQ1_S,
     MXFP4,
 }
 
 /// Each mix with its name, its `general.file_type` id and the format most of its tensors take.
-const MIXES: [(Mix, &str, u32, Format); 29] = [
+const MIXES: [(Mix, &str, u32, Format); 31] = [
     (Mix::F32, "f32", 0, Format::F32),
     (Mix::F16, "f16", 1, Format::F16),
     (Mix::BF16, "bf16", 32, Format::BF16),
@@ -70,6 +72,8 @@ const MIXES: [(Mix, &str, u32, Format); 29] = [
     (Mix::IQ2_S, "iq2_s", 28, Format::IQ2_XS),
     (Mix::IQ2_XS, "iq2_xs", 20, Format::IQ2_XS),
     (Mix::IQ2_XXS, "iq2_xxs", 19, Format::IQ2_XXS),
+    (Mix::IQ1_M, "iq1_m", 31, Format::IQ1_M),
+    (Mix::IQ1_S, "iq1_s", 24, Format::IQ1_S),
     (Mix::MXFP4, "mxfp4", 38, Format::MXFP4),
 ];
 
@@ -154,14 +158,14 @@ impl Mix {
 
     /// Whether so few bits are left that the mix is hardly of use without an importance matrix.
     pub fn needs_importance(self) -> bool {
-        self.is_two_bit() || matches!(self, Mix::Q2_K_S | Mix::IQ3_XS | Mix::IQ3_XXS)
+        self.is_two_bit_or_less() || matches!(self, Mix::Q2_K_S | Mix::IQ3_XS | Mix::IQ3_XXS)
     }
 
-    fn is_two_bit(self) -> bool {
-        matches!(self, Mix::IQ2_M | Mix::IQ2_S | Mix::IQ2_XS | Mix::IQ2_XXS)
+    fn is_two_bit_or_less(self) -> bool {
+        self.name().starts_with("iq2") || self.name().starts_with("iq1")
     }
 
-    /// What sensitive tensors of a mix of two bits take.
+    /// What sensitive tensors of a mix of two bits or less take.
     fn more_than_two_bits(self) -> Format {
         if matches!(self, Mix::IQ2_M | Mix::IQ2_S) { Format::IQ3_S } else { Format::Q2_K }
     }
@@ -179,7 +183,11 @@ impl Mix {
         let place = |name: &str, seen: &mut usize| {
             *seen += 1;
             let counted = *seen - 1;
-            if facts.experts > 1 && !self.is_two_bit() { layer_of(name).unwrap_or(counted) } else { counted }
+            if facts.experts > 1 && !self.is_two_bit_or_less() {
+                layer_of(name).unwrap_or(counted)
+            } else {
+                counted
+            }
         };
 
         let mut choices = vec![TensorFormat { format: None, instead_of: None }; tensors.len()];
@@ -208,7 +216,7 @@ impl Mix {
                     self.attention_value(values_seen - 1, values, facts)
                 }
                 TensorRole::AttentionKey if facts.experts == 8 => {
-                    if self.is_two_bit() {
+                    if self.is_two_bit_or_less() {
                         Format::Q4_K
                     } else {
                         Format::Q8_0
@@ -234,7 +242,7 @@ impl Mix {
         let base = self.base();
         if matches!(self, Mix::MXFP4 | Mix::Q8_0) || !columns.is_multiple_of(base.block_len()) {
             Format::Q8_0
-        } else if self.is_two_bit() || self == Mix::IQ3_XXS {
+        } else if self.is_two_bit_or_less() || self == Mix::IQ3_XXS {
             Format::Q5_K
         } else {
             Format::Q6_K
@@ -244,7 +252,7 @@ impl Mix {
     /// The token embedding, where it is not the output too.
     fn embedding(self) -> Format {
         match self {
-            _ if self.is_two_bit() => self.more_than_two_bits(),
+            _ if self.is_two_bit_or_less() => self.more_than_two_bits(),
             Mix::IQ3_XXS => Format::IQ3_S,
             _ => self.base(),
         }
@@ -270,7 +278,7 @@ impl Mix {
     /// Attention values, alone or joined with queries and keys: the `index`-th of `count`.
     fn attention_value(self, index: usize, count: usize, facts: &Facts) -> Format {
         let heads_share = facts.kv_heads > 0 && facts.heads / facts.kv_heads >= 4;
-        if self.is_two_bit() {
+        if self.is_two_bit_or_less() {
             let small = heads_share || facts.experts >= 4;
             return if small { Format::Q4_K } else { self.more_than_two_bits() };
         }
@@ -304,6 +312,7 @@ impl Mix {
             _ if facts.experts == 8 && (few(self) || self.name().starts_with("iq")) => Format::Q5_K,
             _ if facts.experts == 8 => self.base(),
             Mix::IQ2_M | Mix::IQ2_S | Mix::IQ3_XXS => Format::IQ3_S,
+            Mix::IQ1_M | Mix::IQ1_S => Format::IQ2_XXS,
             Mix::Q2_K => Format::Q3_K,
             Mix::Q3_K_M | Mix::IQ3_M => Format::Q4_K,
             Mix::Q3_K_L => Format::Q5_K,
@@ -315,7 +324,7 @@ impl Mix {
     fn down(self, layer: usize, facts: &Facts) -> Format {
         let layers = facts.layers;
         match self {
-            _ if self.is_two_bit() && layer < layers / 8 => self.more_than_two_bits(),
+            _ if self.is_two_bit_or_less() && layer < layers / 8 => self.more_than_two_bits(),
             Mix::Q2_K => Format::Q3_K,
             Mix::Q2_K_S if layer < layers / 8 => Format::Q4_K,
             Mix::IQ3_XXS if !facts.importance && layer < layers / 8 => Format::Q4_K,
@@ -400,6 +409,7 @@ fn fitting(wanted: Format, columns: usize) -> Format {
         Format::Q4_K => Format::Q5_0,
         Format::Q5_K => Format::Q5_1,
         Format::Q6_K => Format::Q8_0,
+        Format::IQ1_S | Format::IQ1_M => Format::IQ4_NL,
         Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => Format::IQ4_NL,
         Format::IQ3_XXS | Format::IQ3_S | Format::IQ4_XS => Format::IQ4_NL,
         _ => Format::F16,

@@ -3,7 +3,7 @@
 use half::bf16;
 
 use crate::formats::{
-    encode_blocks, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary,
+    encode_blocks, iq1, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary,
     without_importance,
 };
 use crate::{Error, Format, Result};
@@ -66,6 +66,8 @@ impl Format {
             Format::Q5_K => encode_blocks(q5_k::encode, values, importance, out),
             Format::Q6_K => encode_blocks(q6_k::encode, values, importance, out),
             Format::Q8_K => without_importance(q8::encode_k, values, out),
+            Format::IQ1_S => encode_blocks(iq1::encode_s, values, importance, out),
+            Format::IQ1_M => encode_blocks(iq1::encode_m, values, importance, out),
             Format::IQ2_XXS => encode_blocks(iq2::encode_xxs, values, importance, out),
             Format::IQ2_XS => encode_blocks(iq2::encode_xs, values, importance, out),
             Format::IQ2_S => encode_blocks(iq2::encode_s, values, importance, out),
@@ -79,7 +81,7 @@ impl Format {
             _ => {
                 return Err(Error::Unsupported(format!(
                     "{self} cannot be encoded; these can: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K \
-                     Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4"
+                     Q4_K Q5_K Q6_K Q8_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4"
                 )));
             }
         };

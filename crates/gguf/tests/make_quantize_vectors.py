@@ -19,13 +19,14 @@ import numpy as np
 MIXES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l",
          "q4_k_s", "q4_k_m", "q5_k_s", "q5_k_m", "q6_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_m", "mxfp4"]  # fmt: skip
 # llama.cpp refuses to make these without an importance matrix.
-WEIGHTED_ONLY = ["q2_k_s", "iq3_xxs", "iq3_xs", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m"]
+WEIGHTED_ONLY = ["q2_k_s", "iq3_xxs", "iq3_xs", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq1_s", "iq1_m"]
 # Those that change with one.
 WEIGHTED = ["q4_0", "q5_0", "iq4_nl", "iq4_xs"] + WEIGHTED_ONLY
 ENCODED = {"Q2_K": "q2_k", "Q3_K": "q3_k_s", "Q4_K": "q4_k_s", "Q5_K": "q5_k_s", "Q6_K": "q6_k", "IQ4_NL": "iq4_nl",
            "IQ4_XS": "iq4_xs", "IQ3_S": "iq3_s"}  # fmt: skip
 ENCODED_WEIGHTED = ENCODED | {"Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "IQ3_XXS": "iq3_xxs",
-                              "IQ2_S": "iq2_m", "IQ2_XS": "iq2_xs", "IQ2_XXS": "iq2_xxs"}  # fmt: skip
+                              "IQ2_S": "iq2_m", "IQ2_XS": "iq2_xs", "IQ2_XXS": "iq2_xxs", "IQ1_S": "iq1_s",
+                              "IQ1_M": "iq1_m"}  # fmt: skip
 WEIGHTS = 4096
 
 

@@ -1,15 +1,14 @@
-//! Encoding with a codebook: IQ2 and IQ3. A block's values are `unit * (2 * code + 1) * ±row`: rows of four or eight
-//! magnitudes from a fixed list, a small code of scale for each group, signs for each value.
+//! Encoding with a codebook: IQ1 to IQ3. A block's values are `unit * (2 * code + 1) * ±row`: rows of four or eight
+//! magnitudes from a fixed list, a small code of scale for each group, signs for each value (IQ1 has rows with signs in
+//! them, and a shift of all their values).
 //!
 //! For each group candidate scales are tried, each with the nearest row for every run of values and refined by weighted
 //! least squares; then the block's unit is chosen so that the largest scale has the largest code, the codes are tried
 //! against their neighbours, and the unit is fitted to what they gave.
 
-use super::search::{reciprocal, weights};
+use super::search::{largest, reciprocal, weights};
 use super::{TooLarge, half};
 
-/// The largest code of scale.
-const TOP_CODE: f32 = 15.0;
 /// How many rows near a point are compared by their weighted distance.
 const NEAR: usize = 8;
 /// Rows in a block of 256 values, at most.
@@ -27,10 +26,10 @@ pub(super) struct Codebook<const D: usize, const MIDPOINTS: usize> {
 }
 
 impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
-    /// Rows of bytes, the first in the lowest bits.
-    pub(super) fn new<const ROWS: usize>(rows: [u64; ROWS]) -> Codebook<D, MIDPOINTS> {
-        let rows: Vec<[f32; D]> =
-            rows.iter().map(|row| std::array::from_fn(|i| f32::from((row >> (8 * i)) as u8))).collect();
+    /// Rows of bytes, the first in the lowest bits; the byte `zero` stands for 0.
+    pub(super) fn new<const ROWS: usize>(rows: [u64; ROWS], zero: u8) -> Codebook<D, MIDPOINTS> {
+        let value = |row: u64, i: usize| f32::from((row >> (8 * i)) as u8) - f32::from(zero);
+        let rows: Vec<[f32; D]> = rows.iter().map(|row| std::array::from_fn(|i| value(*row, i))).collect();
         let mut levels: Vec<f32> = rows.as_flattened().to_vec();
         levels.sort_by(f32::total_cmp);
         levels.dedup();
@@ -62,9 +61,15 @@ impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
         nearest.map(|(_, row)| row)
     }
 
-    /// The row of least weighted distance to some values, among those near to their levels.
+    /// The row of this number.
     #[inline(always)]
-    fn nearest(&self, values: &[f32; D], weights: &[f32; D]) -> u16 {
+    pub(super) fn row(&self, index: u16) -> &[f32; D] {
+        &self.rows[usize::from(index)]
+    }
+
+    /// The row of least weighted distance to some values, among those near to their levels, and that distance.
+    #[inline(always)]
+    pub(super) fn nearest(&self, values: &[f32; D], weights: &[f32; D]) -> (f32, u16) {
         let mut point = 0;
         for value in values.iter().rev() {
             let level =
@@ -73,7 +78,7 @@ impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
         }
         let mut best = (f32::INFINITY, 0);
         for &index in &self.near[point] {
-            let row = &self.rows[usize::from(index)];
+            let row = self.row(index);
             let distance = sum::<D>(std::array::from_fn(|i| {
                 let off = row[i] - values[i];
                 weights[i] * off * off
@@ -82,31 +87,86 @@ impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
                 best = (distance, index);
             }
         }
-        best.1
+        best
     }
 
-    /// The rows nearest to magnitudes at a scale, with Σwqx and Σwqq over them.
+    /// Encodes a block in groups of `group` values with 4-bit codes; `stored` times the unit is stored as f16. With
+    /// `even` the number of signs in each byte must be even.
+    pub(super) fn encode(
+        &self,
+        values: &[f32; 256],
+        importance: Option<&[f32; 256]>,
+        group: usize,
+        stored: f32,
+        even: bool,
+    ) -> Result<(CodedBlock, [u8; 32]), TooLarge> {
+        let weights = weights(values, importance);
+        let (signs, magnitudes) = split_signs(values, &weights, even);
+        let block = self.encode_groups(&magnitudes, &weights, &Scales { group, top_code: 15.0, stored })?;
+        Ok((block, signs))
+    }
+}
+
+impl<const D: usize, const MIDPOINTS: usize> Rows for Codebook<D, MIDPOINTS> {
+    const RUN: usize = D;
+
+    fn top(&self) -> f32 {
+        self.levels.last().copied().unwrap_or(1.0)
+    }
+
+    /// The largest value gets the largest magnitude, or one that is a little off.
+    fn candidates(&self, magnitudes: &[f32], _weights: &[f32]) -> impl Iterator<Item = f32> {
+        let largest = largest(magnitudes).abs();
+        let top = self.top();
+        let near_top = CANDIDATES.map(move |step| largest / (top * (1.0 + STEP * f32::from(step))));
+        // Values that are all alike are a row of low magnitudes more often than one of the highest.
+        near_top.chain([self.levels[0], self.levels[MIDPOINTS / 2]].map(move |level| largest / level))
+    }
+
     fn rows_at(&self, magnitudes: &[f32], weights: &[f32], scale: f32, rows: &mut [u16]) -> [f32; 2] {
         let inverse = reciprocal(scale);
         let runs = magnitudes.as_chunks::<D>().0.iter().zip(weights.as_chunks::<D>().0);
         let mut sums = [0.0; 2];
         for ((magnitudes, weights), row) in runs.zip(rows) {
-            *row = self.nearest(&magnitudes.map(|magnitude| magnitude * inverse), weights);
-            let q = &self.rows[usize::from(*row)];
+            *row = self.nearest(&magnitudes.map(|magnitude| magnitude * inverse), weights).1;
+            let q = self.row(*row);
             sums[0] += sum::<D>(std::array::from_fn(|i| weights[i] * q[i] * magnitudes[i]));
             sums[1] += sum::<D>(std::array::from_fn(|i| weights[i] * q[i] * q[i]));
         }
         sums
     }
+}
+
+/// How the scales of a block are stored.
+pub(super) struct Scales {
+    /// Values that share a code.
+    pub(super) group: usize,
+    /// The largest code.
+    pub(super) top_code: f32,
+    /// What times the unit is stored as f16.
+    pub(super) stored: f32,
+}
+
+/// What can stand for the values of a group, given a scale.
+pub(super) trait Rows {
+    /// Values that a row stands for.
+    const RUN: usize;
+
+    /// The largest value in a row.
+    fn top(&self) -> f32;
+
+    /// Scales of a group that are worth trying.
+    fn candidates(&self, values: &[f32], weights: &[f32]) -> impl Iterator<Item = f32>;
+
+    /// The rows that stand for values at a scale, with Σwqx and Σwqq over them.
+    fn rows_at(&self, values: &[f32], weights: &[f32], scale: f32, rows: &mut [u16]) -> [f32; 2];
 
     /// The scale of a group that leaves the least weighted error.
-    fn scale(&self, magnitudes: &[f32], weights: &[f32]) -> f32 {
-        let largest = magnitudes.iter().fold(0.0, |largest: f32, magnitude| largest.max(magnitude.abs()));
-        let top = self.levels.last().copied().unwrap_or(1.0);
+    fn scale(&self, values: &[f32], weights: &[f32]) -> f32 {
         let mut rows = [0; MOST_ROWS];
-        let (mut best, mut most) = (largest / top, 0.0);
+        let (mut best, mut most) = (largest(values).abs() / self.top(), 0.0);
         let mut attempt = |scale: f32| {
-            let [sum_qx, sum_qq] = self.rows_at(magnitudes, weights, scale, &mut rows);
+            let [sum_qx, sum_qq] = self.rows_at(values, weights, scale, &mut rows);
             // The error is the values' square sum less this.
             let gain = sum_qx * sum_qx / sum_qq;
             if sum_qx > 0.0 && gain > most {
@@ -116,49 +176,40 @@ impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
             best
         };
         let mut found = 0.0;
-        for step in CANDIDATES {
-            found = attempt(largest / (top * (1.0 + STEP * f32::from(step))));
-        }
-        // Values that are all alike are a row of low magnitudes more often than one of the highest.
-        for level in [self.levels[0], self.levels[MIDPOINTS / 2]] {
-            found = attempt(largest / level);
+        for scale in self.candidates(values, weights) {
+            found = attempt(scale);
         }
         attempt(found)
     }
 
-    /// Encodes a block in groups of `group` values; `stored` times the unit is stored as f16. With `even` the number of
-    /// signs in each byte must be even.
-    pub(super) fn encode(
+    /// Encodes a block.
+    fn encode_groups(
         &self,
         values: &[f32; 256],
-        importance: Option<&[f32; 256]>,
-        group: usize,
-        stored: f32,
-        even: bool,
+        weights: &[f32; 256],
+        &Scales { group, top_code, stored }: &Scales,
     ) -> Result<CodedBlock, TooLarge> {
-        let weights = weights(values, importance);
-        let (signs, magnitudes) = split_signs(values, &weights, even);
-        let mut block = CodedBlock { d: [0; 2], codes: [0; 16], rows: [0; MOST_ROWS], signs };
+        let mut block = CodedBlock { d: [0; 2], codes: [0; 16], rows: [0; MOST_ROWS] };
         let mut scales = [0.0; 16];
-        let groups = || magnitudes.chunks(group).zip(weights.chunks(group));
-        for (scale, (magnitudes, weights)) in scales.iter_mut().zip(groups()) {
-            *scale = self.scale(magnitudes, weights);
+        let groups = || values.chunks(group).zip(weights.chunks(group));
+        for (scale, (values, weights)) in scales.iter_mut().zip(groups()) {
+            *scale = self.scale(values, weights);
         }
         let largest = scales.iter().copied().fold(0.0, f32::max);
-        let (mut d, mut unit) = half(largest / (2.0 * TOP_CODE + 1.0) * stored)?;
+        let (mut d, mut unit) = half(largest / (2.0 * top_code + 1.0) * stored)?;
         for _ in 0..PASSES {
             unit /= stored;
             let (mut total_qx, mut total_qq) = (0.0, 0.0);
-            let runs = block.rows.chunks_mut(group / D).zip(&mut block.codes).zip(scales);
-            for ((magnitudes, weights), ((rows, chosen), scale)) in groups().zip(runs) {
-                let middle = (0.5 * (scale * reciprocal(unit) - 1.0)).round().clamp(0.0, TOP_CODE);
+            let runs = block.rows.chunks_mut(group / Self::RUN).zip(&mut block.codes).zip(scales);
+            for ((values, weights), ((rows, chosen), scale)) in groups().zip(runs) {
+                let middle = (0.5 * (scale * reciprocal(unit) - 1.0)).round().clamp(0.0, top_code);
                 let mut best = (f32::INFINITY, 0.0, 0.0);
                 for code in [middle, middle - 1.0, middle + 1.0] {
-                    if !(0.0..=TOP_CODE).contains(&code) {
+                    if !(0.0..=top_code).contains(&code) {
                         continue;
                     }
                     let (factor, mut tried) = (2.0 * code + 1.0, [0; MOST_ROWS]);
-                    let [sum_qx, sum_qq] = self.rows_at(magnitudes, weights, unit * factor, &mut tried);
+                    let [sum_qx, sum_qq] = self.rows_at(values, weights, unit * factor, &mut tried);
                     let (qx, qq) = (factor * sum_qx, factor * factor * sum_qq);
                     // The error less the values' square sum.
                     let error = unit * (unit * qq - 2.0 * qx);
@@ -182,7 +233,7 @@ impl<const D: usize, const MIDPOINTS: usize> Codebook<D, MIDPOINTS> {
 
 /// The sum of 4 or 8 numbers, halves first, so that it is done in lanes.
 #[inline(always)]
-fn sum<const D: usize>(mut numbers: [f32; D]) -> f32 {
+pub(super) fn sum<const D: usize>(mut numbers: [f32; D]) -> f32 {
     let mut left = D;
     while left > 1 {
         left /= 2;
@@ -207,11 +258,9 @@ pub(super) struct CodedBlock {
     pub(super) codes: [u8; 16],
     /// The row of each run of values.
     pub(super) rows: [u16; MOST_ROWS],
-    /// Eight signs a byte (set: negative).
-    pub(super) signs: [u8; 32],
 }
 
-/// Signs and magnitudes. Where the number of signs must be even and is not, that of the value which matters least is
+/// Signs, eight a byte (set: negative), and magnitudes. Where the number of signs must be even and is not, that of the value which matters least is
 /// wrong, and its magnitude negative: the nearer to zero the magnitude that stands for it, the better.
 fn split_signs(values: &[f32; 256], weights: &[f32; 256], even: bool) -> ([u8; 32], [f32; 256]) {
     let (mut signs, mut magnitudes) = ([0; 32], values.map(f32::abs));

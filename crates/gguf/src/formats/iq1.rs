@@ -8,10 +8,14 @@
 //!
 //! The integers are `8 * grid ± 1` with an eighth of the scale, which is exact.
 
+use std::sync::LazyLock;
+
 use half::f16;
 
+use super::codebook_search::{Codebook, CodedBlock, Rows, Scales, sum};
 use super::grids::{IQ1, ONES};
-use super::{field, half_at, odd};
+use super::search::{largest, reciprocal, weights};
+use super::{TooLarge, field, half_at, odd};
 
 /// integer = 8 * grid ± 1; factor = 2 * scale + 1; scale = d / 8.
 #[inline(always)]
@@ -58,4 +62,124 @@ pub(crate) fn unpack_m(block: &[u8; 56], integers: &mut [i8; 256], factors: &mut
 fn shifted(row: u16, down: u16) -> [i8; 8] {
     let up = IQ1[usize::from(row & 2047)] + ONES;
     (up - 2 * u64::from(down) * ONES).to_le_bytes().map(|byte| byte as i8 - 16)
+}
+
+/// Searches the codebook for each group: see [`super::codebook_search`].
+pub(crate) fn encode_s(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 50],
+) -> Result<(), TooLarge> {
+    let scales = Scales { group: 32, top_code: 7.0, stored: 8.0 };
+    let CodedBlock { d, codes, rows } =
+        SHIFTED_GROUPS.encode_groups(values, &weights(values, importance), &scales)?;
+    block[..2].copy_from_slice(&d);
+    for (byte, row) in block[2..34].iter_mut().zip(rows) {
+        *byte = row as u8;
+    }
+    let words = block[34..].as_chunks_mut::<2>().0.iter_mut();
+    for ((word, rows), code) in words.zip(rows.as_chunks::<4>().0).zip(codes) {
+        let high = (0..4).fold(0, |bits, i| bits | (rows[i] >> 8 & 7) << (3 * i));
+        *word = (high | u16::from(code) << 12 | (rows[0] & DOWN) << 4).to_le_bytes();
+    }
+    Ok(())
+}
+
+/// Searches the codebook for each group: see [`super::codebook_search`].
+pub(crate) fn encode_m(
+    values: &[f32; 256],
+    importance: Option<&[f32; 256]>,
+    block: &mut [u8; 56],
+) -> Result<(), TooLarge> {
+    let scales = Scales { group: 16, top_code: 7.0, stored: 8.0 };
+    let CodedBlock { d, codes, rows } =
+        SHIFTED_RUNS.encode_groups(values, &weights(values, importance), &scales)?;
+    for (byte, row) in block[..32].iter_mut().zip(rows) {
+        *byte = row as u8;
+    }
+    // The three high bits of a row and its shift are a nibble as they stand.
+    for (byte, rows) in block[32..48].iter_mut().zip(rows.as_chunks::<2>().0) {
+        *byte = (rows[0] >> 8 & 15 | (rows[1] >> 8 & 15) << 4) as u8;
+    }
+    let words = block[48..].as_chunks_mut::<2>().0.iter_mut();
+    for (i, (word, codes)) in words.zip(codes.as_chunks::<4>().0).enumerate() {
+        let codes = (0..4).fold(0, |bits, i| bits | u16::from(codes[i]) << (3 * i));
+        *word = (codes | (u16::from_le_bytes(d) >> (4 * i) & 15) << 12).to_le_bytes();
+    }
+    Ok(())
+}
+
+/// The codebook with a shift for all rows of a group.
+static SHIFTED_GROUPS: LazyLock<Shifted> =
+    LazyLock::new(|| Shifted { book: Codebook::new(IQ1, 16), shared: true });
+/// The codebook with a shift for each row.
+static SHIFTED_RUNS: LazyLock<Shifted> =
+    LazyLock::new(|| Shifted { book: Codebook::new(IQ1, 16), shared: false });
+
+/// The bit of a row that is shifted down, above its number.
+const DOWN: u16 = 1 << 11;
+
+/// Rows of the codebook, shifted up or down by one (they have eights).
+struct Shifted {
+    book: Codebook<8, 2>,
+    /// Whether all rows of a group have the same shift.
+    shared: bool,
+}
+
+/// What stands for a few runs of values.
+struct Choice {
+    /// The weighted square of what is lost, in units of the scale.
+    distance: f32,
+    /// Σwqx and Σwqq.
+    sums: [f32; 2],
+    rows: [u16; 4],
+}
+
+impl Shifted {
+    /// The rows of one shift that are nearest to at most 32 values.
+    fn nearest(&self, values: &[f32], weights: &[f32], inverse: f32, down: bool) -> Choice {
+        let (shift, bit) = if down { (-1.0, DOWN) } else { (1.0, 0) };
+        let mut choice = Choice { distance: 0.0, sums: [0.0; 2], rows: [0; 4] };
+        let runs = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);
+        for ((values, weights), row) in runs.zip(&mut choice.rows) {
+            let (distance, index) = self.book.nearest(&values.map(|value| value * inverse - shift), weights);
+            let q = self.book.row(index).map(|level| level + shift);
+            choice.distance += distance;
+            choice.sums[0] += sum::<8>(std::array::from_fn(|i| weights[i] * q[i] * values[i]));
+            choice.sums[1] += sum::<8>(std::array::from_fn(|i| weights[i] * q[i] * q[i]));
+            *row = index | bit;
+        }
+        choice
+    }
+}
+
+impl Rows for Shifted {
+    const RUN: usize = 8;
+
+    fn top(&self) -> f32 {
+        9.0
+    }
+
+    /// Three levels stand best for normal values at 1.2 times their spread; for a few among many small ones, at theirs.
+    fn candidates(&self, values: &[f32], weights: &[f32]) -> impl Iterator<Item = f32> {
+        let squares: f32 = values.iter().zip(weights).map(|(value, weight)| weight * value * value).sum();
+        let spread = (squares * reciprocal(weights.iter().sum())).sqrt();
+        let largest = largest(values).abs();
+        let around = (-3i8..=5).map(move |step| 1.2 * spread * (1.0 + 0.16 * f32::from(step)));
+        around.chain([largest, 0.8 * largest]).map(|level| level / 8.0)
+    }
+
+    fn rows_at(&self, values: &[f32], weights: &[f32], scale: f32, rows: &mut [u16]) -> [f32; 2] {
+        let inverse = reciprocal(scale);
+        let span = if self.shared { 32 } else { 8 };
+        let mut sums = [0.0; 2];
+        let spans = values.chunks(span).zip(weights.chunks(span));
+        for ((values, weights), rows) in spans.zip(rows.chunks_mut(span / 8)) {
+            let [up, down] = [false, true].map(|down| self.nearest(values, weights, inverse, down));
+            let choice = if down.distance < up.distance { down } else { up };
+            rows.copy_from_slice(&choice.rows[..rows.len()]);
+            sums = [sums[0] + choice.sums[0], sums[1] + choice.sums[1]];
+        }
+        sums
+    }
 }

@@ -11,9 +11,9 @@ use super::codebook_search::{Codebook, CodedBlock};
 use super::grids::{self, even_signs, signed};
 use super::{TooLarge, field, half_at, join_nibble_codes, nibble_factors, odd};
 
-static XXS: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_XXS));
-static XS: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_XS));
-static S: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_S));
+static XXS: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_XXS, 0));
+static XS: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_XS, 0));
+static S: LazyLock<Codebook<8, 2>> = LazyLock::new(|| Codebook::new(grids::IQ2_S, 0));
 
 /// integer = ±grid; factor = 2 * scale + 1; scale = d / 8; in groups of 32.
 #[inline(always)]
@@ -62,7 +62,7 @@ pub(crate) fn encode_xxs(
     importance: Option<&[f32; 256]>,
     block: &mut [u8; 66],
 ) -> Result<(), TooLarge> {
-    let CodedBlock { d, codes, rows, signs } = XXS.encode(values, importance, 32, 8.0, true)?;
+    let (CodedBlock { d, codes, rows }, signs) = XXS.encode(values, importance, 32, 8.0, true)?;
     block[..2].copy_from_slice(&d);
     for (group, bytes) in block[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
         for (byte, row) in bytes.iter_mut().zip(&rows[4 * group..][..4]) {
@@ -79,7 +79,7 @@ pub(crate) fn encode_xs(
     importance: Option<&[f32; 256]>,
     block: &mut [u8; 74],
 ) -> Result<(), TooLarge> {
-    let CodedBlock { d, codes, rows, signs } = XS.encode(values, importance, 16, 8.0, true)?;
+    let (CodedBlock { d, codes, rows }, signs) = XS.encode(values, importance, 16, 8.0, true)?;
     block[..2].copy_from_slice(&d);
     let words = block[2..66].as_chunks_mut::<2>().0.iter_mut();
     for ((word, row), signs) in words.zip(rows).zip(signs) {
@@ -95,7 +95,7 @@ pub(crate) fn encode_s(
     importance: Option<&[f32; 256]>,
     block: &mut [u8; 82],
 ) -> Result<(), TooLarge> {
-    let CodedBlock { d, codes, rows, signs } = S.encode(values, importance, 16, 8.0, false)?;
+    let (CodedBlock { d, codes, rows }, signs) = S.encode(values, importance, 16, 8.0, false)?;
     block[..2].copy_from_slice(&d);
     for (byte, row) in block[2..34].iter_mut().zip(rows) {
         *byte = row as u8;

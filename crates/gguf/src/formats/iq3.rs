@@ -10,8 +10,8 @@ use super::codebook_search::{Codebook, CodedBlock};
 use super::grids::{self, even_signs, signed};
 use super::{TooLarge, field, half_at, join_nibble_codes, nibble_factors, odd};
 
-static XXS: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_XXS.map(u64::from)));
-static S: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_S.map(u64::from)));
+static XXS: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_XXS.map(u64::from), 0));
+static S: LazyLock<Codebook<4, 7>> = LazyLock::new(|| Codebook::new(grids::IQ3_S.map(u64::from), 0));
 
 /// integer = ±grid; factor = 2 * scale + 1; scale = d / 4; in groups of 32.
 #[inline(always)]
@@ -60,7 +60,7 @@ pub(crate) fn encode_xxs(
     importance: Option<&[f32; 256]>,
     block: &mut [u8; 98],
 ) -> Result<(), TooLarge> {
-    let CodedBlock { d, codes, rows, signs } = XXS.encode(values, importance, 32, 4.0, true)?;
+    let (CodedBlock { d, codes, rows }, signs) = XXS.encode(values, importance, 32, 4.0, true)?;
     block[..2].copy_from_slice(&d);
     block[2..66].copy_from_slice(&rows.map(|row| row as u8));
     for (group, word) in block[66..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -75,7 +75,7 @@ pub(crate) fn encode_s(
     importance: Option<&[f32; 256]>,
     block: &mut [u8; 110],
 ) -> Result<(), TooLarge> {
-    let CodedBlock { d, codes, rows, signs } = S.encode(values, importance, 32, 1.0, false)?;
+    let (CodedBlock { d, codes, rows }, signs) = S.encode(values, importance, 32, 1.0, false)?;
     block[..2].copy_from_slice(&d);
     block[2..66].copy_from_slice(&rows.map(|row| row as u8));
     for (byte, rows) in block[66..74].iter_mut().zip(rows.as_chunks::<8>().0) {

@@ -7,7 +7,7 @@ use gleed_gguf::Format;
 
 /// Every format that can be encoded and how much of a normal distribution's spread it may lose, as the
 /// root mean square of the error. The bounds are a few percent above what good encoders reach.
-const ENCODED: [(Format, f64); 24] = [
+const ENCODED: [(Format, f64); 26] = [
     (Format::F32, 0.0),
     (Format::F16, 2.5e-4),
     (Format::BF16, 2e-3),
@@ -22,6 +22,8 @@ const ENCODED: [(Format, f64); 24] = [
     (Format::Q5_K, 0.037),
     (Format::Q6_K, 0.0185),
     (Format::Q8_K, 0.008),
+    (Format::IQ1_S, 0.48),
+    (Format::IQ1_M, 0.45),
     (Format::IQ2_XXS, 0.36),
     (Format::IQ2_XS, 0.31),
     (Format::IQ2_S, 0.28),
@@ -119,7 +121,7 @@ fn rare_large_values_survive() {
     }
     for (format, _) in ENCODED {
         // Three values, or rows of a codebook, in which a large value has no zeros beside it.
-        if ["TQ", "IQ2", "IQ3"].iter().any(|family| format.name().starts_with(family)) {
+        if ["TQ", "IQ1", "IQ2", "IQ3"].iter().any(|family| format.name().starts_with(family)) {
             continue;
         }
         let decoded = round_trip(format, &values);
