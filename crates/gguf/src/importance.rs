@@ -9,7 +9,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{Array, Error, Format, Gguf, Metadata, Result, Strings, TensorInfo, TensorSpec, Value, Writer};
+use crate::{
+    Array, Bytes, Error, Format, Gguf, Metadata, Result, Strings, TensorSpec, Value, Writer, importance_dat,
+    shown, wire,
+};
 
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
@@ -49,11 +52,26 @@ impl InputSquares {
         }
         means
     }
+
+    /// None of the numbers may be negative, infinite or not a number.
+    pub(crate) fn check(&self, name: &str) -> std::result::Result<(), String> {
+        match self.sums.iter().chain(&self.counts).find(|number| !(number.is_finite() && **number >= 0.0)) {
+            Some(number) => {
+                Err(format!("tensor {}: {number} is neither a sum of squares nor a count", shown(name)))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Importance {
-    /// Reads a file.
+    /// Reads a file, of GGUF or of the format that llama.cpp had before.
     pub fn read(path: &Path) -> Result<Importance> {
+        let bytes = Bytes::map(path)?;
+        if !bytes.starts_with(wire::MAGIC) && importance_dat::looks_like(&bytes) {
+            return importance_dat::parse(&bytes)
+                .map_err(|what| Error::Malformed { file: path.display().to_string(), what });
+        }
         let file = Gguf::open(path)?;
         let malformed = |what: String| Error::Malformed { file: file.name().to_owned(), what };
         let metadata = file.metadata();
@@ -78,7 +96,8 @@ impl Importance {
         for tensor in file.tensors() {
             let Some(name) = tensor.name.strip_suffix(SUMS) else { continue };
             let counts = file.require_tensor(&format!("{name}{COUNTS}"))?;
-            let inputs = InputSquares { sums: numbers(&file, tensor)?, counts: numbers(&file, counts)? };
+            let inputs = InputSquares { sums: file.decode(tensor)?, counts: file.decode(counts)? };
+            inputs.check(name).map_err(malformed)?;
             if inputs.counts.is_empty() || !inputs.sums.len().is_multiple_of(inputs.counts.len()) {
                 let (sums, counts) = (inputs.sums.len(), inputs.counts.len());
                 return Err(malformed(format!(
@@ -116,17 +135,5 @@ impl Importance {
             writer.write(&spec.name, data)?;
         }
         writer.finish()
-    }
-}
-
-/// The values of a tensor, none of which may be negative, infinite or not a number.
-fn numbers(file: &Gguf, tensor: &TensorInfo) -> Result<Vec<f32>> {
-    let values = file.decode(tensor)?;
-    match values.iter().find(|value| !(value.is_finite() && **value >= 0.0)) {
-        Some(value) => Err(Error::Malformed {
-            file: file.name().to_owned(),
-            what: format!("tensor {}: {value} is neither a sum of squares nor a count", tensor.name),
-        }),
-        None => Ok(values),
     }
 }

@@ -13,6 +13,7 @@ mod file;
 mod format;
 mod formats;
 mod importance;
+mod importance_dat;
 mod looks;
 mod map;
 mod metadata;

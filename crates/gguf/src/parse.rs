@@ -21,7 +21,7 @@ pub fn header(file: &str, bytes: &[u8], part: usize) -> Result<Header> {
 }
 
 /// What is wrong, without the file's name.
-type Checked<T> = std::result::Result<T, String>;
+pub type Checked<T> = std::result::Result<T, String>;
 
 fn parse(bytes: &[u8], part: usize) -> Checked<Header> {
     if !bytes.starts_with(wire::MAGIC) {
@@ -105,18 +105,31 @@ fn place(tensors: &mut [TensorInfo], header_end: usize, alignment: usize, file_l
     Ok(())
 }
 
+/// Bytes at an offset as the name of something: UTF-8 and of a sensible length.
+pub fn as_name(bytes: &[u8], at: usize, what: &dyn std::fmt::Display) -> Checked<String> {
+    if bytes.len() > wire::MAX_KEY_BYTES {
+        return Err(format!(
+            "{what} at offset {at} has {} bytes, at most {} are allowed",
+            bytes.len(),
+            wire::MAX_KEY_BYTES
+        ));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| format!("{what} at offset {at} is not UTF-8"))?;
+    Ok(text.to_string())
+}
+
 /// A place in the bytes of a file.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub struct Cursor<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    fn take(&mut self, count: usize, what: &dyn std::fmt::Display) -> Checked<&'a [u8]> {
+    pub fn take(&mut self, count: usize, what: &dyn std::fmt::Display) -> Checked<&'a [u8]> {
         if count > self.left() {
             return Err(format!(
                 "{what} at offset {} needs {count} bytes, but the file ends {} bytes later: \
@@ -131,7 +144,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that `count` things of at least `least` bytes each can follow, and makes `count` an index.
-    fn expect_room(&self, count: u64, least: usize, what: &dyn std::fmt::Display) -> Checked<usize> {
+    pub fn expect_room(&self, count: u64, least: usize, what: &dyn std::fmt::Display) -> Checked<usize> {
         usize::try_from(count).ok().filter(|&count| count <= self.left() / least).ok_or_else(|| {
             format!(
                 "claims {count} {what} at offset {}, but the file ends {} bytes later: \
@@ -148,7 +161,7 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
-    fn u32(&mut self, what: &dyn std::fmt::Display) -> Checked<u32> {
+    pub fn u32(&mut self, what: &dyn std::fmt::Display) -> Checked<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
@@ -165,16 +178,7 @@ impl<'a> Cursor<'a> {
     /// A string that names something: UTF-8 and of a sensible length.
     fn name(&mut self, what: &dyn std::fmt::Display) -> Checked<String> {
         let at = self.at;
-        let bytes = self.string(what)?;
-        if bytes.len() > wire::MAX_KEY_BYTES {
-            return Err(format!(
-                "{what} at offset {at} has {} bytes, at most {} are allowed",
-                bytes.len(),
-                wire::MAX_KEY_BYTES
-            ));
-        }
-        let text = std::str::from_utf8(bytes).map_err(|_| format!("{what} at offset {at} is not UTF-8"))?;
-        Ok(text.to_string())
+        as_name(self.string(what)?, at, what)
     }
 
     fn metadata(&mut self, count: u64) -> Checked<Metadata> {

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gleed_gguf::{Array, Format, Gguf, Metadata, Strings, TensorSpec, Value, Writer};
+use gleed_gguf::{Array, Format, Gguf, Importance, Metadata, Strings, TensorSpec, Value, Writer};
 
 thread_local! {
     /// Bytes allocated and not yet freed by this thread, and the most there ever were since the last reset.
@@ -60,9 +60,7 @@ const ALLOWANCE: usize = 16 * 1024;
 /// Opens the file and asks everything of it. Fails the test on a panic or too much memory.
 fn open(bytes: &[u8], what: &dyn Fn() -> String) -> bool {
     let given = bytes.to_vec();
-    let before = LIVE.get();
-    PEAK.set(before);
-    let opened = catch_unwind(AssertUnwindSafe(|| match Gguf::from_vec("hostile", given) {
+    let ask = || match Gguf::from_vec("hostile", given) {
         Ok(file) => {
             for tensor in file.tensors() {
                 assert_eq!(file.data(tensor).len(), tensor.bytes);
@@ -79,11 +77,19 @@ fn open(bytes: &[u8], what: &dyn Fn() -> String) -> bool {
             assert!(message.starts_with("hostile: ") && !message.contains('\n'), "{message}");
             false
         }
-    }));
+    };
+    watched(bytes.len(), what, ask)
+}
+
+/// Runs something on a file of so many bytes. Fails the test on a panic or too much memory.
+fn watched(length: usize, what: &dyn Fn() -> String, run: impl FnOnce() -> bool) -> bool {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let result = catch_unwind(AssertUnwindSafe(run));
     let cost = usize::try_from(PEAK.get() - before).unwrap_or(0);
-    let bound = FACTOR * bytes.len() + ALLOWANCE;
-    assert!(cost <= bound, "{}: {cost} bytes for a file of {}", what(), bytes.len());
-    opened.unwrap_or_else(|_| panic!("{}: panicked", what()))
+    let bound = FACTOR * length + ALLOWANCE;
+    assert!(cost <= bound, "{}: {cost} bytes for a file of {length}", what());
+    result.unwrap_or_else(|_| panic!("{}: panicked", what()))
 }
 
 /// A small generator with a seed, so that every run tries the same files (xorshift64*).
@@ -231,6 +237,38 @@ fn every_number_at_every_offset() {
             open(&bytes, &|| format!("{value} at {at}"));
         }
     }
+}
+
+/// Importance matrices in the format before GGUF.
+#[test]
+fn mutations_of_an_old_importance_matrix() {
+    let original = include_bytes!("data/importance/imatrix.dat");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("imatrix.dat");
+    let name = path.display().to_string();
+    let read = |bytes: &[u8], what: &dyn Fn() -> String| {
+        std::fs::write(&path, bytes).unwrap();
+        watched(bytes.len(), what, || match Importance::read(&path) {
+            Ok(importance) => importance.inputs.values().all(|inputs| !inputs.means().is_empty()),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(message.starts_with(&name) && !message.contains('\n'), "{message}");
+                false
+            }
+        })
+    };
+    assert!(read(original, &|| "unchanged".into()));
+    for at in (0..original.len()).step_by(7) {
+        assert!(!read(&original[..at], &|| format!("cut at {at}")) || at >= original.len() - 16);
+    }
+    let mut random = Random(0x1234_5678_9ABC_DEF1);
+    let (mut opened, cases) = (0, 1_000);
+    for case in 0..cases {
+        let mut bytes = original.to_vec();
+        let what = mutate(&mut bytes, original.len(), &mut random);
+        opened += usize::from(read(&bytes, &|| format!("case {case}: {what}")));
+    }
+    assert!(opened > cases / 50 && opened < cases * 9 / 10, "{opened} of {cases} opened");
 }
 
 /// Files that are valid, or nearly, and made to cost as much memory as possible: a little over 8,192

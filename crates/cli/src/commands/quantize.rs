@@ -25,7 +25,8 @@ pub struct Arguments {
     #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
     mix: Mix,
 
-    /// An importance matrix (`gleed imatrix`, or llama-imatrix's GGUF): errors become small where they matter
+    /// An importance matrix (of `gleed imatrix` or `llama-imatrix`, an old .dat too): errors become small where they
+    /// matter
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
 
