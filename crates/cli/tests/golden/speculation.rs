@@ -1,4 +1,4 @@
-//! Guesses for one person: `run` says the same with them and without, and tells what they came to.
+//! Guesses for one person: `run` and `chat` say the same with them and without, and tell what they came to.
 
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ fn guesses_change_no_answer() {
         &["--speculation", "always"][..],
         &["--speculation", "always", "--draft", &model],
         &["--draft", &model],
+        &[],
     ];
     for sampling in samplings {
         let run = |way: &[&str]| {
@@ -62,6 +63,46 @@ fn what_guesses_came_to_is_told() {
     let line = String::from_utf8(told.stderr).unwrap();
     assert!(line.contains("30 generated at") && line.contains(" guesses right, "), "{line}");
     assert_eq!(line.lines().count(), 1);
+}
+
+/// What was said in a chat of three questions with these options, as the chat saves it, and all that its terminal showed.
+/// `script` gives it a terminal; a dumb one takes lines as they come.
+#[cfg(target_os = "linux")]
+fn chat(name: &str, options: &str) -> (String, String) {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use crate::commands::scratch;
+
+    let saved = scratch(&format!("chat-{name}.txt"));
+    let _ = std::fs::remove_file(&saved);
+    let (gleed, model) = (env!("CARGO_BIN_EXE_gleed"), stories());
+    let line = format!("'{gleed}' chat '{model}' -n 40 --temperature 0.4 --seed 5 --stats {options}");
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("GLEED_CACHE", scratch(&format!("chat-{name}")))
+        .env("NO_COLOR", "1")
+        .env("TERM", "dumb")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let questions = format!("{PROMPT}\nWhat next?\nOnce more?\n/save {}\n/exit\n", saved.display());
+    terminal.stdin.take().unwrap().write_all(questions.as_bytes()).unwrap();
+    let shown = String::from_utf8(terminal.wait_with_output().unwrap().stdout).unwrap();
+    (std::fs::read_to_string(&saved).unwrap_or_else(|_| panic!("{shown}")), shown)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn guesses_change_no_conversation() {
+    let (plain, shown) = chat("off", "--speculation off");
+    assert_eq!((plain.matches("user:").count(), plain.matches("assistant:").count()), (3, 3), "{plain}");
+    assert!(shown.contains(" generated at ") && !shown.contains("guesses right"), "{shown}");
+    let (answers, shown) = chat("always", "--speculation always");
+    assert_eq!(answers, plain);
+    assert!(shown.contains(" guesses right, "), "{shown}");
+    assert_eq!(chat("auto", "").0, plain);
 }
 
 #[test]
