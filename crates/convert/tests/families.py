@@ -213,7 +213,7 @@ FAMILIES = {
         attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=4), "spm", "BF16"),
     "hunyuan-moe": (t.HunYuanMoEV1ForCausalLM, t.HunYuanMoEV1Config, decoder(
         hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128, num_experts=4, moe_topk=[2, 2],
-        max_position_embeddings=32768, **rope("dynamic", 10000.0, alpha=1000.0, factor=1.0)), "bpe", "BF16"),
+        max_position_embeddings=32768, **rope("dynamic", 10000.0, alpha=1000.0, factor=1.0)), "hunyuan", "BF16"),
     "bert": (t.BertModel, t.BertConfig, ENCODER | dict(type_vocab_size=2), "wordpiece", "F16"),
     "distilbert": (t.DistilBertModel, t.DistilBertConfig, dict(
         vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=64), "wordpiece", "F32"),
@@ -253,7 +253,7 @@ FAMILIES = {
         head_dim=16, sliding_window=16, num_hidden_layers=7, query_pre_attn_scalar=16, use_bidirectional_attention=True), "spm", "BF16"),
     "kimi-linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig, latent(
         num_hidden_layers=4, q_lora_rank=None, num_local_experts=4, n_group=1, topk_group=1, linear_head_dim=8, linear_num_heads=4,
-        linear_conv_kernel_dim=4, layer_types=["linear_attention"] * 3 + ["full_attention"]), "bpe", "BF16"),
+        linear_conv_kernel_dim=4, layer_types=["linear_attention"] * 3 + ["full_attention"]), "kimi", "BF16"),
     "qwen2vl": (t.Qwen2_5_VLForConditionalGeneration, t.Qwen2_5_VLConfig, dict(
         text_config=decoder(rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1]}),
         vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=14,

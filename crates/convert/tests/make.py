@@ -3,8 +3,8 @@
 
     make.py LLAMA_CPP [NAME ...]
 
-LLAMA_CPP is a checkout of llama.cpp, whose `conversion` package is run. Needs torch, transformers, tokenizers and
-sentencepiece. Writes data/NAME.json for each family of families.py, and data/vocabularies/*.json.
+LLAMA_CPP is a checkout of llama.cpp, whose `conversion` package is run. Needs torch, transformers, tokenizers,
+sentencepiece and tiktoken. Writes data/NAME.json for each family of families.py, and data/vocabularies/*.json.
 
 Weights are a formula of their names (`value` below, and in folders.rs), so that a folder is its configuration and the
 names, types and shapes of its tensors: tests write it themselves.
@@ -191,15 +191,77 @@ def unigram(folder: Path) -> None:
         "clean_up_tokenization_spaces": True}))
 
 
+def ranks() -> dict[bytes, int]:
+    """The bytes, then what merges make of them, by rank: as tiktoken has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        bpe(Path(folder))
+        merges = json.loads(Path(folder, "tokenizer.json").read_text())["model"]["merges"]
+    plain = [byte for byte in range(256) if 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174]
+    others = [byte for byte in range(256) if byte not in plain]
+    alphabet = {chr(byte): byte for byte in plain} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    merged = [bytes(alphabet[letter] for letter in "".join(pair)) for pair in merges]
+    return {token: rank for rank, token in enumerate([bytes([byte]) for byte in range(256)] + merged)}
+
+
+def write_ranks(path: Path) -> None:
+    from base64 import b64encode
+    path.write_bytes(b"".join(b64encode(token) + b" %d\n" % rank for token, rank in ranks().items()))
+
+
+def kimi(folder: Path) -> None:
+    """Kimi's: ranks, and a few names of the tokens after them."""
+    write_ranks(folder / "tiktoken.model")
+    first = len(ranks())
+    names = {first: "[BOS]", first + 1: "[EOS]", first + 2: "<|im_end|>", first + 3: "<|im_user|>", first + 5: "<tool>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "TikTokenTokenizer", "bos_token": "[BOS]", "eos_token": "<|im_end|>", "chat_template": TEMPLATE,
+        "added_tokens_decoder": {str(number): dict(content=name, special=name != "<tool>") for number, name in names.items()}}))
+
+
+def hunyuan(folder: Path) -> None:
+    """Hunyuan's: ranks, and tokens after them that only its tokenizer's code names."""
+    write_ranks(folder / "hy.tiktoken")
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "HYTokenizer", "eos_token": "<|eos|>", "pad_token": "<|pad|>", "chat_template": TEMPLATE}))
+
+
+# How they cut texts into words, by file: as the code of the tokenizers has it.
+WORDS = {"hy.tiktoken": QWEN2, "tiktoken.model": "|".join([
+    r"[\p{Han}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])}
+
+
+def stand_in(folder: Path, size: int):
+    """What the converter asks of the tokenizers of such folders, whose code is not at hand."""
+    from types import SimpleNamespace
+    known = ranks()
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    if (folder / "hy.tiktoken").exists():
+        named = ["<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"] + [f"<|extra_{i}|>" for i in range(205)]
+        special = {text: len(known) + place for place, text in enumerate(named)}
+    else:
+        names = {int(number): added["content"] for number, added in config["added_tokens_decoder"].items()}
+        special = {names.get(number, f"<|reserved_token_{number}|>"): number for number in range(len(known), len(known) + 258)}
+    return SimpleNamespace(mergeable_ranks=known, model=SimpleNamespace(_mergeable_ranks=known), special_tokens=special,
+                           vocab_size=size, eos_id=special[config["eos_token"]])
+
+
 def encode(folder: Path, text: str) -> list[int]:
-    """The tokens of a text, by SentencePiece itself or by Hugging Face's tokenizers, without any around it."""
+    """The tokens of a text, by those who made the tokenizer, without any around it."""
+    for file, words in WORDS.items():
+        if (folder / file).exists():
+            import tiktoken
+            return tiktoken.Encoding("ranks", pat_str=words, mergeable_ranks=ranks(), special_tokens={}).encode_ordinary(text)
     model = folder / "tokenizer.model"
     if model.exists():
         return sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(text)
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
 
 
-VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, "wordpiece": wordpiece, "unigram": unigram}
+VOCABULARIES = {"bpe": bpe, "spm": spm, "spm-json": spm_json, "gemma4": gemma4, "wordpiece": wordpiece, "unigram": unigram,
+                "kimi": kimi, "hunyuan": hunyuan}
 
 
 def tensors_of(folder: Path) -> dict:
@@ -317,7 +379,7 @@ def convert(name: str, folder: Path, out: Path, kind: str):
     import gguf
     from conversion import ModelBase, get_model_class
     from conversion.base import ModelType, TextModel, get_model_architecture
-    pre = "bert-bge" if name in FAMILIES and FAMILIES[name][3] == "wordpiece" else "qwen2"
+    pre = {"wordpiece": "bert-bge", "kimi": "kimi-k2", "hunyuan": "hunyuan"}.get(FAMILIES[name][3] if name in FAMILIES else "", "qwen2")
     TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     if not hasattr(ModelBase, "load_as_read"):
         ModelBase.load_as_read = ModelBase.load_hparams
@@ -330,8 +392,10 @@ def convert(name: str, folder: Path, out: Path, kind: str):
                      "BF16": gguf.LlamaFileType.MOSTLY_BF16}[kind]
         # Layers that guess further tokens are left out, where a family may have them.
         model.no_mtp = True
-        if name in ("hunyuan-moe", "deepseek32"):
-            # Vocabularies are read from tokenizer.json, not with a tokenizer or settings that only their folders have.
+        if any((folder / file).exists() for file in WORDS):
+            transformers.AutoTokenizer.from_pretrained = lambda *of, **named: stand_in(folder, hparams["vocab_size"])
+        if name == "deepseek32":
+            # The vocabulary is read from tokenizer.json, not with settings that only its folder has.
             model.set_vocab = model._set_vocab_gpt2
         model(folder, file_type, out, eager=True, sentence_transformers_dense_modules=name in DENSE).write()
     reader = gguf.GGUFReader(out)

@@ -192,6 +192,8 @@ pub const FAMILIES: &[Family] = &[
             dense::hunyuan_base(config, keys, 1000.0)
         },
         tensors: &[HUNYUAN, dense::HUNYUAN, EXPERTS, LLAMA],
+        // Its configuration has another number.
+        vocabulary: Vocabulary { roles: &[("bos", "<|bos|>")], ..PLAIN.vocabulary },
         ..PLAIN
     },
     Family {

@@ -1,6 +1,8 @@
 //! From a tokenizer's files to the keys under `tokenizer.`: byte-level BPE, WordPiece and Unigram of
-//! `tokenizer.json`, SentencePiece of `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them.
+//! `tokenizer.json`, SentencePiece of `tokenizer.model`, or SentencePiece's merges where only `tokenizer.json` has them,
+//! and tiktoken's ranks where there is nothing else.
 
+mod base64;
 mod bpe;
 mod hugging_face;
 mod pieces;
@@ -8,6 +10,7 @@ mod pre;
 mod protobuf;
 mod sentencepiece;
 mod special;
+mod tiktoken;
 mod unigram;
 mod wordpiece;
 
@@ -21,6 +24,7 @@ use crate::families::Vocabulary;
 use hugging_face::{Model, TokenizerConfig, TokenizerJson};
 use pieces::Pieces;
 pub use pieces::{CONTROL, USER_DEFINED};
+use tiktoken::Tiktoken;
 
 /// Sets all keys of a vocabulary of at most `rows` tokens, for so many the embedding has.
 pub fn set(
@@ -40,7 +44,7 @@ pub fn set(
         return Err(config.wrong(format!("key vocab_size says {size} tokens, but the embedding has {rows}")));
     }
     let model = folder.join("tokenizer.model");
-    let special = special::Special::read(json.as_ref(), &settings, config, family)?;
+    let mut special = special::Special::read(json.as_ref(), &settings, config, family)?;
     let mut pieces = match &json {
         Some(json) if family.of_characters => {
             let Model::Bpe(bpe) = &json.model else { return Err(not_bpe(json)) };
@@ -90,8 +94,16 @@ pub fn set(
             bpe::scored_pieces(json, bpe, &settings, size)?
         }
         None => {
-            let what = "has no tokenizer.json and no tokenizer.model: the vocabulary is missing";
-            return Err(malformed(&folder.display().to_string(), what));
+            let Some(tiktoken) = Tiktoken::open(folder, &settings, size)? else {
+                let what = "has no tokenizer.json, tokenizer.model, tiktoken.model or hy.tiktoken: the vocabulary is \
+                            missing";
+                return Err(malformed(&folder.display().to_string(), what));
+            };
+            metadata.set("tokenizer.ggml.model", text("gpt2"));
+            metadata.set("tokenizer.ggml.pre", text(tiktoken.pre()));
+            metadata.set("tokenizer.ggml.merges", Value::Array(Array::Str(tiktoken.merges())));
+            special.read_ranked(&tiktoken, &settings, family);
+            tiktoken.pieces(size)
         }
     };
     for (text, kind) in pieces.texts.iter().zip(&mut pieces.kinds) {

@@ -6,6 +6,7 @@ use gleed_gguf::{Metadata, Value};
 use serde_json::Value as Json;
 
 use super::hugging_face::{TokenizerConfig, TokenizerJson, kind, steps};
+use super::tiktoken::Tiktoken;
 use crate::config::Config;
 use crate::error::Result;
 use crate::families::Vocabulary;
@@ -93,6 +94,17 @@ impl Special {
         }
         special.added.extend(family.adds.iter().copied());
         Ok(special)
+    }
+
+    /// What files of ranks bring: configurations of models with such files may have a wrong number for the end of a text,
+    /// or for a role that the family has by its text.
+    pub fn read_ranked(&mut self, tiktoken: &Tiktoken, settings: &TokenizerConfig, family: &Vocabulary) {
+        let end = tiktoken.end(settings).map(|text| ("eos", text));
+        for (role, text) in end.into_iter().chain(family.roles.iter().copied()) {
+            if let Some(number) = tiktoken.number(text) {
+                self.numbers.insert(role, number);
+            }
+        }
     }
 
     /// What the post-processor puts around a text.

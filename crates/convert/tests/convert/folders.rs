@@ -22,6 +22,8 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ("mistral4", &["mistral4.attention.temperature_scale", "mistral4.attention.temperature_length"]),
     // It counts layers that guess further tokens.
     ("glm4moe", &["glm4moe.block_count", "glm4moe.nextn_predict_layers"]),
+    // Its converter writes the number that the token has in the real vocabulary.
+    ("hunyuan-moe", &["tokenizer.ggml.bos_token_id"]),
     // All its scores are one number, and there are fewer tokens than the embedding has rows.
     (
         "llama-json",
@@ -240,6 +242,8 @@ fn vocabularies_cut_texts_as_their_makers_do() {
         ("gemma4", "gemma4"),
         ("bert", "wordpiece"),
         ("xlm-roberta", "unigram"),
+        ("kimi-linear", "kimi"),
+        ("hunyuan-moe", "hunyuan"),
     ] {
         let folder = truths().into_iter().find(|truth| truth.name == model).unwrap().write();
         let file = gleed_convert::open(folder.path()).unwrap();

@@ -327,3 +327,30 @@ fn modules_that_are_not_there_or_not_known() {
     write(&folder, "2_Dense/config.json", config.to_string());
     refuses("modules.json", module("models.Dense", "2_Dense"), "2_Dense.linear.weight has no place");
 }
+
+#[test]
+fn ranks_that_are_none() {
+    let folder = truth("hunyuan-moe").write();
+    let file = folder.path().join("hy.tiktoken");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    assert!(opens_or_says_why(&folder));
+    let long = format!("{} 324\n", "QUFB".repeat(400));
+    let cases = [
+        (String::new(), "hy.tiktoken: has no tokens"),
+        (format!("{whole}QQ==\n"), "hy.tiktoken: line 325 is not a token in base64 and its rank"),
+        (format!("{whole}Q!== 324\n"), "line 325 is not a token"),
+        (format!("{whole}QUE= -1\n"), "line 325 is not a token"),
+        (format!("{whole}QUE= 400\n"), "line 325: rank 400, but the model has 400 tokens"),
+        (format!("{whole}= 324\n"), "line 325: a token of 0 bytes"),
+        (format!("{whole}{long}"), "line 325: a token of 1200 bytes"),
+        (format!("{whole}QUE= 17\n"), "rank 17 is there twice"),
+        (format!("{whole}QUE= 330\n"), "rank 324 is missing"),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&file, text).unwrap();
+        let message = refusal(&folder);
+        assert!(message.contains(expected), "{message} lacks {expected}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(refusal(&folder).contains("the vocabulary is missing"));
+}
