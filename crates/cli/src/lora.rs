@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use gleed_gguf::Gguf;
 use gleed_model::Model;
 use gleed_model::adapters::{Adapter, join};
@@ -40,10 +40,11 @@ impl fmt::Display for Lora {
 pub fn adapt(file: Gguf, model: Model, named: &[Lora]) -> Result<(Gguf, Model, Vec<Adapter>)> {
     let mut adapters = Vec::with_capacity(named.len());
     for Lora { path, scale } in named {
-        let flag = || format!("--lora {}", path.display());
-        // The file's error says its cause itself.
-        let adapter = Gguf::open(path).map_err(|error| anyhow!("{}: {error}", flag()))?;
-        let adapter = Adapter::read(adapter, *scale, &model).with_context(flag)?;
+        if let Some((file, scale)) = misread(path) {
+            bail!("--lora {}: {scale} is not a scale; write {file}:0.5", path.display());
+        }
+        let adapter = Gguf::open(path).context("--lora")?;
+        let adapter = Adapter::read(adapter, *scale, &model).context("--lora")?;
         if let Some(first) = adapter.unused.first() {
             output::warning(format!(
                 "{}: {} tensors are not used, such as {first}: adapters change matrices only",
@@ -55,6 +56,12 @@ pub fn adapt(file: Gguf, model: Model, named: &[Lora]) -> Result<(Gguf, Model, V
     }
     let model = model.adapted(&adapters)?;
     Ok((join(file, &adapters)?, model, adapters))
+}
+
+/// The file and what stands behind its last colon, where that is no number and there is only a file without it.
+fn misread(path: &Path) -> Option<(&str, &str)> {
+    let (file, scale) = path.to_str()?.rsplit_once(':')?;
+    (!path.exists() && Path::new(file).is_file()).then_some((file, scale))
 }
 
 #[cfg(test)]

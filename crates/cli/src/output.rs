@@ -144,7 +144,7 @@ pub fn exit_code(result: Result<()>, json: bool) -> ExitCode {
         Err(failure) if failure.is::<StdoutClosed>() => ExitCode::SUCCESS,
         Err(failure) => {
             // A cause may bring line breaks of its own (a child's output, a parser's excerpt).
-            let message = one_line(&format!("{failure:#}"));
+            let message = one_line(&chain(&failure));
             if json {
                 print_failure(&message);
             }
@@ -152,6 +152,15 @@ pub fn exit_code(result: Result<()>, json: bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes, but for those that it tells itself.
+pub fn chain(failure: &anyhow::Error) -> String {
+    failure.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text {
+        text if text.is_empty() => cause,
+        text if text.contains(&cause) => text,
+        text => format!("{text}: {cause}"),
+    })
 }
 
 /// What `main` returns for arguments that ask for help or make no sense; with `--json`, after an object that says
@@ -277,6 +286,16 @@ mod tests {
         for (bytes, expected) in cases {
             assert_eq!(human_bytes(bytes), expected);
         }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = std::io::Error::new(io::ErrorKind::NotFound, "there is no such file");
+        let file = gleed_gguf::Error::Io { path: "a.gguf".into(), source: missing };
+        let failure = anyhow::Error::from(file).context("--lora");
+        assert_eq!(chain(&failure), "--lora: a.gguf: there is no such file");
+        let failure = anyhow::Error::msg("a wall").context("stopped");
+        assert_eq!(chain(&failure), "stopped: a wall");
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Words {
                 Ok(_) => Ok((word, None)),
                 // A model that is not there is a slip, not a prompt for the built-in model.
                 Err(error) if is_like_a_model(word) => {
-                    bail!("{error:#} (a prompt? `gleed run --prompt {word}`)")
+                    bail!("{} (a prompt? `gleed run --prompt {word}`)", output::chain(&error))
                 }
                 Err(_) => Ok((EMBEDDED_NAME, Some(word))),
             },

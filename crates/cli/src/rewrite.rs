@@ -1,6 +1,7 @@
 //! Writes a model that is open to a file, in other formats or in those that it has: what `quantize` and `convert`
 //! share. It is streamed, so that memory stays small however large the model is.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -63,14 +64,7 @@ pub fn rewrite(
         })
         .collect();
     let importance = weights.map(|weights| weights.of_tensors(file, &specs)).transpose()?;
-    for (tensor, choice) in file.tensors().iter().zip(&choices) {
-        if let (Some(wanted), Some(format)) = (choice.instead_of, choice.format) {
-            output::warning(format!(
-                "tensor {}: {} columns are not whole blocks of {wanted}, {format} is used instead",
-                tensor.name, tensor.shape[0]
-            ));
-        }
-    }
+    tell_stand_ins(file, &choices);
     let mut writer = Writer::create(target, &metadata, &specs)?;
     let total: usize = file.tensors().iter().map(TensorInfo::len).sum();
     let progress = Progress::new(label, total as u64);
@@ -97,6 +91,26 @@ pub fn rewrite(
         output::human_bytes(bytes)
     ));
     output::print_line(target.display())
+}
+
+/// Tells which tensors have another format than the mix asked for: a line for all of one kind.
+fn tell_stand_ins(file: &Gguf, choices: &[TensorFormat]) {
+    let mut kinds: BTreeMap<(usize, &str, &str), Vec<&str>> = BTreeMap::new();
+    for (tensor, choice) in file.tensors().iter().zip(choices) {
+        if let (Some(wanted), Some(format)) = (choice.instead_of, choice.format) {
+            let kind = (tensor.shape[0], wanted.name(), format.name());
+            kinds.entry(kind).or_default().push(&tensor.name);
+        }
+    }
+    for ((columns, wanted, format), names) in kinds {
+        let which = match names[..] {
+            [name] => format!("tensor {name}"),
+            _ => format!("{} tensors, such as {}", names.len(), names[0]),
+        };
+        output::warning(format!(
+            "{which}: {columns} columns are not whole blocks of {wanted}, {format} is used instead"
+        ));
+    }
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

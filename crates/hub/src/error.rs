@@ -19,8 +19,8 @@ pub enum Error {
         /// Names of the catalogue that may have been meant, nearest first.
         near: Vec<&'static str>,
     },
-    /// A folder where a file was expected.
-    #[error("{name} is a folder: name the model file in it")]
+    /// A folder that is no checkpoint.
+    #[error("{name} is a folder without a config.json, so no checkpoint: name the model file in it")]
     Folder {
         /// What was asked for.
         name: String,

@@ -78,7 +78,10 @@ mod tests {
         assert!(near("/no/such.gguf").is_empty());
         let folder = tempfile::tempdir().unwrap();
         let message = find(folder.path().to_str().unwrap()).unwrap_err().to_string();
-        assert!(message.ends_with("is a folder: name the model file in it"));
+        assert!(
+            message
+                .ends_with("is a folder without a config.json, so no checkpoint: name the model file in it")
+        );
         std::fs::write(folder.path().join("config.json"), b"{}").unwrap();
         assert_eq!(find(folder.path().to_str().unwrap()).unwrap(), Named::Path(folder.path().to_path_buf()));
     }

@@ -176,7 +176,7 @@ impl Chat {
             }
             Err(error) => {
                 self.conversation.take_back();
-                output::error(format!("{error:#}; /clear starts anew"));
+                output::error(format!("{}; /clear starts anew", output::chain(&error)));
             }
         }
         Ok(())
@@ -236,7 +236,7 @@ impl Chat {
                     .and_then(|wish| self.talk.reason(&wish))
                 {
                     Ok(()) => output::note(format!("(reasoning: {rest})")),
-                    Err(error) => output::error(format!("/reasoning {rest}: {error:#}")),
+                    Err(error) => output::error(format!("/reasoning {rest}: {}", output::chain(&error))),
                 },
             },
             "stats" => {

@@ -39,6 +39,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let Arguments { input, output, mix, threads, json } = arguments;
     if !input.is_dir() {
         let name = input.display();
+        if !input.exists() {
+            bail!("{name}: there is no such folder; check the path");
+        }
         bail!("{name} is not a folder: `gleed quantize` writes files in other formats");
     }
     rewrite("convert", &load::open_folder(&input)?, &output, mix, None, threads, json)

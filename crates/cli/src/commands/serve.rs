@@ -177,7 +177,7 @@ struct Models {
 impl Loader for Models {
     fn load(&self, name: &str) -> Result<Parts, Box<dyn std::error::Error + Send + Sync>> {
         // With its causes, in one line of the log.
-        self.parts(name).map_err(|error| format!("{error:#}").into())
+        self.parts(name).map_err(|error| output::chain(&error).into())
     }
 }
 

@@ -33,6 +33,10 @@ fn folders_that_cannot_be_read_get_one_clear_line() {
     let out = scratch("never.gguf");
     let out = out.to_str().unwrap();
     refused(&["convert", &format!("{path}/config.json"), out], "is not a folder");
+    refused(
+        &["convert", "/no/such/folder", out],
+        "/no/such/folder: there is no such folder; check the path\n",
+    );
     refused(&["convert", path, out, "--threads", "0"], "--threads");
     std::fs::write(folder.path().join("config.json"), r#"{"architectures": ["NoSuchModel"]}"#).unwrap();
     refused(&["convert", path, out], "NoSuchModel is not a model that can be read");

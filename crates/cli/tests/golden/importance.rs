@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use gleed_gguf::{Gguf, Importance};
+use gleed_gguf::{Format, Gguf, Importance};
 use gleed_testing::golden::{root, tiny_model};
 use serde_json::Value;
 
-use crate::commands::{json, refused, scratch, stories};
+use crate::commands::{gleed, json, refused, scratch, stories};
 
 /// The matrix that we make, and llama.cpp's numbers.
 fn measured(name: &str, model: &str, options: &[&str]) -> (Importance, Value) {
@@ -115,6 +115,27 @@ fn quantised_by_importance_the_errors_are_where_they_do_not_matter() {
     assert!(answer["text"].as_str().unwrap().contains("there was"), "{}", answer["text"]);
 }
 
+/// The story model's rows of 288 are no whole blocks of 256; those of its down projections are.
+#[test]
+fn what_a_mix_cannot_have_is_told_once() {
+    let out = scratch("stood-in.gguf");
+    let output = gleed(&["quantize", &stories(), out.to_str().unwrap(), "--type", "iq1_s"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let warnings: Vec<&str> = told.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let expected = [
+        "iq1_s leaves so few bits that it needs an importance matrix",
+        "24 tensors, such as blk.0.attn_q.weight: 288 columns are not whole blocks of IQ1_S, IQ4_NL is used instead",
+        "6 tensors, such as blk.0.attn_output.weight: 288 columns are not whole blocks of IQ2_XXS, IQ4_NL is used",
+        "6 tensors, such as blk.0.attn_v.weight: 288 columns are not whole blocks of Q2_K, Q4_0 is used instead",
+    ];
+    assert_eq!(warnings.len(), expected.len(), "{told}");
+    for (warning, expected) in warnings.iter().zip(expected) {
+        assert!(warning.contains(expected), "{warning} lacks {expected}");
+    }
+    let file = Gguf::open(&out).unwrap();
+    assert_eq!(file.require_tensor("blk.5.ffn_down.weight").unwrap().format, Format::IQ1_S);
+}
+
 #[test]
 fn a_matrix_of_another_model_is_refused() {
     let (mut importance, _) = measured("tiny-qwen3moe", tiny_model("tiny-qwen3moe").to_str().unwrap(), &[]);
@@ -127,6 +148,8 @@ fn a_matrix_of_another_model_is_refused() {
     importance.write(&matrix).unwrap();
     refused(&quantize, "knows none of the model's tensors");
     refused(&["quantize", &model, out, "--type", "q4_0", "--imatrix", &model], "is not an importance matrix");
+    let missing = ["quantize", &model, out, "--type", "q4_0", "--imatrix", "/no/such.dat"];
+    refused(&missing, "error: /no/such.dat: there is no such file; check the path\n");
     assert!(!Path::new(out).exists());
 }
 

@@ -88,11 +88,15 @@ fn adapters_of_other_models_are_refused() {
     let adapter = test_data("tiny/lora-qwen-biased.gguf");
     let adapter = adapter.to_str().unwrap();
     let run = |lora: &str, expected: &str| refused(&["run", &stories(), "Once", "--lora", lora], expected);
-    run("nowhere.gguf", "--lora nowhere.gguf: nowhere.gguf: there is no such file; check the path\n");
+    run("nowhere.gguf", "--lora: nowhere.gguf: there is no such file; check the path\n");
     run(adapter, "is an adapter of architecture qwen2, and the model is llama");
     run(&stories(), "is not a LoRA adapter: general.type is");
     run("/nowhere/a.gguf", "/nowhere/a.gguf");
     run(&format!("{adapter}:nan"), "qwen2");
+    run(
+        &format!("{adapter}:half"),
+        &format!("--lora {adapter}:half: half is not a scale; write {adapter}:0.5\n"),
+    );
     // Of the right architecture, but of another width.
     let other = test_data("tiny/lora-llama-attention.gguf");
     run(other.to_str().unwrap(), "is it for another model?");
