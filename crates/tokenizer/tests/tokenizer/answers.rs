@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 
 /// Templates whose answers are read, with how many of the seven messages below can be compared: a template may refuse
 /// a message, or write it otherwise into the past than the model would.
-const READ: [(&str, usize); 49] = [
+const READ: [(&str, usize); 50] = [
     ("Apertus-8B-Instruct", 7),
     ("Bielik-11B-v3.0-Instruct", 3),
     ("ByteDance-Seed-OSS", 7),
@@ -63,6 +63,7 @@ const READ: [(&str, usize); 49] = [
     ("quoted-google-gemma-7b-it", 7),
     ("quoted-ibm-granite-granite-3.0-8b-instruct", 7),
     ("quoted-phi-4", 7),
+    ("tencent-Hy3", 4),
     ("unsloth-Apriel-1.5", 7),
     ("unsloth-mistral-Devstral-Small-2507", 7),
 ];
@@ -87,7 +88,8 @@ const ENDS: [&str; 17] = [
     "<|assistant_end|>",
     "</assistant>",
 ];
-const MORE_ENDS: [&str; 5] = ["[e~[", "<seed:eos>", "<|message_sep|>", "<end_of_sentence>", "<sep>"];
+const MORE_ENDS: [&str; 6] =
+    ["<｜hy_eos:opensource｜>", "[e~[", "<seed:eos>", "<|message_sep|>", "<end_of_sentence>", "<sep>"];
 
 fn tools() -> Value {
     let text = json!({"type": "string"});

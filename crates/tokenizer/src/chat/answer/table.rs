@@ -36,6 +36,12 @@ const AROUND: [(&str, &[&str]); 4] = [
 
 /// What stands before and behind reasoning in the answers of a model with this template.
 pub(super) fn reasoning(template: &str) -> Option<Reasoning<Mark>> {
+    if let Some(ending) = hy_ending(template) {
+        return Some(Reasoning {
+            begin: format!("<think{ending}>").into(),
+            end: format!("</think{ending}>").into(),
+        });
+    }
     let (_, begin, end) = REASONING.iter().find(|(shown, ..)| template.contains(shown))?;
     Some(Reasoning { begin: mark(begin), end: mark(end) })
 }
@@ -44,6 +50,12 @@ pub(super) fn reasoning(template: &str) -> Option<Reasoning<Mark>> {
 pub(super) fn around(template: &str) -> Vec<Mark> {
     let marks = AROUND.iter().filter(|(shown, _)| template.contains(shown));
     marks.flat_map(|(_, marks)| marks.iter().map(|text| mark(text))).collect()
+}
+
+/// What stands at the end of every mark's name in the template of Hy3: `<think:opensource>`.
+fn hy_ending(template: &str) -> Option<&str> {
+    let (_, rest) = template.split_once("set HYTK = '")?;
+    rest.split_once('\'').map(|(ending, _)| ending)
 }
 
 /// How a model with this template marks its calls.
@@ -55,6 +67,8 @@ pub(super) fn calls(template: &str) -> Option<Calls> {
         gemma("<|tool_call>", "<tool_call|>", "<|\"|>")
     } else if has("<start_function_call>") {
         gemma("<start_function_call>", "<end_function_call>", "<escape>")
+    } else if let Some(ending) = hy_ending(template) {
+        separated(ending)
     } else if has("｜DSML｜") {
         // DeepSeek V3.2 and V4
         let word = if has("function_calls>") { "function_calls" } else { "tool_calls" };
@@ -219,6 +233,22 @@ fn alone(
 /// `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`
 fn arguments() -> Calls {
     alone("<tool_call>", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>")
+}
+
+/// `<tool_calls><tool_call>name<tool_sep><arg_key>key</arg_key><arg_value>value</arg_value></tool_call></tool_calls>`,
+/// with an ending on every name.
+fn separated(ending: &str) -> Calls {
+    let tag = |name: &str| -> Mark { format!("<{name}{ending}>").into() };
+    Calls::Tagged(TaggedCalls {
+        region: Region { open: tag("tool_calls"), close: tag("/tool_calls") },
+        begin: tag("tool_call"),
+        name_end: tag("tool_sep"),
+        key: tag("arg_key"),
+        key_end: tag("/arg_key"),
+        value: tag("arg_value"),
+        value_end: tag("/arg_value"),
+        end: tag("/tool_call"),
+    })
 }
 
 /// DeepSeek V3 and R1 fence the arguments as JSON, V3.1 does not.
