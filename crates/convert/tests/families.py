@@ -254,6 +254,12 @@ FAMILIES = {
     "kimi-linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig, latent(
         num_hidden_layers=4, q_lora_rank=None, num_local_experts=4, n_group=1, topk_group=1, linear_head_dim=8, linear_num_heads=4,
         linear_conv_kernel_dim=4, layer_types=["linear_attention"] * 3 + ["full_attention"]), "kimi", "BF16"),
+    "minicpm3": (t.MiniCPM3ForCausalLM, t.MiniCPM3Config, dict(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, max_position_embeddings=64, q_lora_rank=24, kv_lora_rank=16, qk_rope_head_dim=8,
+        qk_nope_head_dim=16, v_head_dim=8, tie_word_embeddings=False, **rope(
+            "longrope", 10000.0, factor=1.0, original_max_position_embeddings=64, long_factor=[1.0, 1.5, 2.0, 2.5],
+            short_factor=[1.0, 1.25, 1.5, 1.75])), "spm", "BF16"),
     "qwen2vl": (t.Qwen2_5_VLForConditionalGeneration, t.Qwen2_5_VLConfig, dict(
         text_config=decoder(rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1]}),
         vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=14,

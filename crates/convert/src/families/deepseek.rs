@@ -1,7 +1,7 @@
 //! DeepSeek V2 and V3 (with R1): attention over a latent vector, whose matrix is cut into keys and values; DeepSeek V3.2 and
-//! GLM 5, which choose positions by an indexer, and Mistral 4.
+//! GLM 5, which choose positions by an indexer, Mistral 4, and MiniCPM 3, whose matrix is whole.
 
-use super::{Family, PLAIN, common, experts, vocabulary_size};
+use super::{Family, PLAIN, common, experts, phi, vocabulary_size};
 use crate::config::Config;
 use crate::error::Result;
 use crate::keys::{EXPERT_COUNTS, Key, Keys, SHAPE, float, required, size};
@@ -16,6 +16,15 @@ pub(super) const LATENT: &[Rule] = &[
     rule("model.layers.#.self_attn.kv_a_layernorm", "blk.#.attn_kv_a_norm"),
     changed("model.layers.#.self_attn.kv_b_proj", "blk.#.attn_k_b", LatentKeys),
     changed("model.layers.#.self_attn.kv_b_proj", "blk.#.attn_v_b", LatentValues),
+];
+
+/// Keys and values in one matrix.
+const WHOLE: &[Rule] = &[rule("model.layers.#.self_attn.kv_b_proj", "blk.#.attn_kv_b")];
+
+const MINICPM_KEYS: &[Key] = &[
+    size("attention.q_lora_rank", &["q_lora_rank"]),
+    required(size("attention.kv_lora_rank", &["kv_lora_rank"])),
+    required(size("rope.dimension_count", &["qk_rope_head_dim"])),
 ];
 
 const KEYS: &[Key] = &[
@@ -108,7 +117,36 @@ pub const FAMILIES: &[Family] = &[
         tensors: &[LATENT, JOINED, EXPERTS, LLAMA],
         ..BASE
     },
+    Family {
+        models: &["MiniCPM3ForCausalLM"],
+        architecture: "minicpm3",
+        keys: &[SHAPE, MINICPM_KEYS],
+        more: minicpm,
+        tensors: &[WHOLE, LATENT, LLAMA],
+        vectors: phi::factors,
+        ..PLAIN
+    },
 ];
+
+/// What readers of its files take for granted is written only where it is otherwise.
+fn minicpm(config: &Config, keys: &mut Keys) -> Result<()> {
+    vocabulary_size(config, keys)?;
+    let told = |key: &str| config.require_size(&[key]);
+    keys.size("attention.key_length", told("qk_nope_head_dim")?.saturating_add(told("qk_rope_head_dim")?));
+    let (width, heads) = (told("hidden_size")?, told("num_attention_heads")?.max(1));
+    if let Some(values) = config.size(&["v_head_dim"])?.filter(|values| *values != width / heads) {
+        keys.size("attention.value_length", values);
+    }
+    if let Some(base) = config.rope_float("rope_theta")?.filter(|base| *base != 10_000.0) {
+        keys.float("rope.freq_base", base);
+    }
+    for (key, usual) in [("scale_emb", 12.0), ("scale_depth", 1.4), ("dim_model_base", 256.0)] {
+        if let Some(factor) = config.float(&[key])?.filter(|factor| *factor != usual) {
+            return Err(config.wrong(format!("key {key} is {factor}, and files of MiniCPM 3 have {usual}")));
+        }
+    }
+    Ok(())
+}
 
 fn more(config: &Config, keys: &mut Keys) -> Result<()> {
     common(config, keys)?;

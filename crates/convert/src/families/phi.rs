@@ -83,7 +83,7 @@ fn third(config: &Config, keys: &mut Keys) -> Result<()> {
     Ok(())
 }
 
-fn factors(config: &Config) -> Result<Vectors> {
+pub(super) fn factors(config: &Config) -> Result<Vectors> {
     let Some(long) = config.rope_floats("long_factor")? else { return Ok(Vec::new()) };
     let short = config.rope_floats("short_factor")?.ok_or_else(|| config.missing(&["short_factor"]))?;
     Ok(vec![("rope_factors_long.weight", long), ("rope_factors_short.weight", short)])

@@ -5,7 +5,7 @@
 
 use super::decoder::Decoder;
 use crate::Result;
-use crate::build::{AttentionStyle, Bias, Builder, Experts};
+use crate::build::{AttentionStyle, Bias, Builder, Experts, Latent};
 use crate::program::{Map, View};
 use crate::rope::Pairing;
 
@@ -21,8 +21,19 @@ pub(super) fn build(b: &mut Builder) -> Result<()> {
 /// MiniCPM: older files leave its factors out.
 pub(super) fn minicpm(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
-    let usual = [12.0, 1.4 / (b.config.layers as f32).sqrt(), b.config.width as f32 / 256.0];
-    decoder(b, Some(rope), usual, |b, _, style, h| b.attention(style, h, Bias::Optional))
+    decoder(b, Some(rope), minicpm_factors(b), |b, _, style, h| b.attention(style, h, Bias::Optional))
+}
+
+/// MiniCPM 3: MiniCPM's factors around attention over a latent vector.
+pub(super) fn minicpm3(b: &mut Builder) -> Result<()> {
+    let rope = b.rope(Pairing::SplitHalf)?;
+    let latent = Latent::read(b, Some(rope), 1.0)?;
+    decoder(b, None, minicpm_factors(b), |b, _, _, h| b.latent_attention(&latent, h))
+}
+
+/// The factors of embeddings, residuals and logits that all MiniCPM have.
+fn minicpm_factors(b: &Builder) -> [f32; 3] {
+    [12.0, 1.4 / (b.config.layers as f32).sqrt(), b.config.width as f32 / 256.0]
 }
 
 /// Granite 4: a file that says that its rotary embedding is not tuned has none.

@@ -94,6 +94,7 @@ const FAMILIES: &[Family] = &[
     ("mamba2", mamba::second),
     ("mimo2", mimo2::build),
     ("minicpm", granite::minicpm),
+    ("minicpm3", granite::minicpm3),
     ("minimax-m2", olmoe::minimax),
     ("mistral3", llama::mistral3),
     ("mistral4", deepseek2::mistral4),
