@@ -260,8 +260,8 @@ pub(super) struct CodedBlock {
     pub(super) rows: [u16; MOST_ROWS],
 }
 
-/// Signs, eight a byte (set: negative), and magnitudes. Where the number of signs must be even and is not, that of the value which matters least is
-/// wrong, and its magnitude negative: the nearer to zero the magnitude that stands for it, the better.
+/// Signs, eight a byte (set: negative), and magnitudes. Where the number of signs must be even and is not, that of the value
+/// which matters least is wrong, and its magnitude negative: the nearer to zero the magnitude that stands for it, the better.
 fn split_signs(values: &[f32; 256], weights: &[f32; 256], even: bool) -> ([u8; 32], [f32; 256]) {
     let (mut signs, mut magnitudes) = ([0; 32], values.map(f32::abs));
     let eights = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);

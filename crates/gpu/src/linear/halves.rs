@@ -21,14 +21,13 @@ impl HalfRows {
     /// Room for so many rows of up to so many columns.
     pub fn new(gpu: &Gpu, rows: usize, columns: usize) -> Result<HalfRows> {
         let squares = gpu.storage("sums of squares", square_bytes(columns))?;
-        let bytes = HalfRows::bytes(rows, columns) - squares.size();
-        let buffer = gpu.storage("activations as halves", bytes)?;
+        let buffer = gpu.storage("activations as halves", row_bytes(rows, columns))?;
         Ok(HalfRows { buffer, squares, rows, columns })
     }
 
     /// Bytes that it takes.
     pub fn bytes(rows: usize, columns: usize) -> u64 {
-        16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64 + square_bytes(columns)
+        row_bytes(rows, columns) + square_bytes(columns)
     }
 
     /// The sums of squares of a single row's groups, between layers that do the work of a norm.
@@ -67,6 +66,11 @@ impl HalfRows {
 
 fn factors_at(rows: usize, columns: usize) -> usize {
     rows * HalfRows::stride(columns) as usize
+}
+
+/// Bytes of so many rows and their factors.
+fn row_bytes(rows: usize, columns: usize) -> u64 {
+    16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64
 }
 
 /// Bytes of the sums of squares of a row of so many columns, in whole vectors.

@@ -39,7 +39,7 @@ impl Launch {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
             match self.spec.input {
-                InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::Normed(groups) => {
+                InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::SingleNormed(groups) => {
                     tiling.half_cost(workgroups, groups, self.multiprocessors)
                 }
                 _ => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),

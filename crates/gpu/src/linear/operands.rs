@@ -84,7 +84,7 @@ impl Input<'_> {
             Input::Floats(view) => view.kind(),
             Input::Integers(_) | Input::Normed(..) => InputKind::Integers,
             Input::Halves(_) => InputKind::Halves(HalfRows::groups(columns) as u32),
-            Input::SingleNormed(..) => InputKind::Normed(HalfRows::groups(columns) as u32),
+            Input::SingleNormed(..) => InputKind::SingleNormed(HalfRows::groups(columns) as u32),
             Input::Single(_) => InputKind::Single(HalfRows::groups(columns) as u32),
         }
     }

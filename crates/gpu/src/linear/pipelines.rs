@@ -138,7 +138,7 @@ impl LinearKernels {
             InputKind::Integers => Tiling::of_layer(&self.integer_tilings, spec),
             InputKind::Aligned | InputKind::Unaligned => Tiling::of_layer(&self.tilings, spec),
             InputKind::Halves(groups) => self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups)),
-            InputKind::Single(groups) | InputKind::Normed(groups) => {
+            InputKind::Single(groups) | InputKind::SingleNormed(groups) => {
                 self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups, spec.is_gated())])
             }
         };

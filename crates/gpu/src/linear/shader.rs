@@ -64,7 +64,7 @@ pub enum InputKind {
     /// A single row of aligned floats, of which the kernel makes halves, in so many groups.
     Single(u32),
     /// The same, of which the kernel takes the RMS norm first.
-    Normed(u32),
+    SingleNormed(u32),
 }
 
 /// What a second matrix is for.
@@ -85,7 +85,7 @@ impl LinearSpec {
     /// Groups of an input that is multiplied in halves.
     pub(crate) fn half_groups(self) -> u32 {
         match self.input {
-            InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::Normed(groups) => groups,
+            InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::SingleNormed(groups) => groups,
             InputKind::Aligned | InputKind::Unaligned | InputKind::Integers => 0,
         }
     }
@@ -138,7 +138,7 @@ pub fn to_halves_source(input: InputKind) -> String {
 /// What all kernels are told: that there is nothing but an input and an output.
 fn common(input: InputKind) -> Values {
     let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
-    let single = matches!(input, InputKind::Single(_) | InputKind::Normed(_));
+    let single = matches!(input, InputKind::Single(_) | InputKind::SingleNormed(_));
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
         .list("EIGHT", 0..8)
@@ -216,7 +216,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         text.push_str(&format!("const GROUPS = {groups}u;\n"));
         text.push_str(spirv::FRAGMENTS);
         text.push_str(HALF_FACTOR);
-        if let InputKind::Normed(_) = spec.input {
+        if let InputKind::SingleNormed(_) = spec.input {
             text.push_str(ROW_FACTOR);
         }
         if spec.adds {
@@ -401,7 +401,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("ROOM", room)
                 .set("UNITS", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
-                .switch("NORMS", matches!(spec.input, InputKind::Normed(_)))
+                .switch("NORMS", matches!(spec.input, InputKind::SingleNormed(_)))
                 .switch("SCALES", matches!(spec.input, InputKind::Single(_)))
                 .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
                 .switch("ONESIDE", one_side)

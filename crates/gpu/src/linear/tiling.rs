@@ -304,7 +304,7 @@ pub(super) fn fitting<T>(
     input: InputKind,
     cost: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
-    if let InputKind::Halves(_) | InputKind::Single(_) | InputKind::Normed(_) = input {
+    if let InputKind::Halves(_) | InputKind::Single(_) | InputKind::SingleNormed(_) = input {
         return pipelines.iter().min_by_key(|(tiling, _)| cost(*tiling));
     }
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
