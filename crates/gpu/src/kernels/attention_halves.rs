@@ -148,6 +148,11 @@ impl Style {
             ["first_query", "second_query"].map(|name| self.declared(name, "Left", &[key_groups], none));
         let totals = ["near_total", "far_total"]
             .map(|name| self.declared(name, "vec4<f32>", &[chunks, 4], "vec4<f32>()"));
+        let loads = [
+            self.declared("near_keys", "vec4<u32>", &[key_groups], "vec4<u32>()"),
+            self.declared("far_keys", "vec4<u32>", &[key_groups], "vec4<u32>()"),
+            self.declared("lane_values", "array<vec2<u32>, 4>", &[4], "array<vec2<u32>, 4>()"),
+        ];
         let most = key_groups.max(4);
         let numbers: String = (0..most).map(|i| format!("const number_{i} = {i}u;\n")).collect();
         let several = [
@@ -168,6 +173,8 @@ impl Style {
             .set("NUMBERS", numbers)
             .set("SCORES", scores.concat())
             .set("NOQUERIES", queries.concat())
+            .set("NOLOADS", loads.concat())
+            .set("ALLTEAMS", self == Style::Loops)
             .set("TOTALS", totals.concat())
             .set("NORESULTS", self.declared("result", "Sums", &[words], "no_sums()"))
     }

@@ -121,26 +121,3 @@ fn is_bad(x: vec4<u32>) -> bool {
         //@end
     }
 //@end
-
-// The scores of 16 positions, which are those of a `fragment`.
-//@text PRODUCT
-                let place = key_at + fragment / 2u * 32u + fragment % 2u * 4u;
-                var product = no_sums();
-                for (var g = 0u; g < $KEYTURNS; g++) {
-                    //@for g in KEYGROUPS
-                    {
-                        //@if WHOLE
-                        let at = place + (4u * number$g + word) * PAGE;
-                        //@end
-                        //@if PADDED
-                        let at = place + min(4u * number$g + word, UNITS - 1u) * PAGE;
-                        //@end
-                        let near = keys[at];
-                        let far = keys[at + 2u];
-                        product = multiplied(first_query$g, right_of(near.xy, far.xy), product);
-                        product = multiplied(second_query$g, right_of(near.zw, far.zw), product);
-                    }
-                    //@end
-                }
-                let sums = sums_of(product);
-//@end

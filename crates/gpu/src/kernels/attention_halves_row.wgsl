@@ -35,6 +35,37 @@ fn halves_of_bits(x: vec2<u32>) -> vec4<f16> {
     return vec4<f16>(halves_of(x.x), halves_of(x.y));
 }
 
+// A lane's keys and values of the page. They are asked for before anything waits.
+//@text LOADS
+        let block = page * KV_HEADS + kv_head;
+        for (var g = 0u; g < $KEYTURNS; g++) {
+            //@for g in KEYGROUPS
+            {
+                //@if WHOLE
+                let at = block * UNITS * PAGE + key_at + (4u * number$g + word) * PAGE;
+                //@end
+                //@if PADDED
+                let at = block * UNITS * PAGE + key_at + min(4u * number$g + word, UNITS - 1u) * PAGE;
+                //@end
+                near_keys$g = keys[at];
+                far_keys$g = keys[at + 2u];
+            }
+            //@end
+        }
+        for (var f = 0u; f < $POSITIONTURNS; f++) {
+            //@for f in POSITIONS
+            {
+                let at = block * PAGE * VALUE_UNITS * 2u
+                    + value_at
+                    + (number$f / 2u * 32u + number$f % 2u * 4u) * VALUE_UNITS * 2u;
+                //@for i in FOUR
+                lane_values$f[$i] = values[at + $i * VALUE_UNITS * 2u];
+                //@end
+            }
+            //@end
+        }
+//@end
+
 @compute @workgroup_size($THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -77,139 +108,163 @@ fn main(
     let first_span = step[item + 3u];
     let partial = step[item + 5u];
     //@end
+    let key_at = own / 2u * 8u + own % 2u + quarter / 2u * 32u + quarter % 2u * 4u;
+    // The quarter has two words of each four, in one of two chunks of 64 values.
+    let chunk = quarter / 2u;
+    let unit = min(value_block * BLOCK_VALUES / 8u + 8u * chunk + own, VALUE_UNITS - 1u);
+    let value_at = (8u * word * VALUE_UNITS + unit) * 2u + quarter % 2u;
+    $NOLOADS
+    //@if ROWS
+    var page = step[pages + min(first_span + team, end_span - 1u)];
+    {
+$LOADS
+    }
+    //@end
+    //@if SPLIT
+    {
+$LOADS
+    }
+    //@end
 
 $QUERIES
 
     //@if ROWS
     for (var start = first_span; start < end_span; start += TEAMS) {
-        // Those past the last span compute it again, which is not used.
+        // Those past the last span do nothing, or the same again where lanes wait for each other.
+        let is_there = $ALLTEAMS || start + team < end_span;
         let span = min(start + team, end_span - 1u);
-        let page = step[pages + span];
-        let some_are_not_seen = start + TEAMS >= end_span;
+        let some_are_not_seen = span + 1u == end_span;
     //@end
     //@if SPLIT
     {
+        let is_there = true;
         let span = first_span;
         let some_are_not_seen = (span + 1u) * SPAN > visible;
     //@end
-        let block = page * KV_HEADS + kv_head;
-        let key_at = block * UNITS * PAGE + own / 2u * 8u + own % 2u;
-        let fragment = quarter;
-        //@for h in SIDES
-        var $h_scores: vec4<f32>;
-        //@end
-        {
-$PRODUCT
-            //@for h in SIDES
-            $h_scores = sums.$h;
-            //@end
-        }
+        let of_team = team * 64u;
         // Positions of the lane begin here.
         let first_position = span * SPAN + 8u * word;
         let at = vec4<u32>(first_position + quarter / 2u * 32u + quarter % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
         let is_seen = at < vec4<u32>(visible);
-        let of_team = team * 64u;
         //@for h in SIDES
-        {
-            let seen = select(vec4<f32>(NOTHING), $h_scores, is_seen);
-            let most = largest_of_four(max(max(seen.x, seen.y), max(seen.z, seen.w)));
-            if word == 0u {
-                all_peaks[of_team + quarter * 16u + $h_place] = most;
-            }
-        }
+        var $h_scores: vec4<f32>;
         //@end
+        if is_there {
+            var product = no_sums();
+            for (var g = 0u; g < $KEYTURNS; g++) {
+                //@for g in KEYGROUPS
+                product = multiplied(first_query$g, right_of(near_keys$g.xy, far_keys$g.xy), product);
+                product = multiplied(second_query$g, right_of(near_keys$g.zw, far_keys$g.zw), product);
+                //@end
+            }
+            let sums = sums_of(product);
+            //@for h in SIDES
+            $h_scores = sums.$h;
+            {
+                let seen = select(vec4<f32>(NOTHING), $h_scores, is_seen);
+                let most = largest_of_four(max(max(seen.x, seen.y), max(seen.z, seen.w)));
+                if word == 0u {
+                    all_peaks[of_team + quarter * 16u + $h_place] = most;
+                }
+            }
+            //@end
+        }
         workgroupBarrier();
         //@for h in SIDES
         var $h_weights: vec4<f32>;
-        let $h_peaks = of_team + $h_place;
-        let $h_highest = max(
-            max(all_peaks[$h_peaks], all_peaks[$h_peaks + 16u]),
-            max(all_peaks[$h_peaks + 32u], all_peaks[$h_peaks + 48u]),
-        ) * $h_factor;
-        //@for c in FOUR
-        $h_weights[$c] = exponential(fma($h_scores[$c], $h_factor, -$h_highest));
+        var $h_highest = 0.0;
         //@end
-        $h_weights = select(vec4<f32>(), $h_weights, is_seen);
-        all_sums[(of_team + quarter * 16u + $h_place) * 4u + word] =
-            ($h_weights.x + $h_weights.y) + ($h_weights.z + $h_weights.w);
-        //@end
-        //@if ONESIDE
-        let far_weights = vec4<f32>();
-        //@end
-        all_weights[2u * of_team + quarter * 32u + lane] =
-            vec4<u32>(bits_of_halves(vec4<f16>(near_weights)), bits_of_halves(vec4<f16>(far_weights)));
+        if is_there {
+            //@for h in SIDES
+            let $h_peaks = of_team + $h_place;
+            $h_highest = max(
+                max(all_peaks[$h_peaks], all_peaks[$h_peaks + 16u]),
+                max(all_peaks[$h_peaks + 32u], all_peaks[$h_peaks + 48u]),
+            ) * $h_factor;
+            //@for c in FOUR
+            $h_weights[$c] = exponential(fma($h_scores[$c], $h_factor, -$h_highest));
+            //@end
+            $h_weights = select(vec4<f32>(), $h_weights, is_seen);
+            all_sums[(of_team + quarter * 16u + $h_place) * 4u + word] =
+                ($h_weights.x + $h_weights.y) + ($h_weights.z + $h_weights.w);
+            //@end
+            //@if ONESIDE
+            let far_weights = vec4<f32>();
+            //@end
+            all_weights[2u * of_team + quarter * 32u + lane] =
+                vec4<u32>(bits_of_halves(vec4<f16>(near_weights)), bits_of_halves(vec4<f16>(far_weights)));
+        }
         workgroupBarrier();
         //@for h in SIDES
-        let $h_sums = (of_team + $h_place) * 4u + word;
-        let $h_sum = sum_of_four(
-            ((all_sums[$h_sums] + all_sums[$h_sums + 64u]) + all_sums[$h_sums + 128u]) + all_sums[$h_sums + 192u],
-        );
+        var $h_sum = 0.0;
         //@end
-
         // A value that is infinite or not a number counts only where it is seen: it is left out, and what sees it is not a
         // number. A bit for each of the lane's positions.
         var bad = 0u;
-        // The quarter has two words of each four, in one of two chunks of 64 values.
-        let chunk = quarter / 2u;
-        let unit = min(value_block * BLOCK_VALUES / 8u + 8u * chunk + own, VALUE_UNITS - 1u);
-        let value_at = ((block * PAGE + 8u * word) * VALUE_UNITS + unit) * 2u + quarter % 2u;
-        $NORESULTS
-        for (var f = 0u; f < $POSITIONTURNS; f++) {
-            //@for f in POSITIONS
-            {
-                let at = value_at + (number$f / 2u * 32u + number$f % 2u * 4u) * VALUE_UNITS * 2u;
-                //@for i in FOUR
-                var value_$i = values[at + $i * VALUE_UNITS * 2u];
-                //@end
-                if some_are_not_seen {
+        if is_there {
+            //@for h in SIDES
+            let $h_sums = (of_team + $h_place) * 4u + word;
+            $h_sum = sum_of_four(
+                ((all_sums[$h_sums] + all_sums[$h_sums + 64u]) + all_sums[$h_sums + 128u]) + all_sums[$h_sums + 192u],
+            );
+            //@end
+            $NORESULTS
+            for (var f = 0u; f < $POSITIONTURNS; f++) {
+                //@for f in POSITIONS
+                {
                     //@for i in FOUR
-                    if is_bad(vec4<u32>(value_$i, 0u, 0u)) {
-                        value_$i = vec2<u32>();
-                        bad |= 1u << (4u * number$f + $i);
-                    }
+                    var value_$i = lane_values$f[$i];
                     //@end
-                }
-                let eight = all_weights[2u * of_team + number$f * 32u + lane];
-                let weights = left_of(halves_of_bits(eight.xy), halves_of_bits(eight.zw));
-                for (var j = 0u; j < $WORDTURNS; j++) {
-                    //@for j in WORDS
-                    {
-                        let right = right_of_values(
-                            value_0[number$j],
-                            value_1[number$j],
-                            value_2[number$j],
-                            value_3[number$j],
-                        );
-                        result$j = multiplied(weights, right, result$j);
+                    if some_are_not_seen {
+                        //@for i in FOUR
+                        if is_bad(vec4<u32>(value_$i, 0u, 0u)) {
+                            value_$i = vec2<u32>();
+                            bad |= 1u << (4u * number$f + $i);
+                        }
+                        //@end
                     }
-                    //@end
+                    let eight = all_weights[2u * of_team + number$f * 32u + lane];
+                    let weights = left_of(halves_of_bits(eight.xy), halves_of_bits(eight.zw));
+                    for (var j = 0u; j < $WORDTURNS; j++) {
+                        //@for j in WORDS
+                        {
+                            let right = right_of_values(
+                                value_0[number$j],
+                                value_1[number$j],
+                                value_2[number$j],
+                                value_3[number$j],
+                            );
+                            result$j = multiplied(weights, right, result$j);
+                        }
+                        //@end
+                    }
                 }
+                //@end
             }
-            //@end
-        }
-        for (var j = 0u; j < $WORDTURNS; j++) {
-            //@for j in WORDS
-            {
-                let lanes = sums_of(result$j);
-                // Values of the block: these two of the lane's 16, and two eight further.
-                let value = 64u * chunk + 16u * word + 4u * (quarter % 2u) + 2u * number$j;
-                //@for h in SIDES
-                if $h_is && 64u * chunk < BLOCK_VALUES {
-                    //@if ROWS
-                    let to = (team * HEAD_PART + $h_place) * BLOCK_VALUES + value;
-                    results[to] = lanes.$h.x;
-                    results[to + 1u] = lanes.$h.z;
-                    results[to + 8u] = lanes.$h.y;
-                    results[to + 9u] = lanes.$h.w;
-                    //@end
-                    //@if SPLIT
-                    let first = value_block * BLOCK_VALUES + value;
-                    put_partial((partial * HEADS + $h_head) * PARTIAL, first, lanes.$h);
+            for (var j = 0u; j < $WORDTURNS; j++) {
+                //@for j in WORDS
+                {
+                    let lanes = sums_of(result$j);
+                    // Values of the block: these two of the lane's 16, and two eight further.
+                    let value = 64u * chunk + 16u * word + 4u * (quarter % 2u) + 2u * number$j;
+                    //@for h in SIDES
+                    if $h_is && 64u * chunk < BLOCK_VALUES {
+                        //@if ROWS
+                        let to = (team * HEAD_PART + $h_place) * BLOCK_VALUES + value;
+                        results[to] = lanes.$h.x;
+                        results[to + 1u] = lanes.$h.z;
+                        results[to + 8u] = lanes.$h.y;
+                        results[to + 9u] = lanes.$h.w;
+                        //@end
+                        //@if SPLIT
+                        let first = value_block * BLOCK_VALUES + value;
+                        put_partial((partial * HEADS + $h_head) * PARTIAL, first, lanes.$h);
+                        //@end
+                    }
                     //@end
                 }
                 //@end
             }
-            //@end
         }
         let bad_positions = joined_bits(bad);
         var bad_and_seen = 0u;
@@ -222,6 +277,12 @@ $PRODUCT
         if lane == 0u {
             all_bad[of_team + quarter] = bad_and_seen;
         }
+        //@if ROWS
+        if start + TEAMS < end_span {
+            page = step[pages + min(start + TEAMS + team, end_span - 1u)];
+$LOADS
+        }
+        //@end
         workgroupBarrier();
         let is_bad = all_bad[of_team] + all_bad[of_team + 1u] + all_bad[of_team + 2u] + all_bad[of_team + 3u] > 0u;
         //@for h in SIDES

@@ -47,8 +47,25 @@ $QUERIES
         for (var f = 0u; f < $POSITIONTURNS; f++) {
             //@for f in POSITIONS
             {
-                let fragment = number$f;
-$PRODUCT
+                let place = key_at + number$f / 2u * 32u + number$f % 2u * 4u;
+                var product = no_sums();
+                for (var g = 0u; g < $KEYTURNS; g++) {
+                    //@for g in KEYGROUPS
+                    {
+                        //@if WHOLE
+                        let at = place + (4u * number$g + word) * PAGE;
+                        //@end
+                        //@if PADDED
+                        let at = place + min(4u * number$g + word, UNITS - 1u) * PAGE;
+                        //@end
+                        let near = keys[at];
+                        let far = keys[at + 2u];
+                        product = multiplied(first_query$g, right_of(near.xy, far.xy), product);
+                        product = multiplied(second_query$g, right_of(near.zw, far.zw), product);
+                    }
+                    //@end
+                }
+                let sums = sums_of(product);
                 near_scores$f = sums.near;
                 far_scores$f = sums.far;
             }
