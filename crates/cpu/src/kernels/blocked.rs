@@ -31,8 +31,8 @@ const PAIRS: [usize; 2] = [SUPER_BLOCK / 64, SUPER_BLOCK / 32];
 /// In blocks of 32 columns they are one *chunk*, in blocks of 256 a chunk for each of these: a tile unit goes
 /// through the rows of a chunk, then to the next. In a chunk a block of rows is, for 32 columns: for each
 /// the integers of all rows together; then for each the scales, then for each the scaled sums. For 256: the
-/// integers of all rows, 64 columns together; then the scales, the pairs of sums over 32 columns, and
-/// those over 16.
+/// integers of all rows, 64 columns together; then the scales, the pairs of sums over 32 columns,
+/// those over 16, and how large sums of products can become.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocked<'a> {
     /// `[chunks(columns, block)][stride][block_lines(columns, block)]`, from the first block of rows on.
@@ -54,7 +54,11 @@ pub const fn chunks(columns: usize, block: usize) -> usize {
 
 /// Lines of a block of rows of a chunk.
 pub const fn block_lines(columns: usize, block: usize) -> usize {
-    if block == BLOCK { columns / BLOCK * (CELL_LINES + 2) } else { SUPER_LINES + 1 + PAIRS[0] + PAIRS[1] }
+    if block == BLOCK {
+        columns / BLOCK * (CELL_LINES + 2)
+    } else {
+        SUPER_LINES + 1 + PAIRS[0] + PAIRS[1] + 1
+    }
 }
 
 /// Panels to be multiplied with blocks of activations on a tile unit.
@@ -192,13 +196,15 @@ impl<'a> Blocked<'a> {
     #[inline(always)]
     pub(super) fn super_scales(self, b: usize, columns: usize) -> SuperScales<'a> {
         let (scales, pairs) = self.rows(b, columns)[SUPER_LINES..].split_at(1);
-        let (pairs_32, pairs_16) = pairs.split_at(PAIRS[0]);
+        let (pairs_32, rest) = pairs.split_at(PAIRS[0]);
+        let (pairs_16, magnitudes) = rest.split_at(PAIRS[1]);
         let (pairs_32, pairs_16): (&[i32], &[i32]) =
             (bytemuck::cast_slice(pairs_32), bytemuck::cast_slice(pairs_16));
         SuperScales {
             scales: bytemuck::cast_ref(&scales[0].0),
             pairs_32: &pairs_32.as_chunks().0.as_chunks().0[0],
             pairs_16: &pairs_16.as_chunks().0.as_chunks().0[0],
+            magnitudes: Magnitudes { of_32: magnitudes[0].0[0], of_16: magnitudes[0].0[1] },
         }
     }
 }
@@ -219,6 +225,28 @@ pub(super) struct SuperScales<'a> {
     pub pairs_32: &'a PerRow<[i32; PAIRS[0]]>,
     /// Sums over groups of 16 columns, two to a word.
     pub pairs_16: &'a PerRow<[i32; PAIRS[1]]>,
+    /// Of all rows.
+    pub magnitudes: Magnitudes,
+}
+
+/// The largest sums of magnitudes of activations over groups of columns.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Magnitudes {
+    pub of_32: i32,
+    pub of_16: i32,
+}
+
+impl Magnitudes {
+    /// Takes in 256 columns of a row.
+    fn add(&mut self, row: &[i32]) {
+        let row: &[i8] = bytemuck::cast_slice(row);
+        for cell in row.as_chunks::<BLOCK>().0 {
+            let [first, last] = [&cell[..BLOCK / 2], &cell[BLOCK / 2..]]
+                .map(|half| half.iter().map(|x| i16::from(*x).abs()).sum::<i16>().into());
+            self.of_16 = self.of_16.max(first).max(last);
+            self.of_32 = self.of_32.max(first + last);
+        }
+    }
 }
 
 /// Copies quantised rows into their block of a chunk, their integers as these kernels want them; rows that are missing
@@ -242,14 +270,19 @@ pub fn fill_block(kernels: Kernels, rows: Quantized, chunk: usize, out: &mut [Li
     } else {
         let (integers, rest) = out.split_at_mut(SUPER_LINES);
         let (scales, rest) = rest.split_at_mut(1);
-        let (by_32, by_16) = rest.split_at_mut(PAIRS[0]);
+        let (by_32, rest) = rest.split_at_mut(PAIRS[0]);
+        let (by_16, magnitudes) = rest.split_at_mut(PAIRS[1]);
+        let mut largest = Magnitudes::default();
         for r in 0..rows.rows {
             let row = rows.row(r, 32);
-            put::<[i32; 16]>(integers, r, row.q.as_chunks::<{ SUPER_BLOCK / 4 }>().0[chunk].as_chunks().0);
+            let columns = &row.q.as_chunks::<{ SUPER_BLOCK / 4 }>().0[chunk];
+            largest.add(columns);
+            put::<[i32; 16]>(integers, r, columns.as_chunks().0);
             put(scales, r, &row.scales[chunk..=chunk]);
             put::<[i32; PAIRS[0]]>(by_32, r, &row.pairs.as_chunks().0[chunk..=chunk]);
             put::<[i32; PAIRS[1]]>(by_16, r, &rows.row(r, 16).pairs.as_chunks().0[chunk..=chunk]);
         }
+        magnitudes[0].0[..2].copy_from_slice(&[largest.of_32, largest.of_16]);
         raise(kernels, integers);
     }
 }

@@ -249,6 +249,27 @@ fn integer_products_of_the_largest() {
     });
 }
 
+/// Weights of as few bits as most formats have, and activations whose sums of products fit sixteen bits, all but do, and
+/// do not: the first rows of a block decide for all of it.
+#[test]
+fn integer_products_of_few_bits() {
+    each_isa(|kernels, random| {
+        for (block, len, mins) in KINDS {
+            for bits in [2, 4, 6] {
+                for rows in [1, 16, 33] {
+                    let columns = 2 * block;
+                    let mut weights = Weights::new(random, Groups { block, len, mins }, columns);
+                    weights.integers.iter_mut().for_each(|weight| *weight >>= 8 - bits);
+                    let mut x = random.floats(rows * columns);
+                    check(kernels, &weights, &x, rows);
+                    x[..columns].iter_mut().for_each(|x| *x = x.signum());
+                    check(kernels, &weights, &x, rows);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn unpacked_blocks() {
     each_isa(|kernels, random| {

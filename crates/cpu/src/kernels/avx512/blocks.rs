@@ -5,6 +5,9 @@
 //! the last four of a block: twelve sums and twelve totals stay in registers, every load of weights serves six products
 //! and every load of activations two. The instruction multiplies bytes without a sign with bytes that have one: so
 //! activations come raised, and what that adds is taken out of the sums before they begin.
+//!
+//! A group's sum times its factor is one instruction where the sum is known to fit sixteen bits, which it nearly always
+//! does, and three otherwise.
 
 use std::arch::x86_64::*;
 
@@ -38,6 +41,8 @@ struct Laid {
     integers: [[Line; WORDS]; CELLS],
     /// Where the sums of each group begin: there are up to two in a cell.
     starts: [[Line; 2]; CELLS],
+    /// The factors of each group, sixteen bits of a lane.
+    factors: [[Line; 2]; CELLS],
 }
 
 // SAFETY: lines and nothing else; all bit patterns, zeros among them, are valid.
@@ -61,7 +66,7 @@ pub fn multiply(unit: Avx512, job: MultiplyBlocks) {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn all_panels<const GROUPS: usize, const MINS: bool>(unit: Avx512, mut job: MultiplyBlocks) {
     let laid: &mut [Laid] = bytemuck::cast_slice_mut(&mut std::mem::take(&mut job.scratch)[..SCRATCH_LINES]);
-    job.each(PanelPairs::<GROUPS, MINS> { unit, laid, panels: &[] });
+    job.each(PanelPairs::<GROUPS, MINS> { unit, laid, panels: &[], largest: 0 });
 }
 
 /// What is done with two panels.
@@ -69,6 +74,8 @@ struct PanelPairs<'a, const GROUPS: usize, const MINS: bool> {
     unit: Avx512,
     laid: &'a mut [Laid],
     panels: &'a [Panel<'a>],
+    /// The largest magnitude of what is laid out.
+    largest: i32,
 }
 
 impl<'a, const GROUPS: usize, const MINS: bool> Chunks<'a> for PanelPairs<'a, GROUPS, MINS> {
@@ -82,30 +89,68 @@ impl<'a, const GROUPS: usize, const MINS: bool> Chunks<'a> for PanelPairs<'a, GR
     #[inline(always)]
     fn begin(&mut self, panels: &'a [Panel<'a>], first: usize, cells: usize) {
         self.panels = panels;
+        self.largest = 0;
         for (panel, laid) in panels.iter().zip(&mut *self.laid) {
             // SAFETY: the proof says that the features are there.
-            unsafe { lay_out::<GROUPS>(self.unit, panel, first, cells, laid) };
+            self.largest =
+                self.largest.max(unsafe { lay_out::<GROUPS>(self.unit, panel, first, cells, laid) });
         }
     }
 
     #[inline(always)]
     fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize) {
+        let narrow = GROUPS > 0 && {
+            let magnitudes = chunk.x.super_scales(block, chunk.index).magnitudes;
+            fits_sixteen_bits(if GROUPS == 1 { magnitudes.of_32 } else { magnitudes.of_16 }, self.largest)
+        };
+        if narrow {
+            self.rows::<true>(chunk, block, out, stride);
+        } else {
+            self.rows::<false>(chunk, block, out, stride);
+        }
+    }
+}
+
+impl<const GROUPS: usize, const MINS: bool> PanelPairs<'_, GROUPS, MINS> {
+    /// All rows of a block; `NARROW`: the sums of groups fit sixteen bits.
+    #[inline(always)]
+    fn rows<const NARROW: bool>(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize) {
         for row in (0..BLOCK_ROWS).step_by(ROWS) {
             let part = Part { unit: self.unit, panels: self.panels, laid: self.laid, of: chunk, block, row };
             match (self.panels.len(), row + ROWS <= BLOCK_ROWS) {
-                (PANELS, true) => part.multiply::<PANELS, ROWS, GROUPS, MINS>(out, stride),
-                (PANELS, false) => part.multiply::<PANELS, LAST_ROWS, GROUPS, MINS>(out, stride),
-                (_, true) => part.multiply::<1, ROWS, GROUPS, MINS>(out, stride),
-                (_, false) => part.multiply::<1, LAST_ROWS, GROUPS, MINS>(out, stride),
+                (PANELS, true) => part.multiply::<PANELS, ROWS, GROUPS, MINS, NARROW>(out, stride),
+                (PANELS, false) => part.multiply::<PANELS, LAST_ROWS, GROUPS, MINS, NARROW>(out, stride),
+                (_, true) => part.multiply::<1, ROWS, GROUPS, MINS, NARROW>(out, stride),
+                (_, false) => part.multiply::<1, LAST_ROWS, GROUPS, MINS, NARROW>(out, stride),
             }
         }
     }
 }
 
-/// Unpacks some cells, from one on.
+/// Whether a group's sum does, whose activations have such a sum of magnitudes, and its weights at most such a one.
+fn fits_sixteen_bits(activations: i32, weights: i32) -> bool {
+    activations * weights <= i16::MAX.into()
+}
+
+/// Unpacks some cells, from one on, and returns the largest magnitude.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn lay_out<const GROUPS: usize>(unit: Avx512, panel: &Panel, first: usize, cells: usize, laid: &mut Laid) {
+fn lay_out<const GROUPS: usize>(
+    unit: Avx512,
+    panel: &Panel,
+    first: usize,
+    cells: usize,
+    laid: &mut Laid,
+) -> i32 {
+    let mut largest = unit.to_i32(0);
+    if GROUPS > 0 {
+        let factors = panel.factors[first * GROUPS..][..cells * GROUPS].chunks_exact(GROUPS);
+        for (narrow, factors) in laid.factors.iter_mut().zip(factors) {
+            for (narrow, factor) in narrow.iter_mut().zip(factors) {
+                narrow.0 = factor.map(|factor| factor & 0xffff);
+            }
+        }
+    }
     for (cell, (integers, starts)) in
         laid.integers[..cells].iter_mut().zip(&mut laid.starts[..cells]).enumerate()
     {
@@ -120,11 +165,16 @@ fn lay_out<const GROUPS: usize>(unit: Avx512, panel: &Panel, first: usize, cells
         for (start, words) in starts.iter_mut().zip(integers.chunks(WORDS / groups)) {
             let mut raised = unit.to_i32(0);
             for word in words {
-                raised = _mm512_dpbusd_epi32(raised, by, unit.load_i32(&word.0));
+                let word = unit.load_i32(&word.0);
+                raised = _mm512_dpbusd_epi32(raised, by, word);
+                largest = _mm512_max_epu8(largest, _mm512_abs_epi8(word));
             }
             unit.store_i32(_mm512_sub_epi32(unit.to_i32(0), raised), &mut start.0);
         }
     }
+    let mut bytes = Line([0; TILE]);
+    unit.store_i32(largest, &mut bytes.0);
+    bytemuck::bytes_of(&bytes).iter().copied().max().unwrap_or(0).into()
 }
 
 /// Some panels and rows of activations, of 256 columns.
@@ -146,7 +196,7 @@ type RowCell = [i32; WORDS];
 
 impl Part<'_> {
     #[inline(always)]
-    fn multiply<const T: usize, const R: usize, const GROUPS: usize, const MINS: bool>(
+    fn multiply<const T: usize, const R: usize, const GROUPS: usize, const MINS: bool, const NARROW: bool>(
         &self,
         out: &mut [[f32; TILE]],
         stride: usize,
@@ -163,7 +213,7 @@ impl Part<'_> {
         }
         let results = match GROUPS {
             0 => self.cells::<T, R, MINS>(results),
-            _ => self.super_block::<T, R, GROUPS, MINS>(results),
+            _ => self.super_block::<T, R, GROUPS, MINS, NARROW>(results),
         };
         for (t, results) in results.iter().enumerate() {
             let out: &mut [[f32; TILE]; R] = &mut out[t * stride + at..].as_chunks_mut().0[0];
@@ -212,7 +262,13 @@ impl Part<'_> {
 
     /// A block of 256 columns.
     #[inline(always)]
-    fn super_block<const T: usize, const R: usize, const GROUPS: usize, const MINS: bool>(
+    fn super_block<
+        const T: usize,
+        const R: usize,
+        const GROUPS: usize,
+        const MINS: bool,
+        const NARROW: bool,
+    >(
         &self,
         mut results: Sums<__m512, T, R>,
     ) -> Sums<__m512, T, R> {
@@ -234,9 +290,16 @@ impl Part<'_> {
                 for g in 0..GROUPS {
                     let sums = self.group::<T, R, GROUPS>(cell, g, rows);
                     for t in 0..T {
-                        let factor = unit.load_i32(&factors[t][cell * GROUPS + g]);
-                        for r in 0..R {
-                            totals[t][r] = unit.mul_add_i32(sums[t][r], factor, totals[t][r]);
+                        if NARROW {
+                            let factor = unit.load_i32(&self.laid[t].factors[cell][g].0);
+                            for r in 0..R {
+                                totals[t][r] = unit.mul_add_i16(sums[t][r], factor, totals[t][r]);
+                            }
+                        } else {
+                            let factor = unit.load_i32(&factors[t][cell * GROUPS + g]);
+                            for r in 0..R {
+                                totals[t][r] = unit.mul_add_i32(sums[t][r], factor, totals[t][r]);
+                            }
                         }
                     }
                 }
@@ -297,5 +360,19 @@ impl Part<'_> {
             }
         }
         sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_have_sixteen_bits_as_long_as_they_fit() {
+        // Weights of four bits and six; what 32 and 16 columns have at most, and what they usually have.
+        assert!(fits_sixteen_bits(1200, 15) && fits_sixteen_bits(2184, 15) && !fits_sixteen_bits(2185, 15));
+        assert!(fits_sixteen_bits(600, 32) && fits_sixteen_bits(1023, 32) && !fits_sixteen_bits(1024, 32));
+        assert!(!fits_sixteen_bits(32 * 127, 15) && !fits_sixteen_bits(16 * 127, 128));
+        assert!(fits_sixteen_bits(0, 128) && fits_sixteen_bits(16 * 127, 0));
     }
 }

@@ -40,6 +40,12 @@ impl Avx512 {
     fn dot4_raised(self, acc: __m512i, activations: __m512i, weights: __m512i) -> __m512i {
         proven!(_mm512_dpbusd_epi32(acc, activations, weights))
     }
+
+    /// `a · b + c` of lanes in which `a` fits sixteen bits, and `b` is a number of sixteen bits under as many zeros.
+    #[inline(always)]
+    fn mul_add_i16(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        proven!(_mm512_dpwssd_epi32(c, a, b))
+    }
 }
 
 /// A mask of the first `count` lanes.
