@@ -5,8 +5,8 @@ use std::fmt;
 use half::bf16;
 
 use crate::formats::{
-    iq1, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary, unpack_offset,
-    unpack_plain, unpack_plain_offset, unpack_scaled,
+    grids, iq1, iq2, iq3, iq4, mxfp4, plain, q2_k, q3_k, q4, q4_k, q5, q5_k, q6_k, q8, ternary,
+    unpack_offset, unpack_plain, unpack_plain_offset, unpack_scaled,
 };
 use crate::{Error, Result};
 
@@ -264,9 +264,14 @@ impl Format {
         Some(Groups { block: self.block_len(), len, mins })
     }
 
-    /// The integers that values of four bits stand for, in ascending order; `None` for formats without such a list.
+    /// The integers that there are, in ascending order, then 127 where they are fewer than sixteen; `None` for formats
+    /// without such a list.
     pub const fn levels(self) -> Option<[i8; 16]> {
         match self {
+            Format::IQ1_S | Format::IQ1_M => Some(grids::IQ1_LEVELS),
+            Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => Some(grids::IQ2_LEVELS),
+            Format::IQ3_XXS => Some(grids::IQ3_XXS_LEVELS),
+            Format::IQ3_S => Some(grids::IQ3_S_LEVELS),
             Format::IQ4_NL | Format::IQ4_XS => Some(iq4::LEVELS),
             Format::MXFP4 => Some(mxfp4::ASCENDING),
             _ => None,

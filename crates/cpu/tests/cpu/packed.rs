@@ -106,7 +106,7 @@ fn each_packing(check: impl Fn(Case, &mut Random)) {
             }
         }
     }
-    assert_eq!(formats, 3 * 13);
+    assert_eq!(formats, 3 * 20);
 }
 
 impl Case {
@@ -217,6 +217,34 @@ fn every_exponent() {
             kernels.run(MultiplyPacked { tiles, next: None, x: rows, out: &mut out, stride: 1 });
             case.check(&x, &out, 1);
             assert!(out[0].iter().all(|x| *x != 0.0), "{isa}: every scale is there");
+        }
+    }
+}
+
+/// Scales that are a part of the number in a file, and the smallest number that it can be.
+#[test]
+fn smallest_scales() {
+    use Format::*;
+    for format in [IQ1_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S] {
+        let columns = 256;
+        let packing = Packing::new(format, columns).unwrap();
+        for isa in Isa::available() {
+            let (kernels, random) = (Kernels::new(isa).unwrap(), &mut Random::new(4));
+            let mut weights: Vec<Row> = (0..TILE)
+                .map(|_| {
+                    let mut bytes = random_blocks(random, format, 1);
+                    bytes[..2].copy_from_slice(&1u16.to_le_bytes());
+                    unpack(format, &bytes, columns)
+                })
+                .collect();
+            let tiles = pack(kernels, packing, &mut weights, columns);
+            let case = Case { kernels, format, block: 256, packing, columns, weights, tiles };
+            let (x, words) = case.activations(random, 1);
+            let mut out = [[f32::NAN; TILE]];
+            let tiles = Tiles { packing, lines: &case.tiles };
+            let rows = Quantized { words: &words, columns, block: 256, rows: 1 };
+            kernels.run(MultiplyPacked { tiles, next: None, x: rows, out: &mut out, stride: 1 });
+            case.check(&x, &out, 1);
         }
     }
 }

@@ -12,6 +12,27 @@ const IQ3_S_MAGNITUDES: [u8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 /// Eight times the values -1, 0, 1 of the IQ1 formats, as bytes, each 16 too large: see [`IQ1`].
 const IQ1_MAGNITUDES: [u8; 4] = [8, 16, 24, 0];
 
+/// What integers of the IQ2 formats can be.
+pub(crate) const IQ2_LEVELS: [i8; 16] = both_signs([8, 25, 43]);
+/// The same of IQ3_XXS.
+pub(crate) const IQ3_XXS_LEVELS: [i8; 16] = both_signs(IQ3_XXS_MAGNITUDES);
+/// The same of IQ3_S.
+pub(crate) const IQ3_S_LEVELS: [i8; 16] = both_signs(IQ3_S_MAGNITUDES);
+/// The same of the IQ1 formats: eight times -1, 0 or 1, and one more or less.
+pub(crate) const IQ1_LEVELS: [i8; 16] = both_signs([1, 7, 9]);
+
+/// Magnitudes with either sign in ascending order, then 127.
+const fn both_signs<const N: usize>(magnitudes: [u8; N]) -> [i8; 16] {
+    let mut levels = [i8::MAX; 16];
+    let mut i = 0;
+    while i < N {
+        levels[N - 1 - i] = -(magnitudes[i] as i8);
+        levels[N + i] = magnitudes[i] as i8;
+        i += 1;
+    }
+    levels
+}
+
 /// Eight magnitudes a row, one a byte.
 pub(super) static IQ2_XXS: [u64; 256] = eights(&codebooks::IQ2_XXS, IQ2_MAGNITUDES);
 /// Eight magnitudes a row, one a byte.

@@ -18,6 +18,8 @@ pub(super) trait Layout {
     const MINS: bool;
     /// Whether a scale is a power of two of which only the exponent is stored.
     const EXPONENTS: bool = false;
+    /// What scales are multiplied with, a power of two: those that are stored have to be halves.
+    const SHARE: f32 = 1.0;
     /// Four columns of sixteen rows, ready to be multiplied.
     type Word<S: Simd>: Copy;
 
@@ -39,7 +41,20 @@ pub(super) const fn raised_by(format: Format) -> u8 {
         Format::Q5_0 => 16,
         Format::Q6_K => 32,
         Format::MXFP4 => 12,
+        Format::IQ1_S | Format::IQ1_M => 9,
+        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => 43,
+        Format::IQ3_XXS => 62,
+        Format::IQ3_S => 15,
         _ => 0,
+    }
+}
+
+/// What of the number in a file a scale is.
+pub(super) const fn share(format: Format) -> f32 {
+    match format {
+        Format::IQ1_S | Format::IQ1_M | Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => 0.125,
+        Format::IQ3_XXS => 0.25,
+        _ => 1.0,
     }
 }
 
@@ -69,24 +84,37 @@ fn each_line<const N: usize>(lines: &[Line], mut f: impl FnMut(usize, &Line)) {
     call!(0 1 2 3 4 5 6 7);
 }
 
-/// Four lines of nibbles, each a place in a list of levels, which are raised.
-#[inline(always)]
-fn doubled_floats<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
-    const RAISED: [i8; 16] = {
-        let mut levels = levels(Format::MXFP4);
-        let mut place = 0;
-        while place < levels.len() {
-            levels[place] += raised_by(Format::MXFP4) as i8;
-            place += 1;
-        }
-        levels
-    };
-    nibbles(
-        s,
-        lines,
+/// Words of places in a list of levels, which are raised.
+macro_rules! raised_levels {
+    ($name:ident, $format:ident, $places:ident) => {
         #[inline(always)]
-        |k, places| f(k, s.look_up(&RAISED, places)),
-    );
+        fn $name<S: Simd>(s: S, lines: &[Line], mut f: impl FnMut(usize, S::I32)) {
+            const RAISED: [i8; 16] = raised(Format::$format);
+            $places(
+                s,
+                lines,
+                #[inline(always)]
+                |k, places| f(k, s.look_up(&RAISED, places)),
+            );
+        }
+    };
+}
+
+raised_levels!(doubled_floats, MXFP4, nibbles);
+raised_levels!(iq1_levels, IQ1_S, three_bits);
+raised_levels!(iq2_levels, IQ2_S, three_bits);
+raised_levels!(iq3_xxs_levels, IQ3_XXS, nibbles);
+raised_levels!(iq3_s_levels, IQ3_S, nibbles);
+
+/// The levels of a format, raised.
+const fn raised(format: Format) -> [i8; 16] {
+    let mut levels = levels(format);
+    let mut place = 0;
+    while place < levels.len() {
+        levels[place] = levels[place].saturating_add(raised_by(format) as i8);
+        place += 1;
+    }
+    levels
 }
 
 /// The levels of a format that has them.
@@ -193,6 +221,7 @@ macro_rules! unsigned {
             const GROUP: usize = $group;
             const MINS: bool = $mins;
             const EXPONENTS: bool = matches!(Format::$format, Format::MXFP4);
+            const SHARE: f32 = share(Format::$format);
             type Word<S: Simd> = S::I32;
 
             #[inline(always)]
@@ -228,6 +257,12 @@ unsigned!(Q4K, Q4_K, nibbles, 4, SUPER_BLOCK, 32, true);
 unsigned!(Q5K, Q5_K, five_bits, 5, SUPER_BLOCK, 32, true);
 unsigned!(Q6K, Q6_K, six_bits, 6, SUPER_BLOCK, 16, false);
 unsigned!(Mxfp4, MXFP4, doubled_floats, 4, BLOCK, 32, false);
+unsigned!(Iq1S, IQ1_S, iq1_levels, 3, SUPER_BLOCK, 32, false);
+unsigned!(Iq1M, IQ1_M, iq1_levels, 3, SUPER_BLOCK, 16, false);
+unsigned!(Iq2Xxs, IQ2_XXS, iq2_levels, 3, SUPER_BLOCK, 32, false);
+unsigned!(Iq2S, IQ2_S, iq2_levels, 3, SUPER_BLOCK, 16, false);
+unsigned!(Iq3Xxs, IQ3_XXS, iq3_xxs_levels, 4, SUPER_BLOCK, 32, false);
+unsigned!(Iq3S, IQ3_S, iq3_s_levels, 4, SUPER_BLOCK, 32, false);
 
 /// Eight lines of signed bytes.
 #[inline(always)]

@@ -15,7 +15,10 @@ mod layouts;
 mod multiply;
 mod pack;
 
-use self::layouts::{Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use self::layouts::{
+    Iq1M, Iq1S, Iq2S, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0,
+    Q5_1, Q5K, Q6K, Q8_0,
+};
 pub use self::multiply::{MultiplyPacked, STREAMS};
 pub use self::pack::{pack_integers, pack_scales};
 use super::simd::{Kernel, Simd};
@@ -133,6 +136,12 @@ macro_rules! with_layout {
             Format::Q5_K => run!(Q5K),
             Format::Q6_K => run!(Q6K),
             Format::MXFP4 => run!(Mxfp4),
+            Format::IQ1_S => run!(Iq1S),
+            Format::IQ1_M => run!(Iq1M),
+            Format::IQ2_XXS => run!(Iq2Xxs),
+            Format::IQ2_XS | Format::IQ2_S => run!(Iq2S),
+            Format::IQ3_XXS => run!(Iq3Xxs),
+            Format::IQ3_S => run!(Iq3S),
             Format::IQ4_NL => run!(Iq4Nl),
             Format::IQ4_XS => run!(Iq4Xs),
             _ => run!(Q8_0),
@@ -250,7 +259,11 @@ impl<'a> BlockScales<'a> {
 
     #[inline(always)]
     fn scale<S: Simd, L: Layout>(self, s: S) -> S::F32 {
-        if L::EXPONENTS { s.load_exponents(bytemuck::from_bytes(&self.0[..TILE])) } else { self.halves(s, 0) }
+        match (L::EXPONENTS, L::SHARE) {
+            (true, _) => s.load_exponents(bytemuck::from_bytes(&self.0[..TILE])),
+            (false, 1.0) => self.halves(s, 0),
+            (false, share) => s.mul(self.halves(s, 0), s.splat(share)),
+        }
     }
 
     #[inline(always)]

@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use gleed_gguf::Format;
 use gleed_model::arithmetic::BLOCK;
 
-use super::layouts::{Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use super::layouts::{
+    Iq1M, Iq1S, Iq2S, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Layout, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0,
+    Q5_1, Q5K, Q6K, Q8_0,
+};
 use super::{BlockScales, Tiles, UnitSizes, with_layout};
 use crate::kernels::quantize::{Quantized, QuantizedRow};
 use crate::kernels::simd::{Kernel, Simd};

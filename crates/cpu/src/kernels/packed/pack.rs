@@ -4,7 +4,7 @@ use gleed_gguf::{Format, Unpacked};
 use half::f16;
 
 use super::Packing;
-use super::layouts::raised_by;
+use super::layouts::{raised_by, share};
 use crate::kernels::tile::{Line, TILE};
 
 /// Packs the integers of a tile: from words of signed bytes with a lane per row, `[columns / 4][TILE]`.
@@ -20,7 +20,7 @@ pub fn pack_integers(packing: Packing, words: &[[i32; TILE]], tile: &mut [Line])
         match packing.format {
             Format::Q8_0 => lines.iter_mut().zip(words).for_each(|(line, word)| line.0 = word),
             Format::Q2_K => pack_pairs(&words, 0, lines),
-            Format::Q3_K => {
+            _ if sizes.lines == 3 => {
                 pack_pairs(&words, 0, &mut lines[..2]);
                 pack_bits(&words, 2, &mut lines[2]);
             }
@@ -84,12 +84,12 @@ pub fn pack_scales(packing: Packing, lane: usize, row: &Unpacked, tile: &mut [Li
     let tile = bytemuck::cast_slice_mut::<Line, u8>(tile);
     for b in 0..row.scales.len() {
         let bytes = &mut tile[sizes.scales_at(b)..][..sizes.bytes];
-        // Scales are half-precision numbers in the file, or exponents, so nothing is lost.
+        // Scales are half-precision numbers in the file, a share of such a number, or exponents, so nothing is lost.
         let half = |scale: f32| f16::from_f32(scale).to_le_bytes();
         if sizes.scale == 1 {
             bytes[lane] = exponent(row.scales[b]);
         } else {
-            bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b]));
+            bytes[2 * lane..][..2].copy_from_slice(&half(row.scales[b] / share(packing.format)));
         }
         if sizes.mins {
             bytes[sizes.mins_at() + 2 * lane..][..2].copy_from_slice(&half(row.mins[b]));
