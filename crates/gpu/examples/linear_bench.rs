@@ -211,12 +211,12 @@ fn measure(
     let operands = Operands {
         input: match integers {
             true => Input::Integers(&quantized),
-            false if arguments.single => Input::Single(floats),
+            false if arguments.single => Input::Single(&half_rows),
             false if arguments.halves => Input::Halves(&half_rows),
             false => Input::Floats(floats),
         },
         output: RowsView { buffer: &output, offset: 0, stride: outputs as u32 },
-        integers: None,
+        rounded: None,
         batch: &batch,
     };
     let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &[&file], &mut |_| {});

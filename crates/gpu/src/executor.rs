@@ -147,7 +147,8 @@ impl GpuExecutor {
         let readable = [readable, more];
         let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
         let (weights, chunks) = Weights::new(&gpu, file, &program, options.arithmetic)?;
-        let half_rows = HalfRows::new(&gpu, max_rows, sizes.half_columns)?;
+        let half_rows = || HalfRows::new(&gpu, max_rows, sizes.half_columns);
+        let half_rows = [half_rows()?, half_rows()?];
         let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
         let quantized = [quantized()?, quantized()?];
         let linear = LinearKernels::new(

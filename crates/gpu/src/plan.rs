@@ -87,7 +87,7 @@ pub(crate) enum Recorded {
 impl Recorded {
     /// Whether a layer that can also do a norm's work does.
     fn together(self, layer: &Linear, counts: Counts) -> bool {
-        self == Recorded::Together && layer.does_norm(counts.rows as u32)
+        self == Recorded::Together && layer.requantizes(counts.rows as u32)
     }
 }
 
@@ -123,8 +123,8 @@ pub(crate) struct Resources<'a> {
     pub linear: &'a LinearKernels,
     /// Where activations become integers, in arithmetic of integers: those that norms write, and others.
     pub quantized: Option<&'a [Quantized; 2]>,
-    /// Where they become halves, in arithmetic of halves.
-    pub halves: Option<&'a HalfRows>,
+    /// Where they become halves, in arithmetic of halves: the same.
+    pub halves: Option<&'a [HalfRows; 2]>,
     /// Bytes of memory that a workgroup may have.
     pub workgroup_memory: usize,
     pub row_counts: &'a RowCounts,
@@ -141,7 +141,7 @@ pub(crate) fn plan(
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let head = head(program);
-    let (mut producer, mut within, mut norm_within) = (None, None, None);
+    let (mut producer, mut within) = (None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if node.op.gathers() {
             list = List::Wanted;
@@ -149,16 +149,8 @@ pub(crate) fn plan(
         let counts = resources.row_counts;
         let row_count = if index >= head { &counts.logits } else { &counts.lists[list as usize] };
         let before = producer.take();
-        let planner = Planner {
-            program,
-            index,
-            resources,
-            list,
-            row_count,
-            attention_rows,
-            producer: before,
-            norm_within: norm_within.take(),
-        };
+        let planner =
+            Planner { program, index, resources, list, row_count, attention_rows, producer: before };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
@@ -167,12 +159,14 @@ pub(crate) fn plan(
         let commands = planner.node(kernels, &node.op, misuse)?;
         producer = match (&node.op, &commands[..]) {
             (Op::GatedLinear { out, .. }, [Command::Linear(layers)]) => {
-                layers.layers.first().map(|layer| (*out, Producer::Layer(layer.clone())))
+                layers.writers().first().map(|layer| (*out, Producer::Layer(layer.clone())))
             }
             (Op::Norm { norm, heads: 1, out, .. } | Op::AddNorm { norm, out, .. }, _) => {
                 match planner.norm_also(norm, *out) {
                     Also::Integers(_) if norm.bias.is_none() => None,
-                    Also::Integers(_) | Also::Halves(_) => Some((*out, Producer::Norm)),
+                    Also::Integers(_) | Also::Halves(_) | Also::HalfProducts(_) => {
+                        Some((*out, Producer::Norm))
+                    }
                     Also::Nothing => None,
                 }
             }
@@ -181,13 +175,17 @@ pub(crate) fn plan(
             {
                 Some((*out, Producer::Attention))
             }
+            (Op::Attention { attention, out, .. }, _)
+                if planner.attention_halves(attention, *out).is_some() =>
+            {
+                Some((*out, Producer::SingleAttention))
+            }
             _ => None,
         };
         let next = match &commands[..] {
             [Command::Linear(layers)] => layers.with_norm.clone(),
             _ => None,
         };
-        norm_within = within.clone();
         Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
     });
     nodes.collect()
@@ -203,8 +201,6 @@ struct Planner<'a> {
     attention_rows: usize,
     /// What is before this node, and what it writes, perhaps as integers too.
     producer: Option<(View, Producer)>,
-    /// The layer that may do the work of the norm before this node.
-    norm_within: Option<Linear>,
 }
 
 impl<'a> Planner<'a> {
@@ -364,13 +360,26 @@ impl<'a> Planner<'a> {
                 heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
             }
             Op::Attention { attention: op, query, out } => {
-                let integers = self.attention_integers(op, *out);
+                let (integers, written) =
+                    (self.attention_integers(op, *out), self.attention_halves(op, *out));
                 let (cache, query, out) = (&caches[op.cache], place(query), place(out));
                 let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
                 let chosen = op.chosen.map(|chosen| self.place(chosen));
                 let (op, rows) = (*op, self.attention_rows);
-                let halves = self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind);
-                let op = Attention { cache, op, sinks, chosen, query, out, partials, rows, integers, halves };
+                let halves = self.in_halves(&op);
+                let op = Attention {
+                    cache,
+                    op,
+                    sinks,
+                    chosen,
+                    query,
+                    out,
+                    partials,
+                    rows,
+                    integers,
+                    written,
+                    halves,
+                };
                 attention::attention(kernels, step, list, op)
             }
             Op::Choose { indexer, query, weights, out } => {
@@ -384,6 +393,7 @@ impl<'a> Planner<'a> {
                     partials,
                     rows: 1,
                     integers: None,
+                    written: None,
                     halves: false,
                 };
                 let scores = (self.program.context, self.resources.index_scores);
@@ -433,8 +443,7 @@ impl<'a> Planner<'a> {
         let weights = self.resources.weights;
         let bias = norm.bias.map(|bias| weights.vector(bias));
         let of_heads = self.program.weights[norm.weight].rows > 1;
-        let half_factor = weights.half_factor(norm.weight);
-        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads, half_factor }
+        Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads }
     }
 
     fn rotation(&self, rope: usize) -> Rotation {

@@ -385,14 +385,7 @@ mod tests {
         let joined = ((layout, false), Combination::Joined);
         [None, Some(gated), Some(joined)].into_iter().flat_map(move |second| {
             let (first, input) = ((layout, false), InputKind::Integers);
-            let spec = LinearSpec {
-                first,
-                second,
-                input,
-                normed: second.is_some(),
-                requantizes: false,
-                adds: false,
-            };
+            let spec = LinearSpec { first, second, input, normed: second.is_some(), requantizes: false };
             Tiling::UNITS.map(|tiling| source(spec, tiling))
         })
     }
@@ -453,7 +446,7 @@ mod tests {
             let gated = Some((first, Combination::Gated(Activation::Silu)));
             for (second, tiling) in [None, gated].into_iter().zip(Tiling::halves(36)) {
                 let input = InputKind::Halves(36);
-                let spec = LinearSpec { first, second, input, normed: true, requantizes: false, adds: false };
+                let spec = LinearSpec { first, second, input, normed: true, requantizes: false };
                 let words =
                     translate(&source(spec, tiling)).unwrap_or_else(|error| panic!("{format}: {error}"));
                 let module = Module { words };

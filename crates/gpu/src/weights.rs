@@ -2,7 +2,6 @@
 
 use gleed_gguf::{Format, Gguf};
 use gleed_model::Arithmetic;
-use gleed_model::arithmetic::half_factor_of_norm;
 use gleed_model::program::{Op, Program, Projection, Weight, WeightId};
 use gleed_model::verify::vectors;
 
@@ -54,8 +53,8 @@ pub(crate) fn converted(program: &Program, arithmetic: Arithmetic) -> Result<Vec
 
 /// One weight.
 enum Loaded {
-    /// A norm or a bias, and what halves of a row that a norm gives are divided by.
-    Vector(wgpu::Buffer, Option<f32>),
+    /// A norm or a bias.
+    Vector(wgpu::Buffer),
     /// A matrix of a linear layer or a table of embeddings.
     Matrix(PackedWeight),
     /// Projection of a stack, which is in the place of its first weight.
@@ -114,18 +113,10 @@ impl Weights {
     /// A norm or a bias, on the device.
     pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
         match &self.weights[id] {
-            Loaded::Vector(buffer, _) => buffer,
+            Loaded::Vector(buffer) => buffer,
             Loaded::Matrix(_) | Loaded::Stacked => {
                 unreachable!("what programs use as vectors is loaded as vectors, or in the first one's place")
             }
-        }
-    }
-
-    /// What rows that the RMS norm of these weights gives are divided by as halves, where that is settled.
-    pub fn half_factor(&self, id: WeightId) -> Option<f32> {
-        match self.weights[id] {
-            Loaded::Vector(_, factor) => factor,
-            Loaded::Matrix(_) | Loaded::Stacked => None,
         }
     }
 
@@ -133,7 +124,7 @@ impl Weights {
     pub fn matrix(&self, id: WeightId) -> Option<&PackedWeight> {
         match &self.weights[id] {
             Loaded::Matrix(matrix) => Some(matrix),
-            Loaded::Vector(..) | Loaded::Stacked => None,
+            Loaded::Vector(_) | Loaded::Stacked => None,
         }
     }
 }
@@ -154,7 +145,7 @@ fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Load
     }
     let buffer = gpu.storage(&weights[0].name, 4 * values.len() as u64)?;
     gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&values));
-    Ok(Loaded::Vector(buffer, half_factor_of_norm(&values)))
+    Ok(Loaded::Vector(buffer))
 }
 
 /// Neighbouring parts of linear ops, such as Q and K, that can be one matrix on the device and so one dispatch:

@@ -20,7 +20,7 @@ pub use encoders::{
 };
 pub use half_attention::{HALF_DIMENSIONS, attend_halves, half_scale};
 pub use halves::{
-    HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_factor_of_norm, half_row, half_terms,
+    HALF_GROUP, HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_activations, half_row, half_terms,
     half_values, half_weights, unit,
 };
 pub use index::{choose_positions, chosen_in_page, index_score};

@@ -6,6 +6,7 @@
 
 mod adapters;
 mod attention;
+mod norms;
 mod view;
 
 use std::fmt;

@@ -76,7 +76,7 @@ impl Sizes {
             Arithmetic::Q8 | Arithmetic::F32 => 0,
         };
         let converted_bytes =
-            2 * Quantized::bytes(max_rows, integer_columns) + HalfRows::bytes(max_rows, half_columns);
+            2 * (Quantized::bytes(max_rows, integer_columns) + HalfRows::bytes(max_rows, half_columns));
         let rule_bytes = (4 * choose::RULE_WORDS * logits_rows) as u64;
         let link_bytes = (step_bytes + rule_bytes).max(LINK_BYTES);
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);

@@ -6,8 +6,8 @@ use gleed_model::{KvType, program};
 use super::attention_halves::halves;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
-use crate::linear::Quantized;
 use crate::linear::template::{Values, expand};
+use crate::linear::{HalfRows, Quantized};
 use crate::step::{Items, SPAN, header, pages_word};
 use crate::{Gpu, Result};
 
@@ -69,6 +69,8 @@ pub(crate) struct Attention<'a> {
     /// Where single rows, and those whose spans are merged, are written as integers too: the output is
     /// all columns of what the next op reads, and heads are whole groups.
     pub integers: Option<&'a Quantized>,
+    /// Where a single row is written as halves too, on the same terms.
+    pub written: Option<&'a HalfRows>,
     /// Whether it is computed in halves on matrix units.
     pub halves: bool,
 }
@@ -403,7 +405,8 @@ pub(super) fn merge(
         .list("EIGHT", 0..8)
         .list("FOUR", 0..4)
         .list("PEAKS", 0..MERGE_VALUES / 4)
-        .switch("INTEGERS", op.integers.is_some());
+        .switch("INTEGERS", op.integers.is_some())
+        .switch("WRITES", op.written.is_some());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
         .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("exp.wgsl") })
@@ -418,6 +421,9 @@ pub(super) fn merge(
         .write_place("out", "OUT_", op.out);
     if let Some(integers) = op.integers {
         source = source.put_integers(integers, MERGE_VALUES / 4);
+    }
+    if let Some(halves) = op.written {
+        source = source.with_f16().snippet(include_str!("half_factor.wgsl")).put_values(halves);
     }
     kernels.dispatch(source, Grid::Merges((op.op.heads * blocks) as u32))
 }

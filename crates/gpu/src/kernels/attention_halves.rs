@@ -83,6 +83,7 @@ pub(super) fn source<'a>(
         .list("ENTRIES", 0..entries)
         .switch("ROWS", rows)
         .switch("SPLIT", !tiles && !rows)
+        .switch("WRITES", kind == Items::Near && op.written.is_some())
         .switch("FIXED", kind == Items::Near)
         .switch("LISTED", kind != Items::Near)
         .switch("ALIGNED", aligned)
@@ -111,6 +112,7 @@ pub(super) fn source<'a>(
         .snippet(include_str!("lanes.wgsl"))
         .size("ITEMS", items)
         .size("SUBGROUPS", subgroups)
+        .size("THREADS", 32 * subgroups)
         .size("TEAMS", teams)
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)
@@ -132,6 +134,10 @@ pub(super) fn source<'a>(
         .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, &op.cache.values);
     let source = if rows { source } else { source.write("partials", "f32", op.partials) };
     let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
+    let source = match op.written {
+        Some(halves) if kind == Items::Near => source.put_values(halves),
+        _ => source,
+    };
     (source, (shape.heads * parts * blocks) as u32)
 }
 

@@ -321,10 +321,15 @@ $LOADS
         let i = $e * $THREADS + thread;
         let head = first_head + i / BLOCK_VALUES;
         let value = value_block * BLOCK_VALUES + i % BLOCK_VALUES;
-        if i < HEAD_PART * BLOCK_VALUES && head < GROUP && value < VALUE_DIM {
-            let to = row * OUT_STRIDE + OUT_OFFSET + (kv_head * GROUP + head) * VALUE_DIM + value;
-            out[to] = total_$e * (1.0 / whole_$e.sum);
+        let column = (kv_head * GROUP + head) * VALUE_DIM + value;
+        let result = total_$e * (1.0 / whole_$e.sum);
+        let is_there = i < HEAD_PART * BLOCK_VALUES && head < GROUP && value < VALUE_DIM;
+        if is_there {
+            out[row * OUT_STRIDE + OUT_OFFSET + column] = result;
         }
+        //@if WRITES
+        put_value(thread, column, result, is_there && row == 0u);
+        //@end
     }
     //@end
     //@end

@@ -21,6 +21,15 @@ fn one_over(factor: f32) -> f32 {
     return bitcast<f32>(select((254u << 23u) - bits, 0u, bits >= INFINITE_BITS));
 }
 
+fn largest_part(peaks: vec4<u32>) -> u32 {
+    return max(max(peaks.x, peaks.y), max(peaks.z, peaks.w));
+}
+
+// Four halves of a group, as they are where the row's factor is 1 / ratio times that of the group.
+fn halves_of_row(group: vec2<u32>, ratio: f32) -> vec2<u32> {
+    return halves_of_quad(vec4<f32>(unpack2x16float(group.x), unpack2x16float(group.y)), ratio);
+}
+
 // A quad as halves; zeros where there is nothing to multiply with.
 fn halves_of_quad(x: vec4<f32>, up: f32) -> vec2<u32> {
     let scaled = select(vec4<f32>(), x * up, vec4<bool>(up > 0.0));

@@ -37,10 +37,11 @@ struct Shape {
     // One over its columns, and what is added to the mean of their squares.
     inverse_width: f32,
     epsilon: f32,
-    // Where the sums of squares of what is written as integers start, in words.
+    // Where the sums of squares of what is written as integers or halves start, in words.
     written_squares: u32,
-    // What a single row that is normed here is divided by as halves.
-    half_factor: f32,
+    // Where the factors of a single row's groups of halves start, in vectors, and of those that are written, in words.
+    group_factors: u32,
+    written_factors: u32,
 }
 
 //@if ALIGNED
@@ -55,7 +56,8 @@ struct Shape {
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
 //@if HALVES
-// [row][group][4]: eight halves each, and the factors of the rows.
+// [row][group][4]: eight halves each, and the factors of the rows; of a single row those of its groups, and their sums
+// of squares.
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
 @group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;

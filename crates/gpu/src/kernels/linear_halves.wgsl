@@ -5,8 +5,11 @@
 // nothing is staged and nobody waits for others. A lane has eight neighbouring columns of each group of 32, the first
 // four of which are its part of one product, the others of the next.
 //
-// A single row may be floats, which every workgroup makes halves of for itself, after an RMS norm with NORMS. With ADDS
-// results are added to what the output has, and the sums of squares of its groups are written for such a norm.
+// A single row has groups of columns that are halves with factors of their own, which every workgroup brings to the
+// largest of them; with NORMS the row is that of an RMS norm but for its factor, which follows from the sums of squares of
+// the groups. With WRITES results, 32 of a workgroup, are written in the same way: those of a gated layer as they are,
+// others (ADDS) once they are added to what the output has, with their sum of squares and times the weights of the norm
+// that follows.
 //
 // Segments of 512 columns are chains of their own, which are added up in ascending order: by the subgroup that computes
 // them all, or where the $SPLIT subgroups of a tile share them, by way of workgroup memory.
@@ -21,84 +24,46 @@ fn row_of(fragment: u32, element: u32, word: u32) -> u32 {
     return 16u * fragment + 2u * word + 8u * (element / 2u) + element % 2u;
 }
 
-//@if CONVERTS
+//@if SINGLE
 // The row as halves.
 var<workgroup> row_halves: array<vec4<u32>, $ROOM>;
 
-//@end
 //@if NORMS
-@group(0) @binding(10) var<storage, read_write> squares: array<vec4<f32>>;
-@group(0) @binding(11) var<storage, read> norm_weights: array<vec4<f32>>;
-
 var<workgroup> lane_squares: array<vec4<f32>, 8>;
 
 fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
-    return squares[four];
-}
-
-fn norm_weight(quad: u32) -> vec4<f32> {
-    return norm_weights[min(quad, shape.columns / 4u - 1u)];
-}
-
-// Makes halves of the norm of the row, as rms_halves.wgsl does, and returns their factor.
-fn convert(thread: u32) -> f32 {
-    //@for p in PIECES
-    let first_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread));
-    let second_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread) + 1u);
-    let first_weight_$p = norm_weight(2u * ($p * $ALLTHREADS + thread));
-    let second_weight_$p = norm_weight(2u * ($p * $ALLTHREADS + thread) + 1u);
-    //@end
-    if (thread < 32u) {
-        lane_squares[thread / 4u][thread % 4u] = lane_sum(0u, shape.columns / 32u, thread);
-    }
-    workgroupBarrier();
-    let factor = folded_factor(0u, shape.inverse_width, shape.epsilon);
-    let up = one_over(shape.half_factor);
-    //@for p in PIECES
-    if ($p * $ALLTHREADS + thread < $ROOM) {
-        let first = halves_of_quad(first_$p * factor * first_weight_$p, up);
-        let second = halves_of_quad(second_$p * factor * second_weight_$p, up);
-        row_halves[$p * $ALLTHREADS + thread] = vec4<u32>(first, second);
-    }
-    //@end
-    workgroupBarrier();
-    return shape.half_factor;
+    return bitcast<vec4<f32>>(input[shape.squares + four]);
 }
 
 //@end
-//@if SCALES
-// The largest of what each thread has of the row, and of what each 32nd one has.
-var<workgroup> thread_peaks: array<u32, $ALLTHREADS>;
-var<workgroup> peaks: array<vec4<u32>, 8>;
-
-// Makes halves of the row, and returns its factor.
-fn convert(thread: u32) -> f32 {
+// Brings the row's groups to one factor, and returns it. Each subgroup finds it by itself.
+fn convert(thread: u32, lane: u32) -> f32 {
+    let groups = (shape.columns + 31u) / 32u;
+    //@for p in PIECES
+    let piece_$p = min($p * $ALLTHREADS + thread, $ROOM - 1u);
+    let halves_$p = input[piece_$p];
+    let factor_$p = bitcast<f32>(input[shape.group_factors + piece_$p / 16u][piece_$p / 4u % 4u]);
+    //@end
     var largest = 0u;
-    //@for p in PIECES
-    let first_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread));
-    let second_$p = input_quad(0u, 2u * ($p * $ALLTHREADS + thread) + 1u);
-    //@end
-    //@for p in PIECES
-    largest = max(largest, max(largest_of(first_$p), largest_of(second_$p)));
-    //@end
-    thread_peaks[thread] = largest;
-    workgroupBarrier();
+    for (var four = lane; 4u * four < groups; four += 32u) {
+        let is_there = 4u * four + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(groups);
+        largest = max(largest, largest_part(select(vec4<u32>(), input[shape.group_factors + four], is_there)));
+    }
+    //@if NORMS
     if (thread < 32u) {
-        for (var other = thread + 32u; other < $ALLTHREADS; other += 32u) {
-            largest = max(largest, thread_peaks[other]);
-        }
-        peaks[thread / 4u][thread % 4u] = largest;
+        lane_squares[thread / 4u][thread % 4u] = lane_sum(0u, groups, thread);
     }
-    workgroupBarrier();
-    var all = peaks[0];
-    for (var i = 1u; i < 8u; i++) {
-        all = max(all, peaks[i]);
-    }
-    let factor = half_factor(max(max(all.x, all.y), max(all.z, all.w)));
+    //@end
+    //@for b in BITS
+    largest = max(largest, exchanged(largest, $b));
+    //@end
+    let factor = bitcast<f32>(largest);
     let up = one_over(factor);
     //@for p in PIECES
     if ($p * $ALLTHREADS + thread < $ROOM) {
-        row_halves[$p * $ALLTHREADS + thread] = vec4<u32>(halves_of_quad(first_$p, up), halves_of_quad(second_$p, up));
+        // What fills up the last groups is whatever others have left there.
+        let ratio = select(0.0, factor_$p * up, piece_$p / 4u < groups);
+        row_halves[piece_$p] = vec4<u32>(halves_of_row(halves_$p.xy, ratio), halves_of_row(halves_$p.zw, ratio));
     }
     //@end
     workgroupBarrier();
@@ -106,29 +71,62 @@ fn convert(thread: u32) -> f32 {
 }
 
 //@end
-//@if ADDS
-@group(0) @binding(10) var<storage, read_write> squares: array<f32>;
+//@if WRITES
+// [group][16]: two halves each; the factors of groups, and their sums of squares.
+@group(0) @binding(10) var<storage, read_write> written: array<u32>;
 
-// What the output has of a workgroup's group of columns.
+// The group of this workgroup.
 var<workgroup> results: array<vec4<f32>, 8>;
-
-// What it had at a place and 16 after it.
-fn before(index: u32) -> vec2<f32> {
-    let last = shape.outputs_a - 1u;
-    return vec2<f32>(output[shape.output_a + min(index, last)], output[shape.output_a + min(index + 16u, last)]);
-}
 
 fn put_result(own: u32, value: f32) {
     results[own / 4u][own % 4u] = value;
 }
 
-// The sum of squares of the results.
-fn result_squares() -> f32 {
+fn write_group(block: u32, thread: u32) {
+    if (thread < 16u) {
+        var largest = 0u;
+        //@for q in EIGHT
+        largest = max(largest, largest_of(results[$q]));
+        //@end
+        let factor = half_factor(largest);
+        written[block * 16u + thread] = halves_of_quad(results[thread / 2u], one_over(factor))[thread % 2u];
+        if (thread == 0u) {
+            written[shape.written_factors + block] = bitcast<u32>(factor);
+            //@if ADDS
+            written[shape.written_squares + block] = bitcast<u32>(sum_squares());
+            //@end
+        }
+    }
+}
+
+//@end
+//@if ADDS
+@group(0) @binding(5) var<storage, read> norm_weights: array<f32>;
+
+// What the output has of the group once the results are added.
+var<workgroup> sums: array<vec4<f32>, 8>;
+
+// What the output had at a place and 16 after it, and the norm's weights there.
+fn before(index: u32) -> vec4<f32> {
+    let last = shape.outputs_a - 1u;
+    let first = min(index, last);
+    let second = min(index + 16u, last);
+    return vec4<f32>(
+        output[shape.output_a + first], output[shape.output_a + second], norm_weights[first], norm_weights[second],
+    );
+}
+
+fn put_sum(own: u32, value: f32, weight: f32) {
+    sums[own / 4u][own % 4u] = value;
+    put_result(own, value * weight);
+}
+
+fn sum_squares() -> f32 {
     let first = vec4<f32>(
-        quad_squares(results[0]), quad_squares(results[1]), quad_squares(results[2]), quad_squares(results[3]),
+        quad_squares(sums[0]), quad_squares(sums[1]), quad_squares(sums[2]), quad_squares(sums[3]),
     );
     let last = vec4<f32>(
-        quad_squares(results[4]), quad_squares(results[5]), quad_squares(results[6]), quad_squares(results[7]),
+        quad_squares(sums[4]), quad_squares(sums[5]), quad_squares(sums[6]), quad_squares(sums[7]),
     );
     return folded_quads(first, last);
 }
@@ -159,7 +157,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     let first_row = block_row * $TILEROWS;
     let last = min(row_count(), first_row + $TILEROWS);
     let last_row = max(row_count(), 1u) - 1u;
-    //@if HALVES
+    //@if SEVERAL
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
     let $h_at_$r = min(first_row + 16u * $r + own + $h_rows, last_row) * shape.input_stride + word;
@@ -192,7 +190,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     var unit = min(part * UNITS_OF_SEGMENT, units - 1u);
     var raw_0: Raw_$FIRSTMATRIX;
     var raw_1: Raw_$SECONDMATRIX;
-    //@if HALVES
+    //@if SEVERAL
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
     var next_$h_$r: array<vec4<u32>, $AHEAD>;
@@ -203,7 +201,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
         //@for g in FIRSTGROUPS
         load_$FIRSTMATRIX(&raw_0, tile_0, unit * 4u + $g, $g, lane);
         load_$SECONDMATRIX(&raw_1, tile_1, unit * 4u + $g, $g, lane);
-        //@if HALVES
+        //@if SEVERAL
         //@for r in ROWFRAGMENTS
         //@for h in INPUTSIDES
         next_$h_$r[$g] = input[$h_at_$r + (unit * 4u + $g) * 4u];
@@ -221,11 +219,8 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@end
     //@end
     //@end
-    //@if CONVERTS
-    let own_factor = convert(thread);
-    //@end
-    //@if HALVES
-    let own_factor = 1.0;
+    //@if SINGLE
+    let single_factor = convert(thread, lane);
     //@end
     for (var round = 0u; round < rounds; round++) {
         // Those beyond the last segment are computed again, and not used.
@@ -262,10 +257,10 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
                     load_$SECONDMATRIX(&raw_1, tile_1, following, $g % $AHEAD, lane);
                     //@for r in ROWFRAGMENTS
                     {
-                        //@if CONVERTS
+                        //@if SINGLE
                         let near = row_halves[(current * 4u + $g) * 4u + word];
                         //@end
-                        //@if HALVES
+                        //@if SEVERAL
                         let near = next_near_$r[$g % $AHEAD];
                         //@end
                         //@if BOTHSIDES
@@ -274,7 +269,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
                         //@if ONESIDE
                         let far = near;
                         //@end
-                        //@if HALVES
+                        //@if SEVERAL
                         //@for h in INPUTSIDES
                         next_$h_$r[$g % $AHEAD] = input[$h_at_$r + following * 4u];
                         //@end
@@ -347,8 +342,8 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
             let row = first_row + row_of($r, $e, word);
             if (row < last) {
                 let factor = row_factor(row);
-                put_$BODY(row, first_output + own, own_factor * factor * near_factors, first.near[$e], second.near[$e]);
-                put_$BODY(row, first_output + own + 8u, own_factor * factor * far_factors, first.far[$e], second.far[$e]);
+                put_$BODY(row, first_output + own, factor * near_factors, first.near[$e], second.near[$e]);
+                put_$BODY(row, first_output + own + 8u, factor * far_factors, first.far[$e], second.far[$e]);
             }
         }
         //@end
@@ -356,6 +351,15 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@end
     //@end
     //@if SHARED
+    //@if NORMS
+    let own_factor = single_factor * folded_factor(0u, shape.inverse_width, shape.epsilon);
+    //@end
+    //@if UNNORMEDSINGLE
+    let own_factor = single_factor;
+    //@end
+    //@if SEVERAL
+    let own_factor = 1.0;
+    //@end
     //@for e in ENTRIES
     {
         let i = $e * $ALLTHREADS + thread;
@@ -364,6 +368,15 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
             //@if SETS
             put_$BODY(row, output_of_part(i, block), own_factor * factor_$e, first_$e, second_$e);
             //@end
+            //@if GATEDWRITES
+            {
+                let index = output_of_part(i, block);
+                let factors = own_factor * factor_$e;
+                let value = gated(biased_a(factors.x, index, first_$e), biased_b(factors.y, index, second_$e));
+                write_a(row, index, value);
+                put_result(index % 32u, value);
+            }
+            //@end
             //@if ADDS
             let index = output_of_part(i, block);
             let factors = own_factor * factor_$e;
@@ -371,16 +384,16 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
             let second = before_$e.y + biased_a(factors.y, index + 16u, second_$e);
             write_a(row, index, first);
             write_a(row, index + 16u, second);
-            put_result(index % 32u, first);
-            put_result(index % 32u + 16u, second);
+            put_sum(index % 32u, first, before_$e.z);
+            put_sum(index % 32u + 16u, second, before_$e.w);
             //@end
         }
     }
     //@end
-    //@if ADDS
+    //@if WRITES
     workgroupBarrier();
-    if (thread == 0u && first_row < last) {
-        squares[block] = result_squares();
+    if (first_row < last) {
+        write_group(block, thread);
     }
     //@end
     //@end

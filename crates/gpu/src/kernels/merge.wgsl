@@ -103,6 +103,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if c < VALUE_DIM {
         out[row * OUT_STRIDE + OUT_OFFSET + head * VALUE_DIM + c] = value;
     }
+    //@if WRITES
+    put_value(lane, head * VALUE_DIM + c, value, c < VALUE_DIM && row == 0u);
+    //@end
     //@if INTEGERS
     block[lane / 4u][lane % 4u] = value;
     workgroupBarrier();

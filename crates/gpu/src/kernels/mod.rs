@@ -196,13 +196,27 @@ impl<'a> Source<'a> {
     }
 
     /// A buffer of halves, and what writes rows of so many columns there.
-    pub fn put_halves(mut self, halves: &'a HalfRows, columns: usize) -> Self {
-        self.constants.insert_str(0, "enable f16;\n");
-        self.size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
+    pub fn put_halves(self, halves: &'a HalfRows, columns: usize) -> Self {
+        self.with_f16()
+            .size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
             .size("HALF_FACTORS", 2 * halves.factors())
+            .size("HALF_GROUPS", 2 * halves.group_factors())
             .snippet(include_str!("half_factor.wgsl"))
             .snippet(include_str!("put_halves.wgsl"))
             .write("halves", "vec2<u32>", halves.buffer())
+    }
+
+    /// A buffer of halves, and what writes the values of a single row there.
+    pub fn put_values(self, halves: &'a HalfRows) -> Self {
+        self.size("WRITTEN_FACTORS", 4 * halves.group_factors())
+            .snippet(include_str!("put_values.wgsl"))
+            .write("written", "u32", halves.buffer())
+    }
+
+    /// What kernels with halves need.
+    pub fn with_f16(mut self) -> Self {
+        self.constants.insert_str(0, "enable f16;\n");
+        self
     }
 
     /// What kernels on matrix units of halves need.

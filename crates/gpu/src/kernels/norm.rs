@@ -14,17 +14,6 @@ pub(crate) struct Norm<'a> {
     pub epsilon: f32,
     /// Whether each head has factors of its own.
     pub of_heads: bool,
-    /// What results are divided by as halves, where the weights settle that.
-    pub half_factor: Option<f32>,
-}
-
-impl Norm<'_> {
-    /// Whether a norm of whole rows that also writes halves adds squares up by groups, so that the layers around it may do
-    /// its work: of RMS norms whose squares a workgroup has room for.
-    pub fn by_groups(self, width: usize, workgroup_memory: usize) -> bool {
-        let fits = width.next_multiple_of(1024) + width / 8 + 512 <= workgroup_memory;
-        self.bias.is_none() && self.half_factor.is_some() && width.is_multiple_of(32) && fits
-    }
 }
 
 /// What else a norm of whole rows writes, besides floats.
@@ -34,7 +23,16 @@ pub(crate) enum Also<'a> {
     /// Integers, where columns are whole groups. Those of an RMS norm are of its input times its weights, beside the
     /// factor of each row.
     Integers(&'a Quantized),
+    /// Halves, of the results.
     Halves(&'a HalfRows),
+    /// Halves of the input of an RMS norm times its weights, where columns are whole groups; the factors of rows are
+    /// among those of halves.
+    HalfProducts(&'a HalfRows),
+}
+
+/// Bytes of memory that a workgroup needs for an RMS norm of so many columns that writes halves of products.
+pub(crate) fn half_product_bytes(width: usize) -> usize {
+    width.next_multiple_of(1024) + width / 8 + 4096
 }
 
 /// out = norm(input) of each head, after input += addend where there is one.
@@ -58,7 +56,7 @@ pub(crate) fn norm(
         .switch("RMS", norm.bias.is_none())
         .switch("ADD", addend.is_some())
         .switch("INTEGERS", matches!(also, Also::Integers(_)))
-        .switch("HALVES", matches!(also, Also::Halves(_)));
+        .switch("HALVES", matches!(also, Also::Halves(_) | Also::HalfProducts(_)));
     let quad = |name: &str, writes: bool| {
         let values = Values::default()
             .set("NAME", name)
@@ -67,17 +65,16 @@ pub(crate) fn norm(
             .switch("WRITES", writes);
         expand(include_str!("quad.wgsl"), &values)
     };
-    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
     let by_groups = match also {
-        Also::Nothing => false,
+        Also::Nothing | Also::Halves(_) => false,
         Also::Integers(_) => norm.bias.is_none(),
-        Also::Halves(_) => norm.by_groups(width, memory),
+        Also::HalfProducts(_) => true,
     };
     let text = match also {
         Also::Integers(_) if by_groups => {
             expand(include_str!("rms_integers.wgsl"), &values) + include_str!("row_factor.wgsl")
         }
-        Also::Halves(_) if by_groups => {
+        Also::HalfProducts(_) => {
             expand(include_str!("rms_halves.wgsl"), &values) + include_str!("row_factor.wgsl")
         }
         _ => expand(include_str!("norm.wgsl"), &values) + include_str!("fold.wgsl"),
@@ -106,11 +103,11 @@ pub(crate) fn norm(
     if by_groups {
         source = source.snippet(include_str!("squares.wgsl")).snippet(include_str!("put_squares.wgsl"));
     }
-    if let Also::Halves(halves) = also {
+    if let Also::Halves(halves) | Also::HalfProducts(halves) = also {
         source = source.put_halves(halves, width);
-        if let Some(factor) = norm.half_factor.filter(|_| by_groups) {
-            source = source.size("BLOCK_QUADS", block_quads).float("HALF_FACTOR", factor);
-        }
+    }
+    if let Also::HalfProducts(halves) = also {
+        source = source.size("BLOCK_QUADS", block_quads).size("HALF_SQUARES", 2 * halves.squares());
     }
     if let Also::Integers(integers) = also {
         source = source.put_integers(integers, block_quads);

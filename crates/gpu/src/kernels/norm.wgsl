@@ -95,11 +95,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var largest = 0u;
     //@for i in EACH
     let kept_$i = select(vec4<f32>(), result_$i, within(quad_$i));
-    largest = max(largest, largest_of(kept_$i));
+    let largest_$i = largest_of_group($i, lane, kept_$i);
+    largest = max(largest, largest_$i);
     //@end
     let factor = half_factor(largest_of_lanes(lane, largest));
     //@for i in EACH
-    put_halves(group.y, quad_$i, one_over(factor), kept_$i);
+    put_halves(group.y, quad_$i, largest_$i, factor, kept_$i);
     //@end
     if lane == 0u {
         put_half_factor(group.y, factor);

@@ -1,6 +1,7 @@
-// An RMS norm that linear layers in halves read: out = x · factor · weight with x = source, after source += addend with
-// ADD, as floats and as halves. Factor is 1/√(mean(x²) + ε), from the sums of squares of groups of columns, which a layer
-// before may have written instead: see linear_halves.wgsl. By how much the halves are smaller is settled by the weights.
+// An RMS norm that linear layers in halves read: source is x, with ADD source += addend first. What becomes halves is
+// x · weight; the row's factor 1/√(mean(x²) + ε) is for the layers to multiply their results with. Of a row that may be
+// alone the sums of squares of all groups are written too, as a layer before may have done instead: see
+// linear_halves.wgsl. out = x · factor · weight is for whoever reads floats.
 //
 // A workgroup per row; lane l has the quads of columns l, l + 256, …, eight neighbouring lanes a group. All that is
 // read is asked for before anything is written.
@@ -34,12 +35,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     put_source(source_at, quad_$i, own_$i);
     //@end
     put_squares(quad_$i, own_$i);
+    let product_$i = select(vec4<f32>(), own_$i * weight_$i, 4u * quad_$i < WIDTH);
     //@end
     workgroupBarrier();
     //@for i in EACH
     if quad_$i % 8u == 0u && 4u * quad_$i < WIDTH {
         let group = quad_$i / 8u;
-        squares[group / 4u][group % 4u] = group_squares(quad_$i);
+        let sum = group_squares(quad_$i);
+        squares[group / 4u][group % 4u] = sum;
+        if row == 0u {
+            halves[HALF_SQUARES + group / 2u][group % 2u] = bitcast<u32>(sum);
+        }
     }
     //@end
     workgroupBarrier();
@@ -48,12 +54,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     workgroupBarrier();
     let factor = folded_factor(0u, INVERSE_WIDTH, EPSILON);
+    var largest = 0u;
     //@for i in EACH
-    let result_$i = own_$i * factor * weight_$i;
-    put_out(out_at, quad_$i, result_$i);
-    put_halves(row, quad_$i, one_over(HALF_FACTOR), select(vec4<f32>(), result_$i, 4u * quad_$i < WIDTH));
+    put_out(out_at, quad_$i, own_$i * factor * weight_$i);
+    let largest_$i = largest_of_group($i, lane, product_$i);
+    largest = max(largest, largest_$i);
+    //@end
+    let of_row = half_factor(largest_of_lanes(lane, largest));
+    //@for i in EACH
+    put_halves(row, quad_$i, largest_$i, of_row, product_$i);
     //@end
     if lane == 0u {
-        put_half_factor(row, HALF_FACTOR);
+        put_half_factor(row, of_row * factor);
     }
 }

@@ -1,7 +1,10 @@
 // Rows as linear layers in halves read them: each as halves times a power of two, which is beside them, filled up with
-// zeros to whole groups. A workgroup per row.
+// zeros to whole groups. A workgroup per row. Row 0 may be alone: its groups have factors of their own then, and all are
+// that of the row.
 
 var<workgroup> largest: array<u32, 256>;
+// Of each eight columns, in every other turn.
+var<workgroup> pair_peaks: array<array<vec4<u32>, 64>, 2>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -29,10 +32,22 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     let factor = half_factor(largest[0]);
     let up = one_over(factor);
-    for (var pair = lane; pair < quads / 2u; pair += 256u) {
-        let first = halves_of_quad(input_quad(row, 2u * pair), up);
-        let second = halves_of_quad(input_quad(row, 2u * pair + 1u), up);
-        output[row * shape.groups * 4u + pair] = vec4<u32>(first, second);
+    for (var turn = 0u; turn * 512u < quads; turn++) {
+        let pair = turn * 256u + lane;
+        let first = input_quad(row, 2u * pair);
+        let second = input_quad(row, 2u * pair + 1u);
+        pair_peaks[turn % 2u][lane / 4u][lane % 4u] = max(largest_of(first), largest_of(second));
+        workgroupBarrier();
+        let group = half_factor(largest_part(pair_peaks[turn % 2u][lane / 4u]));
+        let halves = vec4<u32>(halves_of_quad(first, one_over(group)), halves_of_quad(second, one_over(group)));
+        if (2u * pair < quads) {
+            let ratio = group * up;
+            let both = vec4<u32>(halves_of_row(halves.xy, ratio), halves_of_row(halves.zw, ratio));
+            output[row * shape.groups * 4u + pair] = both;
+            if (row == 0u && lane % 4u == 0u) {
+                output[shape.group_factors + pair / 16u][pair / 4u % 4u] = bitcast<u32>(factor);
+            }
+        }
     }
     if (lane == 0u) {
         output[shape.factors + row / 4u][row % 4u] = bitcast<u32>(factor);

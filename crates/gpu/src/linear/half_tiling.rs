@@ -40,12 +40,13 @@ impl Tiling {
         ]
     }
 
-    /// That for a single row that the kernel makes halves of itself. Gated layers have so many workgroups that it is better
-    /// to have half as many, each of which makes halves of the row for twice as many outputs.
+    /// That for a single row. A workgroup of a gated layer has 32 outputs as others have, a group of columns for the layer
+    /// after it.
     pub(super) fn single(groups: u32, gated: bool) -> Tiling {
         match Tiling::shared(1, groups, SINGLE_SPLIT) {
-            Tiling::Halves { rows, split: split @ 8.., .. } if gated => {
-                Tiling::Halves { rows, split: split.div_ceil(2), across: 2 }
+            Tiling::Halves { rows, split, .. } if gated => {
+                let split = if split < 8 { split } else { split.div_ceil(2) };
+                Tiling::Halves { rows, split, across: 2 }
             }
             tiling => tiling,
         }

@@ -8,11 +8,12 @@ use super::pipelines::LinearKernels;
 use crate::compiler::{Pipeline, Run};
 use crate::{Gpu, Result};
 
-/// Room for rows of halves. Rows of fewer columns than there is room for lie closer.
+/// Room for rows of halves. Rows of fewer columns than there is room for lie closer. A row that is alone has groups with
+/// factors of their own, as it may be written by workgroups that have a part of it, and sums of squares beside them where
+/// it is the input of an RMS norm times the norm's weights.
 #[derive(Debug, Clone)]
 pub struct HalfRows {
     buffer: wgpu::Buffer,
-    squares: wgpu::Buffer,
     rows: usize,
     columns: usize,
 }
@@ -20,32 +21,38 @@ pub struct HalfRows {
 impl HalfRows {
     /// Room for so many rows of up to so many columns.
     pub fn new(gpu: &Gpu, rows: usize, columns: usize) -> Result<HalfRows> {
-        let squares = gpu.storage("sums of squares", square_bytes(columns))?;
-        let buffer = gpu.storage("activations as halves", row_bytes(rows, columns))?;
-        Ok(HalfRows { buffer, squares, rows, columns })
+        let buffer = gpu.storage("activations as halves", HalfRows::bytes(rows, columns))?;
+        Ok(HalfRows { buffer, rows, columns })
     }
 
     /// Bytes that it takes.
     pub fn bytes(rows: usize, columns: usize) -> u64 {
-        row_bytes(rows, columns) + square_bytes(columns)
+        let vectors = rows * HalfRows::stride(columns) as usize + rows.div_ceil(4);
+        16 * (vectors + 2 * HalfRows::groups(columns).div_ceil(4)) as u64
     }
 
-    /// The sums of squares of a single row's groups, between layers that do the work of a norm.
-    pub(crate) fn squares(&self) -> &wgpu::Buffer {
-        &self.squares
-    }
-
-    /// The halves: `[row][group][4]` of eight halves each, then the factors of the rows.
+    /// The halves: `[row][group][4]` of eight halves each, then the factors of the rows, those of the groups of a single
+    /// row, and its groups' sums of squares.
     pub(crate) fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
 
     /// Where the factors of rows begin, in vectors of four words.
     pub(crate) fn factors(&self) -> usize {
-        factors_at(self.rows, self.columns)
+        self.rows * HalfRows::stride(self.columns) as usize
     }
 
-    pub(super) fn columns(&self) -> usize {
+    /// The same of a single row's groups.
+    pub(crate) fn group_factors(&self) -> usize {
+        self.factors() + self.rows.div_ceil(4)
+    }
+
+    /// The same of their sums of squares.
+    pub(crate) fn squares(&self) -> usize {
+        self.group_factors() + HalfRows::groups(self.columns).div_ceil(4)
+    }
+
+    pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
@@ -62,20 +69,6 @@ impl HalfRows {
     pub(crate) fn stride(columns: usize) -> u32 {
         (HalfRows::groups(columns) * 4) as u32
     }
-}
-
-fn factors_at(rows: usize, columns: usize) -> usize {
-    rows * HalfRows::stride(columns) as usize
-}
-
-/// Bytes of so many rows and their factors.
-fn row_bytes(rows: usize, columns: usize) -> u64 {
-    16 * (factors_at(rows, columns) + rows.div_ceil(4)) as u64
-}
-
-/// Bytes of the sums of squares of a row of so many columns, in whole vectors.
-fn square_bytes(columns: usize) -> u64 {
-    16 * columns.div_ceil(4 * GROUP).max(1) as u64
 }
 
 /// The dispatch that makes halves of floats, with everything bound.
@@ -104,6 +97,7 @@ impl ToHalves {
             input_stride,
             most_rows: u32::try_from(input.room(columns as u64).min(room)).unwrap_or(u32::MAX),
             factors: output.factors() as u32,
+            group_factors: output.group_factors() as u32,
             ..Shape::default()
         };
         let pipeline = kernels.to_halves(gpu, input.kind());
@@ -111,7 +105,7 @@ impl ToHalves {
         let unused = || input.buffer.as_entire_binding();
         let operands = [input.buffer.as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group =
-            kernels.bind(gpu, "to halves", [(); 6].map(|()| unused()), operands, None, None, shape, batch)?;
+            kernels.bind(gpu, "to halves", [(); 6].map(|()| unused()), operands, None, shape, batch)?;
         Ok(ToHalves { pipeline, bind_group })
     }
 

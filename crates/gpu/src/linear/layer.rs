@@ -6,10 +6,9 @@ use gleed_model::program::Activation;
 
 use super::halves::HalfRows;
 use super::layout::GROUP;
-use super::operands::{Input, Matrix, NextNorm, Operands, RowNorm, RowsView};
+use super::operands::{Input, Matrix, NextNorm, Operands, Rounded, RowsView};
 use super::pipelines::{LinearKernels, Tiled};
-use super::quantize::Quantized;
-use super::shader::{Combination, InputKind, LinearSpec};
+use super::shader::{Combination, LinearSpec};
 use super::tiling::{MEASURED, Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
 use crate::compiler::{Pipeline, Run};
@@ -38,11 +37,9 @@ impl Launch {
     fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            match self.spec.input {
-                InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::SingleNormed(groups) => {
-                    tiling.half_cost(workgroups, groups, self.multiprocessors)
-                }
-                _ => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),
+            match self.spec.half_groups() {
+                0 => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),
+                groups => tiling.half_cost(workgroups, groups, self.multiprocessors),
             }
         };
         fitting(&self.pipelines, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
@@ -74,7 +71,8 @@ pub(super) struct Shape {
     pub(super) inverse_width: f32,
     pub(super) epsilon: f32,
     pub(super) written_squares: u32,
-    pub(super) half_factor: f32,
+    pub(super) group_factors: u32,
+    pub(super) written_factors: u32,
 }
 
 /// What is common to the launches of a layer.
@@ -85,8 +83,6 @@ struct Builder<'a> {
     name: &'a str,
     operands: Operands<'a>,
     next_norm: Option<NextNorm<'a>>,
-    /// Where the sums of squares go of what the output has once results are added to it.
-    squares: Option<&'a wgpu::Buffer>,
 }
 
 impl Linear {
@@ -98,13 +94,13 @@ impl Linear {
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check([matrix; 2], false)?;
         Ok(Linear { launches: builder.plain(matrix)? })
     }
 
-    /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers, for steps
-    /// of so few rows that [`Linear::requantizes`]; none where the input or the shape are not made for that.
+    /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers or halves, for
+    /// steps of so few rows that [`Linear::requantizes`]; none where the input or the shape are not made for that.
     pub fn with_next_norm(
         gpu: &Gpu,
         kernels: &LinearKernels,
@@ -113,7 +109,7 @@ impl Linear {
         operands: Operands,
         next_norm: NextNorm,
     ) -> Result<Option<Linear>> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm), squares: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm) };
         builder.check([matrix; 2], false)?;
         let outputs = matrix.weight.packing().rows();
         if next_norm.weight.size() < 4 * outputs as u64 {
@@ -122,39 +118,12 @@ impl Linear {
             return Err(Error::Tensor { name: name.to_string(), expected, found });
         }
         // With factors of its own input, a product could be rounded or not before it is added.
-        if !matches!(operands.input, Input::Integers(_)) || !kernels.can_requantize() {
+        if !matches!(operands.input, Input::Integers(_) | Input::Single(_)) {
             return Ok(None);
         }
         let launches = builder.plain(matrix)?;
         let all = launches.iter().all(|dispatch| dispatch.spec.requantizes);
         Ok(all.then_some(Linear { launches }))
-    }
-
-    /// out += matrix · input (+ bias), of a single row ([`Input::Single`]), and the sums of squares of out by groups, which
-    /// [`Input::SingleNormed`] reads; none where the shape is not made for that.
-    pub(crate) fn adding(
-        gpu: &Gpu,
-        kernels: &LinearKernels,
-        name: &str,
-        matrix: Matrix,
-        operands: Operands,
-        squares: &wgpu::Buffer,
-    ) -> Result<Option<Linear>> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: Some(squares) };
-        builder.check([matrix; 2], false)?;
-        let outputs = matrix.weight.packing().rows();
-        let whole = matrix.weight.pieces().len() == 1 && outputs.is_multiple_of(GROUP);
-        let room = squares.size() >= 4 * (outputs / GROUP) as u64;
-        if !(whole && room && kernels.has_norms() && matches!(operands.input, Input::Single(_))) {
-            return Ok(None);
-        }
-        Ok(Some(Linear { launches: builder.plain(matrix)? }))
-    }
-
-    /// Whether the layer does the work of the norm after it for so many rows, or of its sum at least.
-    pub(crate) fn does_norm(&self, rows: u32) -> bool {
-        let adds = self.launches.iter().all(|launch| launch.spec.adds);
-        if adds { rows == 1 } else { self.requantizes(rows) }
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
@@ -166,7 +135,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
@@ -188,7 +157,7 @@ impl Linear {
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None, squares: None };
+        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
         builder.check(matrices, false)?;
         let [first, second] = matrices;
         let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
@@ -207,7 +176,7 @@ impl Linear {
         Ok(Linear { launches })
     }
 
-    /// Whether the results of so many rows are written as integers too.
+    /// Whether the results of so many rows are written for the next layer too.
     pub fn requantizes(&self, rows: u32) -> bool {
         self.launches.iter().all(|dispatch| {
             let fits = |tiling: Tiling| dispatch.spec.requantizes_in(tiling) && tiling.rows() >= rows;
@@ -267,7 +236,7 @@ impl Builder<'_> {
                 let (columns, room) = (packing.columns(), quantized.columns());
                 return wrong(format!("integers of up to {room} columns"), format!("{columns} columns"));
             }
-            if let Input::Halves(halves) = self.operands.input
+            if let Some(halves) = self.operands.input.halves()
                 && packing.columns() > halves.columns()
             {
                 let (columns, room) = (packing.columns(), halves.columns());
@@ -288,10 +257,10 @@ impl Builder<'_> {
     /// What the shapes of all launches of these matrices have in common; `width` is their number of outputs.
     fn shape(&self, matrices: [Matrix; 2], width: usize) -> Shape {
         let Operands { input, output, .. } = self.operands;
-        let integers = self.integers();
+        let rounded = self.rounded();
         let [first, second] = matrices.map(|matrix| matrix.weight.packing());
         let (input_offset, input_stride, room) = match input {
-            Input::Floats(view) | Input::Single(view) | Input::SingleNormed(view, ..) => {
+            Input::Floats(view) => {
                 let (offset, stride) = view.offset_and_stride();
                 (offset, stride, view.room(first.columns() as u64))
             }
@@ -299,13 +268,19 @@ impl Builder<'_> {
                 (0, quantized.stride(first.columns()), quantized.rows())
             }
             Input::Halves(halves) => (0, HalfRows::stride(first.columns()), halves.rows()),
+            Input::Single(_) | Input::SingleNormed(..) => (0, 0, 1),
         };
         let epsilon = match input {
-            Input::Normed(_, epsilon) | Input::SingleNormed(_, RowNorm { epsilon, .. }) => epsilon,
+            Input::Normed(_, epsilon) | Input::SingleNormed(_, epsilon) => epsilon,
             _ => 0.0,
         };
-        let half_factor = if let Input::SingleNormed(_, norm) = input { norm.half_factor } else { 1.0 };
-        let room = room.min(output.room(width as u64)).min(integers.map_or(u64::MAX, Quantized::rows));
+        let squares = match (input.quantized(), input.halves()) {
+            (Some(quantized), _) => quantized.squares(),
+            (_, Some(halves)) => halves.squares(),
+            _ => 0,
+        };
+        let [written_factors, written_squares] = rounded.map_or([0; 2], |to| to.factors_and_squares());
+        let room = room.min(output.room(width as u64)).min(rounded.map_or(u64::MAX, |to| to.rows()));
         Shape {
             columns: first.columns() as u32,
             groups: first.groups() as u32,
@@ -314,22 +289,24 @@ impl Builder<'_> {
             input_stride,
             output_stride: output.stride,
             most_rows: u32::try_from(room).unwrap_or(u32::MAX),
-            squares: input.quantized().map_or(0, |quantized| quantized.squares() as u32),
+            squares: squares as u32,
             factors: match input {
                 Input::Halves(halves) => halves.factors() as u32,
                 _ => input.quantized().map_or(0, |quantized| quantized.factors() as u32),
             },
             inverse_width: 1.0 / first.columns() as f32,
             epsilon,
-            half_factor,
-            written_squares: integers.map_or(0, |quantized| 4 * quantized.squares() as u32),
+            group_factors: input.halves().map_or(0, |halves| halves.group_factors() as u32),
+            written_factors,
+            written_squares,
             ..Shape::default()
         }
     }
 
-    /// Where results go as integers.
-    fn integers(&self) -> Option<&Quantized> {
-        self.next_norm.map_or(self.operands.integers, |norm| Some(norm.integers))
+    /// Where results go for the next layer.
+    fn rounded(&self) -> Option<Rounded<'_>> {
+        let rounded = self.next_norm.map_or(self.operands.rounded, |norm| Some(norm.rounded));
+        rounded.filter(|to| to.fits(self.operands.input))
     }
 
     /// A dispatch for every piece of a matrix.
@@ -363,17 +340,14 @@ impl Builder<'_> {
             input: input.kind(matrices[0].weight.packing().columns()),
             normed,
             requantizes: false,
-            adds: self.squares.is_some(),
         };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
-        let can = whole
-            && (spec.is_gated() || self.next_norm.is_some())
-            && spec.input == InputKind::Integers
-            && self.kernels.can_requantize();
-        let room = |quantized: &&Quantized| can && quantized.columns() >= rows[0].len();
-        let integers = self.integers().filter(room);
-        let spec = LinearSpec { requantizes: integers.is_some(), ..spec };
+        let can =
+            whole && (spec.is_gated() || self.next_norm.is_some()) && self.kernels.can_requantize(spec.input);
+        let room = |to: &Rounded| can && to.columns() >= rows[0].len();
+        let rounded = self.rounded().filter(room);
+        let spec = LinearSpec { requantizes: rounded.is_some(), ..spec };
         let outputs = [0, 1].map(|i: usize| rows[i].len() as u32);
         let shape = Shape {
             outputs,
@@ -392,10 +366,6 @@ impl Builder<'_> {
         let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
         // A layer that does a part of the next norm has its weights where others have a second bias.
         let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.as_entire_binding());
-        let (squares, norm_weights) = match input {
-            Input::SingleNormed(_, norm) => (Some(norm.squares), Some(norm.weight)),
-            _ => (self.squares, None),
-        };
         let weights = [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), last];
         let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group = self.kernels.bind(
@@ -403,8 +373,7 @@ impl Builder<'_> {
             self.name,
             weights,
             operands,
-            integers.map(Quantized::buffer).or(squares),
-            norm_weights,
+            rounded.as_ref().map(Rounded::buffer),
             shape,
             batch,
         )?;

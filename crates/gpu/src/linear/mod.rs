@@ -30,7 +30,7 @@ pub use half_tiling::half_units;
 pub use halves::{HalfRows, ToHalves};
 pub use layer::Linear;
 pub use layout::{Factors, Integers, Layout, Scales};
-pub use operands::{Input, Matrix, NextNorm, Operands, RowNorm, RowsView};
+pub use operands::{Input, Matrix, NextNorm, Operands, Rounded, RowsView};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};

@@ -38,11 +38,6 @@ impl RowsView<'_> {
         if aligned { InputKind::Aligned } else { InputKind::Unaligned }
     }
 
-    /// Whether rows can be read four floats at a time.
-    pub(crate) fn is_aligned(self) -> bool {
-        self.kind() == InputKind::Aligned
-    }
-
     /// Where rows start and how far they are apart, in what a kernel reads at a time.
     pub(super) fn offset_and_stride(self) -> (u32, u32) {
         let element = if self.kind() == InputKind::Aligned { 4 } else { 1 };
@@ -71,10 +66,11 @@ pub enum Input<'a> {
     Normed(&'a Quantized, f32),
     /// Halves, for any matrices.
     Halves(&'a HalfRows),
-    /// A single row of aligned floats, multiplied in halves.
-    Single(RowsView<'a>),
-    /// The same of which the RMS norm is taken first.
-    SingleNormed(RowsView<'a>, RowNorm<'a>),
+    /// A single row of halves.
+    Single(&'a HalfRows),
+    /// The same of a row that an RMS norm has multiplied with its weights, but not with its factor yet. The number is what
+    /// the norm adds to the mean of squares.
+    SingleNormed(&'a HalfRows, f32),
 }
 
 impl Input<'_> {
@@ -89,11 +85,6 @@ impl Input<'_> {
         }
     }
 
-    /// Whether it is integers that are there.
-    pub(crate) fn is_in(&self, quantized: &Quantized) -> bool {
-        self.buffer() == quantized.buffer()
-    }
-
     pub(super) fn quantized(&self) -> Option<&Quantized> {
         match self {
             Input::Floats(_) | Input::Single(_) | Input::SingleNormed(..) | Input::Halves(_) => None,
@@ -101,26 +92,20 @@ impl Input<'_> {
         }
     }
 
+    pub(super) fn halves(&self) -> Option<&HalfRows> {
+        match self {
+            Input::Halves(halves) | Input::Single(halves) | Input::SingleNormed(halves, _) => Some(halves),
+            Input::Floats(_) | Input::Integers(_) | Input::Normed(..) => None,
+        }
+    }
+
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
         match self {
-            Input::Floats(view) | Input::Single(view) | Input::SingleNormed(view, ..) => view.buffer,
-            Input::Halves(halves) => halves.buffer(),
+            Input::Floats(view) => view.buffer,
+            Input::Halves(halves) | Input::Single(halves) | Input::SingleNormed(halves, _) => halves.buffer(),
             Input::Integers(quantized) | Input::Normed(quantized, _) => quantized.buffer(),
         }
     }
-}
-
-/// The RMS norm of a single row, the squares of which are added up by groups already.
-#[derive(Debug, Clone, Copy)]
-pub struct RowNorm<'a> {
-    /// A storage buffer of its weights, one float per column.
-    pub weight: &'a wgpu::Buffer,
-    /// One of the sums of squares, one float for each 32 columns.
-    pub squares: &'a wgpu::Buffer,
-    /// What it adds to the mean of squares.
-    pub epsilon: f32,
-    /// What its results are divided by as halves.
-    pub half_factor: f32,
 }
 
 /// The RMS norm of the sum of a layer's results and its output, of which the layer does what is before the factors
@@ -129,8 +114,62 @@ pub struct RowNorm<'a> {
 pub struct NextNorm<'a> {
     /// A storage buffer of the norm's weights, one float per output.
     pub weight: &'a wgpu::Buffer,
-    /// Where sums times weights go as integers, with their sums of squares.
-    pub integers: &'a Quantized,
+    /// Where sums times weights go, with their sums of squares.
+    pub rounded: Rounded<'a>,
+}
+
+/// Where results go as the next layer reads them.
+#[derive(Debug, Clone, Copy)]
+pub enum Rounded<'a> {
+    /// As integers.
+    Integers(&'a Quantized),
+    /// A single row, as halves.
+    Halves(&'a HalfRows),
+}
+
+impl Rounded<'_> {
+    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+        match self {
+            Rounded::Integers(quantized) => quantized.buffer(),
+            Rounded::Halves(halves) => halves.buffer(),
+        }
+    }
+
+    /// Whether a layer reads from there.
+    pub(crate) fn is_input(&self, input: &Input) -> bool {
+        self.buffer() == input.buffer()
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        match self {
+            Rounded::Integers(quantized) => quantized.columns(),
+            Rounded::Halves(halves) => halves.columns(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        match self {
+            Rounded::Integers(quantized) => quantized.rows(),
+            Rounded::Halves(_) => 1,
+        }
+    }
+
+    /// Where the factors of groups and their sums of squares begin, in words.
+    pub(super) fn factors_and_squares(&self) -> [u32; 2] {
+        match self {
+            // Factors are beside the integers.
+            Rounded::Integers(quantized) => [0, 4 * quantized.squares() as u32],
+            Rounded::Halves(halves) => [halves.group_factors(), halves.squares()].map(|at| 4 * at as u32),
+        }
+    }
+
+    /// Whether it is what a layer reads that writes there.
+    pub(super) fn fits(&self, input: Input) -> bool {
+        match self {
+            Rounded::Integers(_) => matches!(input, Input::Integers(_) | Input::Normed(..)),
+            Rounded::Halves(_) => matches!(input, Input::Single(_) | Input::SingleNormed(..)),
+        }
+    }
 }
 
 /// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
@@ -140,8 +179,8 @@ pub struct Operands<'a> {
     pub input: Input<'a>,
     /// Where the results go.
     pub output: RowsView<'a>,
-    /// Where the results of a gated layer go as integers too, when there are few rows.
-    pub integers: Option<&'a Quantized>,
+    /// Where the results of a gated layer go for the next layer too, when there are few rows.
+    pub rounded: Option<Rounded<'a>>,
     /// A uniform buffer of 16 bytes whose first word is the number of rows of a step.
     pub batch: &'a wgpu::Buffer,
 }

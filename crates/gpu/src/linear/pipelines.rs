@@ -20,10 +20,8 @@ pub struct LinearKernels {
     pipeline_layout: wgpu::PipelineLayout,
     /// The WGSL of a layer in one tiling: tests have texts of their own.
     source: fn(LinearSpec, Tiling) -> String,
-    /// Bound where layers do not write integers; none on devices where none can.
+    /// Bound where layers do not write for the next one; none on devices where none can.
     unused: Option<wgpu::Buffer>,
-    /// Whether layers may do the work of norms around them: there are enough bindings.
-    has_norms: bool,
     /// The pipelines of the layers so far.
     known: Mutex<Vec<(LinearSpec, Tiled)>>,
 }
@@ -61,10 +59,9 @@ impl LinearKernels {
         let requantizes = limits.max_storage_buffers_per_shader_stage >= 9
             && limits.max_compute_workgroup_storage_size >= Tiling::REQUANTIZING_BYTES
             && limits.max_compute_invocations_per_workgroup >= Tiling::REQUANTIZING_THREADS;
-        let has_norms = requantizes && limits.max_storage_buffers_per_shader_stage >= 10;
-        let bindings = 10 + u32::from(requantizes) + u32::from(has_norms);
+        let bindings = 10 + u32::from(requantizes);
         let entries: Vec<_> = (0..bindings).map(entry).collect();
-        let unused = requantizes.then(|| gpu.storage("no integers", 4)).transpose()?;
+        let unused = requantizes.then(|| gpu.storage("nothing for the next layer", 4)).transpose()?;
         gpu.scoped("the bindings of linear layers", || {
             let bindings = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label: Some("linear"),
@@ -85,7 +82,6 @@ impl LinearKernels {
                 pipeline_layout,
                 source,
                 unused,
-                has_norms,
                 known: Mutex::default(),
             }
         })
@@ -106,14 +102,10 @@ impl LinearKernels {
         LinearKernels { integer_tilings: vec![tiling], half_tilings: Some(vec![tiling]), source, ..self }
     }
 
-    /// Whether layers can write their results as integers.
-    pub(super) fn can_requantize(&self) -> bool {
-        self.unused.is_some() && self.integer_tilings.iter().any(|tiling| tiling.requantizes())
-    }
-
-    /// Whether layers of a single row in halves can do the work of norms around them.
-    pub(crate) fn has_norms(&self) -> bool {
-        self.has_norms
+    /// Whether layers of such an input can write their results for the next one too.
+    pub(super) fn can_requantize(&self, input: InputKind) -> bool {
+        let few = || self.integer_tilings.iter().any(|tiling| tiling.requantizes());
+        self.unused.is_some() && (input.is_single() || input == InputKind::Integers && few())
     }
 
     /// Why there is no kernel for a layer.
@@ -168,8 +160,8 @@ impl LinearKernels {
         unsafe { gpu.compiler.pipeline("to halves", &to_halves_source(input), &self.pipeline_layout) }
     }
 
-    /// Binds both planes of two matrices and their biases, an input and an output, which may be integers too, or have sums of
-    /// squares, the weights of a norm, and the shape.
+    /// Binds both planes of two matrices and their biases, an input and an output, which may be integers or halves too, and
+    /// the shape.
     #[allow(clippy::too_many_arguments, reason = "they are the bindings")]
     pub(super) fn bind(
         &self,
@@ -177,8 +169,7 @@ impl LinearKernels {
         name: &str,
         weights: [wgpu::BindingResource; 6],
         operands: [wgpu::BindingResource; 2],
-        integers: Option<&wgpu::Buffer>,
-        norm_weights: Option<&wgpu::Buffer>,
+        rounded: Option<&wgpu::Buffer>,
         shape: Shape,
         batch: &wgpu::Buffer,
     ) -> Result<wgpu::BindGroup> {
@@ -191,11 +182,9 @@ impl LinearKernels {
             });
             gpu.queue.write_buffer(&uniform, 0, bytemuck::bytes_of(&shape));
             let sizes = [uniform.as_entire_binding(), batch.as_entire_binding()];
-            let integers = self.unused.as_ref().map(|unused| integers.unwrap_or(unused).as_entire_binding());
-            let norm_weights = norm_weights.map_or(weights[0].clone(), wgpu::Buffer::as_entire_binding);
-            let norm_weights = self.has_norms.then_some(norm_weights);
+            let rounded = self.unused.as_ref().map(|unused| rounded.unwrap_or(unused).as_entire_binding());
             let resources = weights.into_iter().chain(operands).chain(sizes);
-            let resources = resources.chain(integers).chain(norm_weights);
+            let resources = resources.chain(rounded);
             let entries = resources.zip(0..);
             let entries = entries.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource });
             gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -104,7 +104,7 @@ impl Quantize {
         let unused = || input.buffer.as_entire_binding();
         let operands = [input.buffer.as_entire_binding(), output.buffer.as_entire_binding()];
         let bind_group =
-            kernels.bind(gpu, "quantize", [(); 6].map(|()| unused()), operands, None, None, shape, batch)?;
+            kernels.bind(gpu, "quantize", [(); 6].map(|()| unused()), operands, None, shape, batch)?;
         Ok(Quantize { pipeline, bind_group, groups })
     }
 

@@ -27,6 +27,8 @@ const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
 const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
 const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wgsl");
 const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
+/// What lanes of a subgroup tell each other.
+pub(crate) const LANES: &str = include_str!("../kernels/lanes.wgsl");
 const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
 const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
 
@@ -41,13 +43,11 @@ pub struct LinearSpec {
     pub input: InputKind,
     /// Whether the input is that of an RMS norm but for the factors of its rows; it is integers then.
     pub normed: bool,
-    /// Whether few rows of results are also written as integers, of a layer whose input are integers and whose
-    /// outputs are whole groups: those of a gated one as they are; those of one with a single matrix are first
-    /// added to what is in the output, and multiplied with the weights of the RMS norm that follows.
+    /// Whether few rows of results are also written as integers, of a layer whose input are integers, or a single row as
+    /// halves, of one for a single row of halves, whose outputs are whole groups: those of a gated one as they are; those
+    /// of one with a single matrix are first added to what is in the output, and multiplied with the weights of the RMS
+    /// norm that follows.
     pub requantizes: bool,
-    /// Whether results of a single row in halves are added to what is in the output, with sums of squares for the RMS norm
-    /// that follows.
-    pub adds: bool,
 }
 
 /// What the rows of an input are.
@@ -61,9 +61,9 @@ pub enum InputKind {
     Integers,
     /// What [`super::ToHalves`] makes of floats, in so many groups.
     Halves(u32),
-    /// A single row of aligned floats, of which the kernel makes halves, in so many groups.
+    /// A single row of them, whose groups have factors of their own.
     Single(u32),
-    /// The same, of which the kernel takes the RMS norm first.
+    /// The same of an RMS norm but for the row's factor.
     SingleNormed(u32),
 }
 
@@ -76,6 +76,21 @@ pub enum Combination {
     Joined,
 }
 
+impl InputKind {
+    /// Groups, of what is multiplied in halves.
+    pub(crate) fn half_groups(self) -> u32 {
+        match self {
+            InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::SingleNormed(groups) => groups,
+            InputKind::Aligned | InputKind::Unaligned | InputKind::Integers => 0,
+        }
+    }
+
+    /// Whether it is a single row of halves.
+    pub(crate) fn is_single(self) -> bool {
+        matches!(self, InputKind::Single(_) | InputKind::SingleNormed(_))
+    }
+}
+
 impl LinearSpec {
     /// Whether the layer is gated.
     pub(crate) fn is_gated(self) -> bool {
@@ -84,10 +99,12 @@ impl LinearSpec {
 
     /// Groups of an input that is multiplied in halves.
     pub(crate) fn half_groups(self) -> u32 {
-        match self.input {
-            InputKind::Halves(groups) | InputKind::Single(groups) | InputKind::SingleNormed(groups) => groups,
-            InputKind::Aligned | InputKind::Unaligned | InputKind::Integers => 0,
-        }
+        self.input.half_groups()
+    }
+
+    /// Whether the layer is for a single row of halves.
+    pub(crate) fn is_single(self) -> bool {
+        self.input.is_single()
     }
 
     /// Whether the layer adds its results to the output, for the norm that follows.
@@ -115,7 +132,8 @@ impl LinearSpec {
     /// at most, as the chains of more would not fit in 32 KiB.
     pub(crate) fn requantizes_in(self, tiling: Tiling) -> bool {
         let matrices = if self.is_gated() { 2 } else { 1 };
-        self.requantizes && tiling.requantizes() && tiling.rows() * matrices <= 4
+        let few = tiling.requantizes() && tiling.rows() * matrices <= 4;
+        self.requantizes && (few || self.is_single())
     }
 }
 
@@ -138,18 +156,14 @@ pub fn to_halves_source(input: InputKind) -> String {
 /// What all kernels are told: that there is nothing but an input and an output.
 fn common(input: InputKind) -> Values {
     let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
-    let single = matches!(input, InputKind::Single(_) | InputKind::SingleNormed(_));
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
         .list("EIGHT", 0..8)
-        .switch("ALIGNED", input == InputKind::Aligned || single)
+        .switch("ALIGNED", input == InputKind::Aligned)
         .switch("UNALIGNED", input == InputKind::Unaligned)
-        .switch("FLOATS", matches!(input, InputKind::Aligned | InputKind::Unaligned) || single)
-        .switch("CONVERTS", single)
-        .switch("ADDS", false)
-        .switch("SETS", true)
+        .switch("FLOATS", matches!(input, InputKind::Aligned | InputKind::Unaligned))
         .switch("INTEGERS", input == InputKind::Integers)
-        .switch("HALVES", matches!(input, InputKind::Halves(_)))
+        .switch("HALVES", input.half_groups() > 0)
         .switch("NORMED", false)
         .switch("UNNORMED", true)
 }
@@ -180,8 +194,6 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         .switch("UNGATED", !gated)
         .switch("JOINED", joined)
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
-        .switch("ADDS", spec.adds)
-        .switch("SETS", !spec.adds)
         .switch("NORMED", spec.normed)
         .switch("UNNORMED", !spec.normed);
     let ahead = tiling.ahead();
@@ -216,10 +228,13 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         text.push_str(&format!("const GROUPS = {groups}u;\n"));
         text.push_str(spirv::FRAGMENTS);
         text.push_str(HALF_FACTOR);
+        if spec.is_single() {
+            text.push_str(LANES);
+        }
         if let InputKind::SingleNormed(_) = spec.input {
             text.push_str(ROW_FACTOR);
         }
-        if spec.adds {
+        if spec.norms() {
             text.push_str(SQUARES);
         }
     }
@@ -246,7 +261,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     if spec.input == InputKind::Integers {
         text.push_str(integers::COMMON);
     }
-    if spec.requantizes_in(tiling) {
+    if spec.requantizes_in(tiling) && !halves {
         text.push_str(TO_INTEGERS);
         text.push_str(PUT_INTEGERS);
         if spec.norms() {
@@ -401,8 +416,15 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
                 .set("ROOM", room)
                 .set("UNITS", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
+                .list("BITS", [1, 2, 4, 8, 16].map(|bit| format!("{bit}u")))
+                .switch("SINGLE", spec.is_single())
+                .switch("SEVERAL", !spec.is_single())
                 .switch("NORMS", matches!(spec.input, InputKind::SingleNormed(_)))
-                .switch("SCALES", matches!(spec.input, InputKind::Single(_)))
+                .switch("UNNORMEDSINGLE", matches!(spec.input, InputKind::Single(_)))
+                .switch("WRITES", spec.requantizes)
+                .switch("SETS", !spec.requantizes)
+                .switch("ADDS", spec.norms())
+                .switch("GATEDWRITES", spec.requantizes && spec.is_gated())
                 .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
                 .switch("ONESIDE", one_side)
                 .switch("BOTHSIDES", !one_side)

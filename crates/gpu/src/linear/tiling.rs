@@ -304,7 +304,7 @@ pub(super) fn fitting<T>(
     input: InputKind,
     cost: impl Fn(Tiling) -> u32,
 ) -> Option<&(Tiling, T)> {
-    if let InputKind::Halves(_) | InputKind::Single(_) | InputKind::SingleNormed(_) = input {
+    if input.half_groups() > 0 {
         return pipelines.iter().min_by_key(|(tiling, _)| cost(*tiling));
     }
     let on_units = || pipelines.iter().filter(|(tiling, _)| tiling.on_units());
@@ -334,14 +334,8 @@ mod tests {
     #[test]
     fn gates_and_ups_on_matrix_units_are_packed_alike() {
         let first = (Layout::of(Format::Q4_K).0, false);
-        let plain = LinearSpec {
-            first,
-            second: None,
-            input: InputKind::Integers,
-            normed: false,
-            requantizes: false,
-            adds: false,
-        };
+        let plain =
+            LinearSpec { first, second: None, input: InputKind::Integers, normed: false, requantizes: false };
         let with = |format, combination| {
             let second = Some(((Layout::of(format).0, false), combination));
             LinearSpec { second, ..plain }

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, WeightId};
 
-use super::norms::{leaves_factors, next_norm, next_sum, norm_of};
+use super::norms::{next_norm, norm_of};
 use super::producer::Producer;
 use super::{Command, Planner, Recorded, Resources};
 use crate::compiler::{Pipeline, Run};
 use crate::kernels::Place;
-use crate::kernels::norm::Also;
+use crate::kernels::norm::{Also, half_product_bytes};
 use crate::linear::{
-    HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, RowNorm,
+    HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, Rounded,
     RowsView, Tiling, ToHalves,
 };
 use crate::step::Counts;
@@ -28,10 +28,8 @@ pub(crate) struct Layers {
     quantize: Option<Quantize>,
     /// What makes halves of the input, where they multiply those.
     to_halves: Option<ToHalves>,
-    /// The layers for a single row, which need no halves to be made.
+    /// The layers for a single row of halves.
     single: Vec<Linear>,
-    /// Those for a single row that take the norm before them too, whose sum this layer does.
-    normed: Option<(Linear, Vec<Linear>)>,
     /// The op that writes the input and does that itself.
     producer: Option<Producer>,
     pub(super) layers: Vec<Linear>,
@@ -44,20 +42,23 @@ impl Layers {
         &self.layers
     }
 
+    /// Those that may write for the next layer too.
+    pub(super) fn writers(&self) -> &[Linear] {
+        if self.single.is_empty() { &self.layers } else { &self.single }
+    }
+
     /// What is recorded in a step.
     pub fn runs(&self, counts: Counts, recorded: Recorded) -> impl Iterator<Item = Run<'_>> {
         let rows = counts.rows as u32;
         let quantized = self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts));
         let quantize = self.quantize.iter().filter(move |_| !quantized);
         let with_norm = self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts));
-        let single = !quantized && rows == 1 && !self.single.is_empty();
-        let normed = self.normed.as_ref().filter(|(before, _)| recorded.together(before, counts));
+        let single = rows == 1 && !self.single.is_empty();
         let layers = if single { &self.single[..] } else { &self.layers[..] };
-        let layers = normed.map_or(layers, |(_, layers)| layers);
         let layers = with_norm.map_or(layers, std::slice::from_ref);
         let layers = layers.iter().flat_map(move |layer| layer.runs(rows));
         let quantize = quantize.filter_map(move |quantize| quantize.run(rows));
-        let to_halves = self.to_halves.iter().filter(move |_| !quantized && !single);
+        let to_halves = self.to_halves.iter().filter(move |_| !quantized);
         let to_halves = to_halves.filter_map(move |to_halves| to_halves.run(rows));
         quantize.chain(to_halves).chain(layers)
     }
@@ -66,8 +67,7 @@ impl Layers {
     pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
         let quantize = self.quantize.iter().map(|quantize| (1, quantize.pipeline()));
         let to_halves = self.to_halves.iter().map(|to_halves| (1, to_halves.pipeline()));
-        let normed = self.normed.iter().flat_map(|(_, layers)| layers);
-        let layers = self.layers.iter().chain(&self.single).chain(normed).chain(&self.with_norm);
+        let layers = self.layers.iter().chain(&self.single).chain(&self.with_norm);
         quantize.chain(to_halves).chain(layers.flat_map(Linear::pipelines))
     }
 }
@@ -167,9 +167,8 @@ impl<'a> Planner<'a> {
         let floats = rows_view(self.place(*input));
         self.layers(gpu, op, *input, |integers| {
             let input = integers.unwrap_or(Input::Floats(floats));
-            let by_others = self.resources.quantized.map(|[_, by_others]| by_others);
-            let integers = by_others.filter(|others| self.next_multiplies(*out) && !input.is_in(others));
-            let operands = Operands { integers, ..self.operands(input, self.place(*out)) };
+            let rounded = self.by_others().filter(|to| self.next_multiplies(*out) && !to.is_input(&input));
+            let operands = Operands { rounded, ..self.operands(input, self.place(*out)) };
             let both = [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
             let (linear, name) = (self.resources.linear, &self.program.weights[gate.weight].name);
             Ok(vec![Linear::gated(gpu, linear, name, *activation, both, operands)?])
@@ -188,31 +187,7 @@ impl<'a> Planner<'a> {
         let linear = self.resources.linear;
         let floats = rows_view(self.place(input));
         if let Some(halves) = self.resources.halves {
-            let to_halves = ToHalves::new(gpu, linear, floats, input.width, halves, self.row_count)?;
-            let layers = make(Some(Input::Halves(halves)))?;
-            let before = self.producer.as_ref().filter(|(view, _)| *view == input);
-            let producer = before.map(|(_, producer)| producer.clone());
-            let alone = !matches!(producer, Some(Producer::Norm))
-                && floats.is_aligned()
-                && Tiling::has_single(gpu, input.width);
-            let single = if alone { make(Some(Input::Single(floats)))? } else { vec![] };
-            let normed = match (self.norm_within.clone(), self.norm_before()) {
-                (Some(before), Some((x, norm))) => {
-                    let input = Input::SingleNormed(rows_view(self.place(x)), self.row_norm(&norm, halves));
-                    Some((before, make(Some(input))?))
-                }
-                _ => None,
-            };
-            let with_norm = if alone { self.adding(gpu, op, floats, halves)? } else { None };
-            return Ok(Command::Linear(Layers {
-                to_halves: Some(to_halves),
-                single,
-                normed,
-                with_norm,
-                producer,
-                layers,
-                ..Layers::default()
-            }));
+            return self.layers_of_halves(gpu, op, input, halves, make);
         }
         let (mut quantize, mut producer, mut integers) = (None, None, None);
         if let Some([by_norms, by_others]) =
@@ -239,74 +214,98 @@ impl<'a> Planner<'a> {
         Ok(Command::Linear(Layers { quantize, producer, layers, with_norm, ..Layers::default() }))
     }
 
+    /// The same of halves: layers for any number of rows, and those for one.
+    fn layers_of_halves(
+        &self,
+        gpu: &Gpu,
+        op: &Op,
+        input: View,
+        [by_norms, by_others]: &'a [HalfRows; 2],
+        make: impl Fn(Option<Input<'a>>) -> Result<Vec<Linear>>,
+    ) -> Result<Command> {
+        let before = self.producer.as_ref().filter(|(view, _)| *view == input);
+        let mut producer = before.map(|(_, producer)| producer.clone());
+        let epsilon = self.epsilon_of(input);
+        let gated = matches!(op, Op::GatedLinear { .. });
+        // Gated layers write where norms do not.
+        let halves = if gated || epsilon.is_some() || matches!(producer, Some(Producer::Norm)) {
+            producer.take_if(|producer| !matches!(producer, Producer::Norm));
+            by_norms
+        } else {
+            by_others
+        };
+        let floats = rows_view(self.place(input));
+        // Products that a norm has left are there whoever reads them.
+        let to_halves = match epsilon {
+            Some(_) => None,
+            None => {
+                let linear = self.resources.linear;
+                Some(ToHalves::new(gpu, linear, floats, input.width, halves, self.row_count)?)
+            }
+        };
+        let one = epsilon.map_or(Input::Single(halves), |epsilon| Input::SingleNormed(halves, epsilon));
+        let has_single = Tiling::has_single(gpu, input.width);
+        let single = if has_single { make(Some(one))? } else { vec![] };
+        let with_norm = if has_single { self.with_norm(gpu, op, Some(one))? } else { None };
+        let layers = make(Some(Input::Halves(halves)))?;
+        Ok(Command::Linear(Layers { to_halves, single, with_norm, producer, layers, ..Layers::default() }))
+    }
+
     /// The layer that does the work of a linear op and of the norm after it, where one can.
     fn with_norm(&self, gpu: &Gpu, op: &Op, input: Option<Input<'a>>) -> Result<Option<Linear>> {
-        let Resources { linear, weights, quantized, .. } = self.resources;
-        let (Op::Linear { parts, .. }, Some(input), Some([by_norms, _])) = (op, input, quantized) else {
+        let Resources { linear, weights, .. } = self.resources;
+        let (Op::Linear { parts, .. }, Some(input), Some(rounded)) = (op, input, self.by_norms()) else {
             return Ok(None);
         };
-        let next = next_norm(self.program, self.index).filter(|_| self.writes_factors(self.index + 1));
+        let next = next_norm(self.program, self.index, |op| self.rounds_all(op));
+        let next = next.filter(|_| self.writes_factors(self.index + 1));
         let (Some((x, norm)), [part]) = (next, &parts[..]) else { return Ok(None) };
-        let (Some(weight), false) = (weights.matrix(part.weight), input.is_in(by_norms)) else {
+        let (Some(weight), false) = (weights.matrix(part.weight), rounded.is_input(&input)) else {
             return Ok(None);
         };
         let operands = self.operands(input, self.place(x));
-        let next_norm = NextNorm { weight: weights.vector(norm), integers: by_norms };
+        let next_norm = NextNorm { weight: weights.vector(norm), rounded };
         let name = &self.program.weights[part.weight].name;
         Linear::with_next_norm(gpu, linear, name, self.with_bias(weight, part), operands, next_norm)
     }
 
-    /// The layer that adds the results of a linear op to what the norm after it adds them to, where one can.
-    fn adding(&self, gpu: &Gpu, op: &Op, floats: RowsView, halves: &HalfRows) -> Result<Option<Linear>> {
-        let Resources { linear, weights, workgroup_memory, .. } = self.resources;
-        let next = next_sum(self.program, self.index).filter(|(x, norm)| {
-            rows_view(self.place(*x)).is_aligned()
-                && Tiling::has_single(gpu, x.width)
-                && self.norm(norm).by_groups(x.width, workgroup_memory)
-        });
-        let (Op::Linear { parts, .. }, Some((x, _))) = (op, next) else { return Ok(None) };
-        let ([part], Some(weight)) = (&parts[..], parts.first().and_then(|part| weights.matrix(part.weight)))
-        else {
-            return Ok(None);
-        };
-        let operands = Operands {
-            input: Input::Single(floats),
-            output: rows_view(self.place(x)),
-            integers: None,
-            batch: self.row_count,
-        };
-        let name = &self.program.weights[part.weight].name;
-        Linear::adding(gpu, linear, name, self.with_bias(weight, part), operands, halves.squares())
+    /// Where norms write what linear layers read.
+    fn by_norms(&self) -> Option<Rounded<'a>> {
+        let Resources { quantized, halves, .. } = self.resources;
+        let [integers, halves] = [
+            quantized.map(|[by_norms, _]| Rounded::Integers(by_norms)),
+            halves.map(|[by_norms, _]| Rounded::Halves(by_norms)),
+        ];
+        halves.or(integers)
     }
 
-    /// A norm as a layer of a single row takes it, of which the layer before has added up the squares.
-    fn row_norm(&self, norm: &Norm, halves: &'a HalfRows) -> RowNorm<'a> {
-        let weights = self.resources.weights;
-        RowNorm {
-            weight: weights.vector(norm.weight),
-            squares: halves.squares(),
-            epsilon: norm.epsilon,
-            half_factor: weights.half_factor(norm.weight).unwrap_or(1.0),
-        }
+    /// Where others do.
+    fn by_others(&self) -> Option<Rounded<'a>> {
+        let Resources { quantized, halves, .. } = self.resources;
+        let [integers, halves] = [
+            quantized.map(|[_, by_others]| Rounded::Integers(by_others)),
+            halves.map(|[_, by_others]| Rounded::Halves(by_others)),
+        ];
+        halves.or(integers)
     }
 
-    /// What the norm before this op is of, and that norm, where the layer before that may do its sum.
-    fn norm_before(&self) -> Option<(View, Norm)> {
-        next_sum(self.program, self.index.checked_sub(2)?)
+    /// Whether a linear op multiplies integers, or halves, as all of them do where some do.
+    fn rounds(&self, op: &Op) -> bool {
+        self.resources.halves.is_some() || of_integers(self.program, op)
+    }
+
+    /// Whether it does with all of its matrices.
+    fn rounds_all(&self, op: &Op) -> bool {
+        self.resources.halves.is_some() || op.matrices().iter().all(|id| has_integers(self.program, *id))
     }
 
     fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {
-        Operands { input, output: rows_view(output), integers: None, batch: self.row_count }
+        Operands { input, output: rows_view(output), rounded: None, batch: self.row_count }
     }
 
-    /// Whether the next op multiplies a view with matrices of integers, or of halves where all are.
+    /// Whether the next op multiplies a view as integers or halves.
     fn next_multiplies(&self, view: View) -> bool {
-        let reads = |op: &&Op| match op {
-            Op::Linear { input, .. } | Op::GatedLinear { input, .. } => *input == view,
-            _ => false,
-        };
-        let halves = self.resources.halves.is_some();
-        self.next().filter(reads).is_some_and(|op| halves || of_integers(self.program, op))
+        self.next().is_some_and(|op| op.linear_input() == Some(view) && self.rounds(op))
     }
 
     /// Where attention writes its output as integers.
@@ -316,14 +315,29 @@ impl<'a> Planner<'a> {
         (whole && self.next_makes_none(out)).then_some(by_others)
     }
 
+    /// Where attention of a single row writes its output as halves.
+    pub(super) fn attention_halves(&self, op: &program::Attention, out: View) -> Option<&'a HalfRows> {
+        let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32) && op.is_plain();
+        let [_, by_others] = self.resources.halves?;
+        (whole && self.in_halves(op) && self.next_makes_none(out)).then_some(by_others)
+    }
+
+    /// Whether attention is on matrix units.
+    pub(super) fn in_halves(&self, op: &program::Attention) -> bool {
+        let cache = &self.resources.caches[op.cache];
+        self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind)
+    }
+
     /// Where a norm of whole rows writes its output too.
     pub(super) fn norm_also(&self, norm: &Norm, out: View) -> Also<'a> {
-        let halves = self.resources.halves.filter(|_| self.next_makes_none(out));
-        match (halves, self.norm_integers(norm, out)) {
-            (Some(halves), _) => Also::Halves(halves),
-            (_, Some(integers)) => Also::Integers(integers),
-            _ => Also::Nothing,
+        if let Some([by_norms, _]) = self.resources.halves {
+            return match self.writes_factors(self.index) {
+                true => Also::HalfProducts(by_norms),
+                false if self.next_makes_none(out) => Also::Halves(by_norms),
+                false => Also::Nothing,
+            };
         }
+        self.norm_integers(norm, out).map_or(Also::Nothing, Also::Integers)
     }
 
     /// Where a norm writes its output as integers.
@@ -346,12 +360,17 @@ impl<'a> Planner<'a> {
         !self.next().is_some_and(logits) && self.next_multiplies(view)
     }
 
-    /// Whether a node is an RMS norm that writes integers and leaves the factors of rows to who reads them.
+    /// Whether a node is an RMS norm that writes integers or halves and leaves the factors of rows to who reads them.
     fn writes_factors(&self, node: usize) -> bool {
+        let Resources { quantized, halves, workgroup_memory, .. } = self.resources;
         let width = self.program.nodes[node].op.outputs().last().map_or(0, |out| out.width);
-        // It keeps three numbers of each quad, one of each group, and those of 32 lanes.
-        let fits = 3 * width.next_multiple_of(1024) + width / 8 + 256 <= self.resources.workgroup_memory;
-        fits && self.resources.quantized.is_some() && leaves_factors(self.program, node)
+        let bytes = match halves {
+            Some(_) => half_product_bytes(width),
+            // It keeps three numbers of each quad, one of each group, and those of 32 lanes.
+            None => 3 * width.next_multiple_of(1024) + width / 8 + 256,
+        };
+        let rounded = halves.is_some() || quantized.is_some();
+        rounded && bytes <= workgroup_memory && self.program.leaves_factors(node, |op| self.rounds(op))
     }
 
     /// What the norm that wrote a view adds to the mean of squares, where it left the factors of rows.

@@ -50,8 +50,7 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
         return format!("f16: {}", tilings.join(", "));
     }
     let input = if integers { InputKind::Integers } else { InputKind::Aligned };
-    let spec =
-        LinearSpec { first: layout(first), second, input, normed: false, requantizes: false, adds: false };
+    let spec = LinearSpec { first: layout(first), second, input, normed: false, requantizes: false };
     let tilings = match integers {
         true => Tiling::integers(gpu),
         false => Tiling::floats(gpu),

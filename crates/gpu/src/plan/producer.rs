@@ -12,6 +12,8 @@ pub(super) enum Producer {
     Norm,
     /// When all rows are single ones, or have merged spans.
     Attention,
+    /// Of a single row.
+    SingleAttention,
 }
 
 impl Producer {
@@ -23,6 +25,9 @@ impl Producer {
             Producer::Attention => {
                 let whole = [Items::Near, Items::Whole].map(|kind| counts.items[kind as usize]);
                 whole.iter().sum::<usize>() + counts.merges == counts.rows
+            }
+            Producer::SingleAttention => {
+                counts.rows == 1 && counts.items[Items::Near as usize] + counts.merges == 1
             }
         }
     }

@@ -17,6 +17,9 @@ pub const STEPS: usize = 2 * STEP;
 /// Columns of a segment, whose steps are one chain.
 pub const SEGMENT: usize = 512;
 
+/// Activations that become halves together.
+pub const HALF_GROUP: usize = 32;
+
 /// Numbers as halves, each to be multiplied with a factor, which is a power of two or not a number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HalfRow {
@@ -59,7 +62,7 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// A row of floats, activations or weights: the largest is between 2¹³ and 2¹⁴. One with a number that is none, or
+/// A row of floats, weights or a query: the largest is between 2¹³ and 2¹⁴. One with a number that is none, or
 /// infinite, becomes zeros whose factor is not a number.
 pub fn half_row(x: &[f32]) -> HalfRow {
     let factor = factor_for(largest(x.iter().copied()), TOP);
@@ -70,12 +73,20 @@ pub fn half_row(x: &[f32]) -> HalfRow {
     HalfRow { values: x.iter().map(|x| f16::from_f32(x * up)).collect(), factor }
 }
 
-/// What a row that an RMS norm gives is divided by to become halves: a power of two that its weights settle, so that the
-/// row need not be looked at first. No number of it is larger than √n times the largest weight. None where that is infinite
-/// or not a number.
-pub fn half_factor_of_norm(weights: &[f32]) -> Option<f32> {
-    let most = largest(weights.iter().copied()) * (weights.len() as f32).sqrt();
-    Some(factor_for(most, TOP)).filter(|factor| factor.is_finite())
+/// A row of activations. Each group of 32 becomes halves as a row of its own would, so that whoever has computed a group
+/// can write it; then all groups get the factor of the largest, which is exact but for what becomes subnormal and is
+/// rounded once more.
+pub fn half_activations(x: &[f32]) -> HalfRow {
+    let groups: Vec<HalfRow> = x.chunks(HALF_GROUP).map(half_row).collect();
+    let factor = largest(groups.iter().map(|group| group.factor));
+    if factor.is_nan() {
+        return HalfRow { values: vec![f16::ZERO; x.len()], factor };
+    }
+    let values = groups.iter().flat_map(|group| {
+        let down = group.factor * inverse(factor);
+        group.values.iter().map(move |half| f16::from_f32(half.to_f32() * down))
+    });
+    HalfRow { values: values.collect(), factor }
 }
 
 /// The largest magnitude by the order of bits, in which what is not a number is above infinity.
@@ -281,23 +292,35 @@ mod tests {
         }
     }
 
-    /// Against sums in f64: within what sixteen cut products, sixteen steps and the segments can lose.
+    /// Groups get the row's factor: those that are not far below the largest keep their bits.
     #[test]
-    fn what_a_norm_gives_stays_in_the_range_of_halves() {
-        let weights = [0.5, -200.0, 3.0, 1e-3];
-        let factor = half_factor_of_norm(&weights).unwrap();
-        let mut out = [0.0; 4];
-        for x in [[0.0, 1e20, 0.0, 0.0], [1.0, -1.0, 1.0, 1.0], [1e-20, 0.0, 1e-3, 0.0]] {
-            crate::arithmetic::rms_norm(&x, &weights, 0.0, &mut out);
-            assert!(out.iter().all(|x| x.abs() <= factor * 16384.0), "{out:?}");
+    fn groups_of_activations_are_halves_of_the_row() {
+        let row = |sizes: &[f32]| -> Vec<f32> {
+            let values = sizes.iter().enumerate().flat_map(|(g, size)| {
+                (0..HALF_GROUP).map(move |i| size * (1.0 - ((i * 7 + g) % 32) as f32 / 16.0))
+            });
+            values.take(sizes.len() * HALF_GROUP - 5).collect()
+        };
+        let near = row(&[1.0, 0.01, 30.0, 0.125]);
+        assert_eq!(half_activations(&near), half_row(&near));
+        let far = row(&[1e-4, 1e5, 1e-30, 3e-3, 0.0]);
+        let (halves, at_once) = (half_activations(&far), half_row(&far));
+        assert_eq!(halves.factor, at_once.factor);
+        for ((x, half), once) in far.iter().zip(&halves.values).zip(&at_once.values) {
+            // Rounded once more, to what is left of a small half.
+            let (back, once) = (half.to_f32() * halves.factor, once.to_f32() * halves.factor);
+            let step = halves.factor * SMALLEST;
+            assert!((back - x).abs() <= x.abs() * 2f32.powi(-11) + step * 0.51, "{x} became {back}");
+            assert!((back - once).abs() <= step, "{x} became {back}, and at once {once}");
         }
-        // The largest number that there can be is near the end of it.
-        crate::arithmetic::rms_norm(&[0.0, 1.0, 0.0, 0.0], &weights, 0.0, &mut out);
-        assert!(out[1].abs() >= factor * 8192.0, "{out:?}");
-        assert_eq!(half_factor_of_norm(&[1.0, f32::NAN]), None);
-        assert_eq!(half_factor_of_norm(&[f32::INFINITY]), None);
+        let mut bad = row(&[1.0, 2.0, 3.0]);
+        bad[40] = f32::NAN;
+        let halves = half_activations(&bad);
+        assert!(halves.factor.is_nan() && halves.values.iter().all(|half| *half == f16::ZERO));
+        assert_eq!(half_activations(&[]).values, []);
     }
 
+    /// Against sums in f64: within what sixteen cut products, sixteen steps and the segments can lose.
     #[test]
     fn dot_products_are_near_the_truth() {
         let mut seed = 7u64;

@@ -6,8 +6,8 @@ use gleed_gguf::{Groups, Unpacked};
 
 use super::{Normed, Order, Reference};
 use crate::arithmetic::{
-    self as plain, HalfRow, IntegerRow, SUPER_BLOCK, dot, dot_halves, dot_q8, half_row, half_values,
-    half_weights,
+    self as plain, HalfRow, IntegerRow, SUPER_BLOCK, dot, dot_halves, dot_q8, half_activations, half_row,
+    half_values, half_weights,
 };
 use crate::kernels::with_fused_multiply_add;
 use crate::program::{Projection, View, Weight, WeightId};
@@ -59,7 +59,9 @@ impl Reference {
         let weight = &self.program.weights[id];
         let rows = inputs.len();
         let activations = match weight.format.groups().filter(|_| order == Order::Blocks) {
-            _ if order == Order::Halves => Activations::Halves(inputs.iter().map(|x| half_row(x)).collect()),
+            _ if order == Order::Halves => {
+                Activations::Halves(inputs.iter().map(|x| half_activations(x)).collect())
+            }
             Some(groups) => {
                 let quantised = inputs.iter().map(|x| Quantised::new(x, groups.block)).collect();
                 Activations::Integers(quantised, groups)
@@ -88,7 +90,8 @@ impl Reference {
     ) -> (Vec<Vec<f32>>, Option<Vec<f32>>) {
         let rounds = order == Order::Groups && weight.format.groups().is_some();
         let logits = out.buffer == self.program.logits.buffer;
-        let normed = self.normed.as_ref().filter(|normed| rounds && normed.view == input && !logits);
+        let before = rounds || order == Order::Halves;
+        let normed = self.normed.as_ref().filter(|normed| before && normed.view == input && !logits);
         let inputs: Vec<Vec<f32>> = match normed {
             Some(Normed { rows, .. }) => rows.clone(),
             None => (0..self.rows.len()).map(|r| self.get(input, r).to_vec()).collect(),

@@ -96,6 +96,8 @@ pub struct Reference {
     adapter_scales: Vec<Vec<f32>>,
     /// What the batch brings.
     inputs: Vec<f32>,
+    /// The node that runs.
+    node: usize,
     /// The last RMS norm of whole rows, if what it wrote is still there.
     normed: Option<Normed>,
     threads: Threads,
@@ -142,6 +144,7 @@ impl Reference {
             saves: vec![],
             adapter_scales: vec![],
             inputs: vec![],
+            node: 0,
             normed: None,
             threads: Threads::all(),
         })
@@ -178,6 +181,7 @@ impl Reference {
     /// Runs one node of the program on the batch of [`Reference::begin`].
     pub fn run_node(&mut self, index: usize) {
         let op = self.program.nodes[index].op.clone();
+        self.node = index;
         let grouped = self.options.rounds_to_groups.is_some_and(|first| index >= first);
         self.run(&op, if grouped { Order::Groups } else { Order::of(self.options.arithmetic) });
     }

@@ -9,7 +9,7 @@ impl Reference {
     pub(super) fn norm(&mut self, order: Order, norm: Norm, heads: usize, input: View, out: View) {
         let weight = self.whole(norm.weight);
         let bias = norm.bias.map(|b| self.vector(b));
-        if order == Order::Groups && heads == 1 && bias.is_none() {
+        if self.leaves_factors(order) {
             let rows: Vec<&[f32]> = (0..self.rows.len()).map(|r| self.get(input, r)).collect();
             let factors = rows.iter().map(|x| plain::rms_factor(x, norm.epsilon)).collect();
             let times = |x: &&[f32]| x.iter().zip(&weight).map(|(x, w)| x * w).collect();
@@ -26,6 +26,15 @@ impl Reference {
                     Some(bias) => plain::layer_norm(x, weight, bias, norm.epsilon, out),
                 }
             }
+        }
+    }
+
+    /// Whether the node is an RMS norm whose factors are left to the layers that read it.
+    fn leaves_factors(&self, order: Order) -> bool {
+        match order {
+            Order::Groups => self.program.nodes[self.node].op.rms_norm().is_some(),
+            Order::Halves => self.program.leaves_factors(self.node, |_| true),
+            Order::Blocks | Order::Floats => false,
         }
     }
 

@@ -10,9 +10,9 @@ use super::{Style, source};
 use crate::cache::LayerCache;
 use crate::kernels::attention::{Attention, merge, partial_room};
 use crate::kernels::{Dispatch, Grid, Kernels, List, Place};
-use crate::linear::half_units;
 use crate::linear::tests::emulation::with_plain_halves;
-use crate::linear::tests::support::{Random, buffer, read, setup};
+use crate::linear::tests::support::{Random, Written, buffer, read, setup};
+use crate::linear::{HalfRows, half_units};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, spirv};
 
@@ -170,7 +170,7 @@ impl Case {
         (buffer(gpu, &words, wgpu::BufferUsages::STORAGE), counts)
     }
 
-    /// What a device computes of it.
+    /// What a device computes of it. What it writes of the first row as halves must be the halves of that.
     fn run(&self, gpu: &Gpu, kind: Items, cut: Cut) -> Vec<f32> {
         let (step, counts) = self.step(gpu, kind, cut);
         self.with_op(gpu, |op| {
@@ -188,7 +188,12 @@ impl Case {
                     run.record(&mut pass).unwrap();
                 }
             }
-            read(gpu, encoder, op.out.buffer)
+            let out = read(gpu, encoder, op.out.buffer);
+            if let Some(halves) = op.written.filter(|_| kind == Items::Near || counts.merges > 0) {
+                let first = &out[..op.out.width];
+                Written::read(gpu, halves, first.len()).assert_groups(&format!("{kind:?}"), first);
+            }
+            out
         })
     }
 
@@ -201,6 +206,7 @@ impl Case {
         let out = buffer(gpu, &vec![7.5; self.rows * value_width], usage);
         let room = self.rows * self.pages.len() * self.heads * partial_room(self.shape.value_dim);
         let partials = buffer(gpu, &vec![f32::NAN; room], wgpu::BufferUsages::STORAGE);
+        let halves = HalfRows::new(gpu, 1, value_width).unwrap();
         let place = |buffer, width| Place { buffer, offset: 0, width, stride: width };
         use_it(Attention {
             cache: &cache,
@@ -212,6 +218,7 @@ impl Case {
             partials: &partials,
             rows: 64,
             integers: None,
+            written: self.shape.value_dim.is_multiple_of(32).then_some(&halves),
             halves: true,
         })
     }

@@ -1,7 +1,7 @@
 //! Kernels on matrix units, on devices that have none: what they multiply is multiplied by plain WGSL, so that all else
 //! that such a kernel does can be tested anywhere.
 
-use crate::linear::shader::{UNITS_ENABLED, text_of};
+use crate::linear::shader::{LANES, UNITS_ENABLED, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
 use crate::{Gpu, spirv};
 
@@ -17,7 +17,10 @@ pub fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
     let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
     let halves = matches!(tiling, Tiling::Halves { .. });
     let text = match halves {
-        true => text.replace(spirv::FRAGMENTS, include_str!("fragments_plain.wgsl")),
+        true => {
+            let text = text.replace(spirv::FRAGMENTS, include_str!("fragments_plain.wgsl"));
+            text.replace(LANES, include_str!("lanes_plain.wgsl"))
+        }
         false => text.replace(spirv::STUBS, include_str!("matrix_plain.wgsl")),
     };
     let enable = match tiling {

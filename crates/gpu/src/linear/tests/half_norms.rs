@@ -1,19 +1,22 @@
-//! RMS norms between layers in halves: what they write, and layers of a single row that do their work.
+//! RMS norms between layers in halves: what they write, and layers of a single row that write the same.
 
 use gleed_gguf::Format;
-use gleed_model::arithmetic::{HalfRow, half_factor_of_norm, half_row, rms_norm};
+use gleed_model::arithmetic::{HalfRow, dot_halves, half_activations, rms_factor, rms_norm};
+use gleed_model::program::Activation;
 use half::f16;
 
 use super::emulation::emulating;
-use super::halves::{multiply, upload};
-use super::support::{Random, Run, UNTOUCHED, Weight, assert_same, buffer, read, setup};
+use super::halves::{half_matrix, multiply, to_halves, upload};
+use super::support::{Random, Run, UNTOUCHED, Weight, Written, assert_same, buffer, read, setup};
 use crate::Gpu;
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::{Kernels, Place};
-use crate::linear::{HalfRows, Input, Linear, LinearKernels, Matrix, Operands, RowNorm, Tiling, half_units};
+use crate::linear::{
+    HalfRows, Input, Linear, LinearKernels, Matrix, NextNorm, Operands, Rounded, Tiling, half_units,
+};
 
 /// What a norm writes as floats and as halves.
-fn normed(gpu: &Gpu, of: Norm, input: &[f32], width: usize) -> (Vec<f32>, Vec<f32>, usize) {
+fn normed(gpu: &Gpu, of: Norm, products: bool, input: &[f32], width: usize) -> (Vec<f32>, Written) {
     let rows = input.len() / width;
     let storage = |values: &[f32]| buffer(gpu, values, wgpu::BufferUsages::STORAGE);
     let stride = width.next_multiple_of(4);
@@ -25,7 +28,7 @@ fn normed(gpu: &Gpu, of: Norm, input: &[f32], width: usize) -> (Vec<f32>, Vec<f3
     let halves = HalfRows::new(gpu, rows, width).unwrap();
     let place = |buffer| Place { buffer, offset: 0, stride, width };
     let mut kernels = Kernels::new(gpu.clone(), 0);
-    let also = Also::Halves(&halves);
+    let also = if products { Also::HalfProducts(&halves) } else { Also::Halves(&halves) };
     let dispatch = norm(&mut kernels, of, 1, place(&input), None, place(&out), also).unwrap();
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
@@ -35,50 +38,66 @@ fn normed(gpu: &Gpu, of: Norm, input: &[f32], width: usize) -> (Vec<f32>, Vec<f3
         pass.dispatch_workgroups(1, rows as u32, 1);
     }
     let floats = read(gpu, encoder, &out);
-    let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    (floats, read(gpu, encoder, halves.buffer()), 4 * halves.factors())
+    (floats, Written::read(gpu, &halves, width))
 }
 
-/// What a norm writes as halves are the halves of what it writes as floats, and those are the norm: by groups where whole
-/// groups are normed by their squares, with a factor that the weights settle, and else with that of the row.
+/// A row's values times a norm's weights.
+fn times(values: &[f32], weights: &[f32]) -> Vec<f32> {
+    values.iter().zip(weights).map(|(x, w)| x * w).collect()
+}
+
+/// An RMS norm of whole groups writes the halves of its input times its weights, and its factor beside them; others those
+/// of what they write as floats. Those are the norm.
 #[test]
-fn norms_write_the_halves_of_their_floats() {
+fn norms_write_halves() {
     let gpu = &setup().0;
     let mut random = Random(37);
-    let shapes =
-        [(1, false), (100, false), (1184, true), (2052, false), (32, false), (1056, false), (4096, false)];
-    for (width, is_layer_norm) in shapes {
+    let shapes = [
+        (1, false, false),
+        (100, false, false),
+        (1184, true, false),
+        (2052, false, false),
+        (32, false, true),
+        (1056, false, true),
+        (4096, false, true),
+    ];
+    for (width, is_layer_norm, products) in shapes {
         let rows = 3;
         let mut values = random.floats(rows * width);
-        values[0] = 50.0;
+        values[0] = 5e4;
         let storage = |values: &[f32]| buffer(gpu, values, wgpu::BufferUsages::STORAGE);
         let stride = width.next_multiple_of(4);
         let [weights, biases] = [(); 2].map(|()| random.floats(stride));
         let (weight, bias) = (storage(&weights), storage(&biases));
-        let half_factor = half_factor_of_norm(&weights[..width]);
         let bias = is_layer_norm.then_some(&bias);
-        let of = Norm { weight: &weight, bias, epsilon: 1e-5, of_heads: false, half_factor };
-        let by_groups = of.by_groups(width, 16 << 10);
-        assert_eq!(by_groups, width % 32 == 0 && !is_layer_norm);
-        let (floats, words, factors) = normed(gpu, of, &values, width);
-        let groups = width.div_ceil(128) * 4;
-        for row in 0..rows {
+        let of = Norm { weight: &weight, bias, epsilon: 1e-5, of_heads: false };
+        let (floats, written) = normed(gpu, of, products, &values, width);
+        for (row, own) in values.chunks(width).enumerate() {
             let floats = &floats[row * stride..][..width];
-            let HalfRow { values: halves, factor } = match half_factor {
-                Some(factor) if by_groups => {
-                    HalfRow { values: floats.iter().map(|x| f16::from_f32(x / factor)).collect(), factor }
-                }
-                _ => half_row(floats),
+            let HalfRow { values: halves, factor } = match products {
+                true => half_activations(&times(own, &weights)),
+                false => half_activations(floats),
             };
-            assert_eq!(words[factors + row], factor, "{width}: the factor of row {row}");
-            for column in 0..groups * 32 {
-                let bits = words[row * groups * 16 + column / 2].to_bits() >> (column % 2 * 16);
-                let expected = halves.get(column).map_or(0, |half| half.to_bits());
-                assert_eq!(bits as u16, expected, "{width}: row {row}, column {column}");
+            let (found, expected) = match products {
+                true => (written.factor(row), factor * rms_factor(own, 1e-5)),
+                false => (written.factor(row), factor),
+            };
+            let most = if products { 2e-6 * expected } else { 0.0 };
+            assert!((found - expected).abs() <= most, "{width}: {found}, not {expected} for row {row}");
+            for column in 0..width.div_ceil(128) * 128 {
+                let expected = halves.get(column).copied().unwrap_or(f16::ZERO);
+                assert_eq!(written.half(row, column), expected, "{width}: row {row}, column {column}");
+            }
+            if row == 0 {
+                let groups = written.group_factors(width);
+                assert!(groups.iter().all(|group| *group == factor), "{width}: {groups:?}, not {factor}");
+                if products {
+                    written.assert_squares(&width.to_string(), own);
+                }
             }
             if !is_layer_norm {
                 let mut truth = vec![0.0; width];
-                rms_norm(&values[row * width..][..width], &weights[..width], 1e-5, &mut truth);
+                rms_norm(own, &weights[..width], 1e-5, &mut truth);
                 for (x, truth) in floats.iter().zip(truth) {
                     assert!((x - truth).abs() <= 2e-6 * truth.abs(), "{width}: {x}, not {truth}");
                 }
@@ -87,8 +106,25 @@ fn norms_write_the_halves_of_their_floats() {
     }
 }
 
-/// A layer of a single row that takes the norm of its input itself, after one that added to it, have the bits of a layer, a
-/// sum, a norm and a layer.
+/// Kernels for a single row of so many columns.
+fn single(gpu: &Gpu, columns: usize, gated: bool) -> LinearKernels {
+    if half_units(&gpu.info) {
+        return LinearKernels::new(gpu, &[], &[]).unwrap();
+    }
+    let (split, across) = (columns.div_ceil(512) as u32, if gated { 2 } else { 1 });
+    emulating(gpu, Tiling::Halves { rows: 1, split, across })
+}
+
+/// Room for a row in which there is something already, and for more columns.
+fn used(gpu: &Gpu, columns: usize) -> HalfRows {
+    let halves = HalfRows::new(gpu, 1, columns + 256).unwrap();
+    let words = vec![0x7bff_7bffu32; halves.buffer().size() as usize / 4];
+    gpu.queue.write_buffer(halves.buffer(), 0, bytemuck::cast_slice(&words));
+    halves
+}
+
+/// A layer of a single row that adds to its output writes what a norm would; one that reads that has the bits of one that
+/// reads what a norm has written.
 #[test]
 fn norms_and_sums_within_layers_are_those_outside() {
     let gpu = &setup().0;
@@ -100,45 +136,69 @@ fn norms_and_sums_within_layers_are_those_outside() {
         let [adding, weight] = [(columns, first), (outputs, columns)]
             .map(|(rows, columns)| Weight::random(&mut random, Format::Q4_1, rows, columns));
         let packed = [upload(gpu, &adding), upload(gpu, &weight)];
-        let biases = [random.floats(columns), random.floats(outputs)];
-        let bias_buffers = [0, 1].map(|i: usize| buffer(gpu, &biases[i], wgpu::BufferUsages::STORAGE));
-        let matrix = |i: usize| Matrix { weight: &packed[i], bias: Some(&bias_buffers[i]) };
-        let kernels = |columns: usize| match real {
-            true => LinearKernels::new(gpu, &[], &[]).unwrap(),
-            false => {
-                let split = columns.div_ceil(512) as u32;
-                emulating(gpu, Tiling::Halves { rows: 1, split, across: 1 })
-            }
-        };
-        let input = random.floats(first);
-        let squares = HalfRows::new(gpu, 1, columns).unwrap();
-        let run = Run::new(gpu, [first, columns, 1], &input, |operands| {
-            let Input::Floats(view) = operands.input else { unreachable!("a run has floats") };
-            let operands = Operands { input: Input::Single(view), ..operands };
-            let layer = Linear::adding(gpu, &kernels(first), "test", matrix(0), operands, squares.squares());
-            Ok(layer?.expect("whole groups"))
-        });
-        let products = multiply(&adding, Some(&biases[0]), &input);
-        let sums = products.iter().map(|sum| UNTOUCHED + sum).collect::<Vec<f32>>();
-        assert_same(&format!("a sum of {first} columns"), &run.rows(1), &sums);
-
-        let norm_weights = random.floats(columns);
+        let bias = random.floats(columns);
+        let bias_buffer = buffer(gpu, &bias, wgpu::BufferUsages::STORAGE);
+        let matrix = |i: usize| Matrix { weight: &packed[i], bias: (i == 0).then_some(&bias_buffer) };
+        // Groups of very different sizes.
+        let mut norm_weights = random.floats(columns);
+        norm_weights.iter_mut().skip(40).take(9).for_each(|weight| *weight *= 3e4);
         let scale = buffer(gpu, &norm_weights, wgpu::BufferUsages::STORAGE);
-        let half_factor = half_factor_of_norm(&norm_weights);
-        let of = Norm { weight: &scale, bias: None, epsilon: 1e-5, of_heads: false, half_factor };
-        let (floats, ..) = normed(gpu, of, &sums, columns);
-        let truth = multiply(&weight, Some(&biases[1]), &floats);
-        let norm = RowNorm {
-            weight: &scale,
-            squares: squares.squares(),
-            epsilon: 1e-5,
-            half_factor: half_factor.unwrap(),
-        };
-        let run = Run::new(gpu, [columns, outputs, 1], &sums, |operands| {
-            let Input::Floats(view) = operands.input else { unreachable!("a run has floats") };
-            let input = Input::SingleNormed(view, norm);
-            Linear::new(gpu, &kernels(columns), "test", matrix(1), Operands { input, ..operands })
+
+        let input = random.floats(first);
+        let halves = to_halves(gpu, &single(gpu, first, false), &input, first, 0);
+        let between = used(gpu, columns);
+        let run = Run::new(gpu, [first, columns, 1], &[], |operands| {
+            let operands = Operands { input: Input::Single(&halves), ..operands };
+            let next_norm = NextNorm { weight: &scale, rounded: Rounded::Halves(&between) };
+            let kernels = single(gpu, first, false);
+            let layer = Linear::with_next_norm(gpu, &kernels, "test", matrix(0), operands, next_norm)?;
+            Ok(layer.expect("whole groups"))
+        });
+        let products = multiply(&adding, Some(&bias), &input);
+        let sums = products.iter().map(|sum| UNTOUCHED + sum).collect::<Vec<f32>>();
+        let what = format!("a sum of {first} columns");
+        assert_same(&what, &run.rows(1), &sums);
+        let written = Written::read(gpu, &between, columns);
+        let products = times(&sums, &norm_weights);
+        written.assert_groups(&what, &products);
+        written.assert_squares(&what, &sums);
+
+        let of = Norm { weight: &scale, bias: None, epsilon: 1e-5, of_heads: false };
+        let (_, outside) = normed(gpu, of, true, &sums, columns);
+        let row_factor = outside.factor(0);
+        let x = half_activations(&products).values;
+        let truth: Vec<f32> = half_matrix(&weight)
+            .iter()
+            .map(|row| row_factor * row.factor * dot_halves(&row.values, &x))
+            .collect();
+        let run = Run::new(gpu, [columns, outputs, 1], &[], |operands| {
+            let input = Input::SingleNormed(&between, 1e-5);
+            Linear::new(gpu, &single(gpu, columns, false), "test", matrix(1), Operands { input, ..operands })
         });
         assert_same(&format!("the norm of {columns} columns"), &run.rows(1), &truth);
+    }
+}
+
+/// A gated layer of a single row writes its results as the next one reads them.
+#[test]
+fn gated_layers_write_groups() {
+    let gpu = &setup().0;
+    let mut random = Random(40);
+    let shapes = if half_units(&gpu.info) { vec![(64, 96), (256, 4096)] } else { vec![(64, 96)] };
+    for (outputs, columns) in shapes {
+        let weights = [(); 2].map(|()| Weight::random(&mut random, Format::Q4_1, outputs, columns));
+        let packed = [0, 1].map(|i: usize| upload(gpu, &weights[i]));
+        let matrices = [0, 1].map(|i: usize| Matrix { weight: &packed[i], bias: None });
+        let kernels = single(gpu, columns, true);
+        let halves = to_halves(gpu, &kernels, &random.floats(columns), columns, 0);
+        let next = used(gpu, outputs);
+        let run = Run::new(gpu, [columns, outputs, 1], &[], |operands| {
+            let rounded = Some(Rounded::Halves(&next));
+            let operands = Operands { input: Input::Single(&halves), rounded, ..operands };
+            Linear::gated(gpu, &kernels, "test", Activation::Silu, matrices, operands)
+        });
+        assert!(run.linear.requantizes(1) && !run.linear.requantizes(2));
+        let results = run.rows(1);
+        Written::read(gpu, &next, outputs).assert_groups("gates", &results);
     }
 }

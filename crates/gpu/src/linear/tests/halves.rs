@@ -8,7 +8,9 @@ use crate::linear::{
     ToHalves, half_units,
 };
 use gleed_gguf::Format;
-use gleed_model::arithmetic::{HalfRow, dot_halves, half_row, half_values, half_weights, silu};
+use gleed_model::arithmetic::{
+    HalfRow, dot_halves, half_activations, half_row, half_values, half_weights, silu,
+};
 use gleed_model::program::Activation;
 
 use super::emulation::{emulated, emulating};
@@ -37,7 +39,7 @@ fn all_kernels(gpu: &Gpu) -> Vec<LinearKernels> {
 }
 
 /// Rows of floats, the columns of which are all of a row, as halves.
-fn to_halves(gpu: &Gpu, kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> HalfRows {
+pub fn to_halves(gpu: &Gpu, kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> HalfRows {
     let count = rows.len() / columns;
     let halves = HalfRows::new(gpu, count, columns).unwrap();
     let stride = columns + gap;
@@ -75,7 +77,7 @@ fn activations_become_halves_as_defined() {
             let words = read(gpu, encoder, halves.buffer());
             let (groups, factors) = (columns.div_ceil(128) * 4, &words[4 * halves.factors()..]);
             for (r, row) in rows.chunks(columns).enumerate() {
-                let HalfRow { values, factor } = half_row(row);
+                let HalfRow { values, factor } = half_activations(row);
                 let what = format!("row {r} of {columns}, {gap} apart");
                 assert!(factors[r] == factor || factors[r].is_nan() && factor.is_nan(), "{what}");
                 let own = &words[r * groups * 16..][..groups * 16];
@@ -95,7 +97,7 @@ pub fn upload(gpu: &Gpu, weight: &Weight) -> PackedWeight {
 }
 
 /// A matrix as halves, row by row.
-fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
+pub fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
     let Weight { rows, columns, format, ref file } = *weight;
     let bytes = file.len() / rows;
     let row = |data: &[u8]| {
@@ -115,7 +117,7 @@ fn half_matrix(weight: &Weight) -> Vec<HalfRow> {
 pub fn multiply(weight: &Weight, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
     let matrix = half_matrix(weight);
     let rows = input.chunks(weight.columns).flat_map(|x| {
-        let x = half_row(x);
+        let x = half_activations(x);
         let result = |(o, row): (usize, &HalfRow)| {
             let (factor, sum) = (x.factor * row.factor, dot_halves(&row.values, &x.values));
             bias.map_or(factor * sum, |bias| factor.mul_add(sum, bias[o]))
@@ -266,7 +268,7 @@ fn what_is_not_a_number_stays_in_its_row() {
     }
 }
 
-/// A single row of floats, of which the kernel makes halves itself, has the bits of rows that are halves already.
+/// A single row has the bits of others.
 #[test]
 fn a_single_row_is_multiplied_as_others_are() {
     let gpu = &setup().0;
@@ -289,9 +291,9 @@ fn a_single_row_is_multiplied_as_others_are() {
             true => LinearKernels::new(gpu, &[], &[]).unwrap().with_halves(vec![tiling]),
             false => emulating(gpu, tiling),
         };
-        let run = Run::new(gpu, [columns, outputs, 1], &input[..columns], |operands| {
-            let Input::Floats(view) = operands.input else { unreachable!("a run has floats") };
-            Linear::new(gpu, &kernels, "test", matrix, Operands { input: Input::Single(view), ..operands })
+        let halves = to_halves(gpu, &kernels, &input[..columns], columns, 0);
+        let run = Run::new(gpu, [columns, outputs, 1], &[], |operands| {
+            Linear::new(gpu, &kernels, "test", matrix, Operands { input: Input::Single(&halves), ..operands })
         });
         assert_same(&format!("a row of {format}"), &run.rows(1), &truth);
     }

@@ -2,7 +2,7 @@
 //! operations: every format bit for bit, few rows against many.
 
 use crate::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, RowsView, Tiling,
+    Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, Rounded, RowsView, Tiling,
     exact_units,
 };
 use gleed_gguf::{Format, Unpacked};
@@ -289,7 +289,7 @@ fn gated_layers_write_integers_too() {
     let run = Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
         let matrices = [0, 1].map(|i| Matrix { weight: &weights[i], bias: None });
         let input = Input::Integers(&quantized);
-        let operands = Operands { input, integers: Some(&integers), ..operands };
+        let operands = Operands { input, rounded: Some(Rounded::Integers(&integers)), ..operands };
         let layer = Linear::gated(gpu, kernels, "gated", Activation::Silu, matrices, operands)?;
         gated = Some(layer.clone());
         Ok(layer)
@@ -335,7 +335,7 @@ fn floats_are_no_matrix_of_integers() {
     let out = buffer(gpu, &[0.0; 8], wgpu::BufferUsages::STORAGE);
     let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
     let output = RowsView { buffer: &out, offset: 0, stride: 8 };
-    let operands = Operands { input: Input::Integers(&quantized), output, integers: None, batch: &batch };
+    let operands = Operands { input: Input::Integers(&quantized), output, rounded: None, batch: &batch };
     let matrix = Matrix { weight: &weight, bias: None };
     let error = Linear::new(gpu, kernels, "floats", matrix, operands).unwrap_err();
     assert!(error.to_string().contains("integers"), "{error}");

@@ -260,7 +260,7 @@ fn operands_that_do_not_fit_are_refused() {
     let operands = Operands {
         input: Input::Floats(RowsView { buffer: &floats, offset: 0, stride: 32 }),
         output: RowsView { buffer: &out, offset: 0, stride: 8 },
-        integers: None,
+        rounded: None,
         batch: &batch,
     };
     let plain = |weight| Matrix { weight, bias: None };
@@ -283,7 +283,7 @@ fn a_matrix_without_a_kernel_is_refused() {
     let operands = Operands {
         input: Input::Floats(RowsView { buffer: &floats, offset: 0, stride: 32 }),
         output: RowsView { buffer: &out, offset: 0, stride: 8 },
-        integers: None,
+        rounded: None,
         batch: &batch,
     };
     let none = LinearKernels::new(gpu, &[], &Tiling::INTEGERS).unwrap();

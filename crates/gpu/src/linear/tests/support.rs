@@ -4,9 +4,11 @@ use std::sync::OnceLock;
 
 use crate::Gpu;
 use crate::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
+    HalfRows, Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
 };
 use gleed_gguf::{Format, Unpacked};
+use gleed_model::arithmetic::{HALF_GROUP, HalfRow, dot, half_row};
+use half::f16;
 
 /// Written before a step everywhere, to see what was not written by it.
 pub const UNTOUCHED: f32 = 12345.5;
@@ -186,7 +188,7 @@ pub fn read(gpu: &Gpu, mut encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer)
 /// A layer with its buffers: input rows 8 floats into a buffer and a few apart, output likewise.
 pub struct Run<'a> {
     gpu: &'a Gpu,
-    linear: Linear,
+    pub linear: Linear,
     batch: wgpu::Buffer,
     output: wgpu::Buffer,
     outputs: usize,
@@ -218,7 +220,7 @@ impl<'a> Run<'a> {
         let linear = make(Operands {
             input: Input::Floats(RowsView { buffer: &input, offset, stride: stride as u32 }),
             output: RowsView { buffer: &output, offset, stride: (outputs + GAP) as u32 },
-            integers: None,
+            rounded: None,
             batch: &batch,
         })
         .unwrap();
@@ -273,5 +275,62 @@ pub fn assert_same(what: &str, got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
         assert_eq!(got.to_bits(), expected.to_bits(), "{what}: value {i} is {got}, not {expected}");
+    }
+}
+
+/// Rows as halves, read back.
+pub struct Written {
+    words: Vec<f32>,
+    stride: usize,
+    factors: usize,
+    group_factors: usize,
+    squares: usize,
+}
+
+impl Written {
+    pub fn read(gpu: &Gpu, halves: &HalfRows, columns: usize) -> Written {
+        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        Written {
+            words: read(gpu, encoder, halves.buffer()),
+            stride: columns.div_ceil(128) * 64,
+            factors: 4 * halves.factors(),
+            group_factors: 4 * halves.group_factors(),
+            squares: 4 * halves.squares(),
+        }
+    }
+
+    /// The factor of a row.
+    pub fn factor(&self, row: usize) -> f32 {
+        self.words[self.factors + row]
+    }
+
+    /// Those of the groups of a single row.
+    pub fn group_factors(&self, columns: usize) -> &[f32] {
+        &self.words[self.group_factors..][..columns.div_ceil(HALF_GROUP)]
+    }
+
+    /// A half of a row.
+    pub fn half(&self, row: usize, column: usize) -> f16 {
+        let word = self.words[row * self.stride + column / 2].to_bits();
+        f16::from_bits((word >> (column % 2 * 16)) as u16)
+    }
+
+    /// That the groups of a single row are these, each by itself.
+    pub fn assert_groups(&self, what: &str, values: &[f32]) {
+        for (g, group) in values.chunks(HALF_GROUP).enumerate() {
+            let HalfRow { values, factor } = half_row(group);
+            assert_eq!(self.words[self.group_factors + g], factor, "{what}: the factor of group {g}");
+            for (i, half) in values.into_iter().enumerate() {
+                assert_eq!(self.half(0, g * HALF_GROUP + i), half, "{what}: group {g}, column {i}");
+            }
+        }
+    }
+
+    /// That the sums of squares of a single row's groups are those of these values, within roundings.
+    pub fn assert_squares(&self, what: &str, values: &[f32]) {
+        for (g, group) in values.chunks(HALF_GROUP).enumerate() {
+            let (sum, truth) = (self.words[self.squares + g], dot(group, group));
+            assert!((sum - truth).abs() <= 2e-6 * truth, "{what}: {sum}, not {truth} in group {g}");
+        }
     }
 }

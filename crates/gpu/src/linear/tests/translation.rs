@@ -45,7 +45,6 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
                 input: InputKind::Aligned,
                 normed: false,
                 requantizes: false,
-                adds: false,
             };
             let with = |bias, combination| Some(((second, bias), combination));
             [
