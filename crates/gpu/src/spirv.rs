@@ -385,7 +385,14 @@ mod tests {
         let joined = ((layout, false), Combination::Joined);
         [None, Some(gated), Some(joined)].into_iter().flat_map(move |second| {
             let (first, input) = ((layout, false), InputKind::Integers);
-            let spec = LinearSpec { first, second, input, normed: second.is_some(), requantizes: false };
+            let spec = LinearSpec {
+                first,
+                second,
+                input,
+                normed: second.is_some(),
+                requantizes: false,
+                known: None,
+            };
             Tiling::UNITS.map(|tiling| source(spec, tiling))
         })
     }
@@ -446,7 +453,7 @@ mod tests {
             let gated = Some((first, Combination::Gated(Activation::Silu)));
             for (second, tiling) in [None, gated].into_iter().zip(Tiling::halves(36)) {
                 let input = InputKind::Halves(36);
-                let spec = LinearSpec { first, second, input, normed: true, requantizes: false };
+                let spec = LinearSpec { first, second, input, normed: true, requantizes: false, known: None };
                 let words =
                     translate(&source(spec, tiling)).unwrap_or_else(|error| panic!("{format}: {error}"));
                 let module = Module { words };

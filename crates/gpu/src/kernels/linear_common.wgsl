@@ -61,6 +61,7 @@ struct Shape {
 @group(0) @binding(6) var<storage, read> input: array<vec4<u32>>;
 //@end
 @group(0) @binding(7) var<storage, read_write> output: array<$OUTPUT>;
+//@if ASKED
 @group(0) @binding(8) var<uniform> shape: Shape;
 // The number of rows, in x.
 @group(0) @binding(9) var<uniform> batch: vec4<u32>;
@@ -68,6 +69,15 @@ struct Shape {
 fn row_count() -> u32 {
     return min(batch.x, shape.most_rows);
 }
+//@end
+//@if KNOWN
+// A single row waits for whatever is read before its weights can be asked for.
+const shape = Shape($SHAPE);
+
+fn row_count() -> u32 {
+    return min(1u, shape.most_rows);
+}
+//@end
 
 //@if FLOATS
 // Four columns of a row of the input; zero beyond its columns and for rows that are not there.

@@ -52,9 +52,9 @@ impl Launch {
 }
 
 /// As in `linear_common.wgsl`.
-#[derive(Debug, Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub(super) columns: u32,
     pub(super) groups: u32,
     pub(super) outputs: [u32; 2],
@@ -73,6 +73,22 @@ pub(super) struct Shape {
     pub(super) written_squares: u32,
     pub(super) group_factors: u32,
     pub(super) written_factors: u32,
+}
+
+impl Shape {
+    /// Its values in WGSL, in their order.
+    pub(super) fn values(self) -> String {
+        let Shape { columns, groups, outputs, first, rest, bias, input_offset, input_stride, .. } = self;
+        let Shape { output, output_stride, most_rows, squares, factors, inverse_width, epsilon, .. } = self;
+        let Shape { written_squares, group_factors, written_factors, .. } = self;
+        let pairs = [outputs, first, rest, bias].concat();
+        let before = [&[columns, groups][..], &pairs, &[input_offset, input_stride], &output].concat();
+        let middle = [output_stride, most_rows, squares, factors];
+        let words = before.into_iter().chain(middle).map(|word| format!("{word}u"));
+        let floats = [inverse_width, epsilon].map(|float| format!("{float:?}f"));
+        let after = [written_squares, group_factors, written_factors].map(|word| format!("{word}u"));
+        words.chain(floats).chain(after).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// What is common to the launches of a layer.
@@ -340,6 +356,7 @@ impl Builder<'_> {
             input: input.kind(matrices[0].weight.packing().columns()),
             normed,
             requantizes: false,
+            known: None,
         };
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
@@ -355,6 +372,7 @@ impl Builder<'_> {
             bias: [0, 1].map(|i: usize| rows[i].start as u32),
             ..shape
         };
+        let spec = LinearSpec { known: spec.is_single().then_some(shape), ..spec };
         // Only joined matrices have workgroups of their own.
         let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
         let pipelines = self.kernels.pipelines(self.gpu, spec);

@@ -2,6 +2,7 @@
 
 use gleed_model::program::Activation;
 
+use super::layer::Shape;
 use super::layout::{Layout, Scales};
 use super::template::{Values, expand};
 use super::tiling::Tiling;
@@ -33,7 +34,7 @@ const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
 const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearSpec {
     /// The layout of the first matrix, and whether it has a bias.
     pub first: (Layout, bool),
@@ -48,6 +49,8 @@ pub struct LinearSpec {
     /// of one with a single matrix are first added to what is in the output, and multiplied with the weights of the RMS
     /// norm that follows.
     pub requantizes: bool,
+    /// What the kernel knows of its sizes without asking: that of a single row of halves.
+    pub(crate) known: Option<Shape>,
 }
 
 /// What the rows of an input are.
@@ -158,6 +161,8 @@ fn common(input: InputKind) -> Values {
     let off = ["BIASA", "NOBIASA", "BIASB", "NOBIASB", "GATED", "UNGATED", "JOINED", "TERMSDIFFER"];
     let values = off.iter().fold(Values::default(), |values, name| values.switch(name, false));
     values
+        .switch("ASKED", true)
+        .switch("KNOWN", false)
         .list("EIGHT", 0..8)
         .switch("ALIGNED", input == InputKind::Aligned)
         .switch("UNALIGNED", input == InputKind::Unaligned)
@@ -195,7 +200,10 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         .switch("JOINED", joined)
         .switch("TERMSDIFFER", gated && kinds[0] != kinds[1])
         .switch("NORMED", spec.normed)
-        .switch("UNNORMED", !spec.normed);
+        .switch("UNNORMED", !spec.normed)
+        .switch("ASKED", spec.known.is_none())
+        .switch("KNOWN", spec.known.is_some())
+        .set("SHAPE", spec.known.map(Shape::values).unwrap_or_default());
     let ahead = tiling.ahead();
     let all = ["0u", "1u", "2u", "3u"];
     let (first, groups) =

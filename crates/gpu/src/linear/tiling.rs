@@ -334,8 +334,14 @@ mod tests {
     #[test]
     fn gates_and_ups_on_matrix_units_are_packed_alike() {
         let first = (Layout::of(Format::Q4_K).0, false);
-        let plain =
-            LinearSpec { first, second: None, input: InputKind::Integers, normed: false, requantizes: false };
+        let plain = LinearSpec {
+            first,
+            second: None,
+            input: InputKind::Integers,
+            normed: false,
+            requantizes: false,
+            known: None,
+        };
         let with = |format, combination| {
             let second = Some(((Layout::of(format).0, false), combination));
             LinearSpec { second, ..plain }

@@ -50,7 +50,8 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
         return format!("f16: {}", tilings.join(", "));
     }
     let input = if integers { InputKind::Integers } else { InputKind::Aligned };
-    let spec = LinearSpec { first: layout(first), second, input, normed: false, requantizes: false };
+    let spec =
+        LinearSpec { first: layout(first), second, input, normed: false, requantizes: false, known: None };
     let tilings = match integers {
         true => Tiling::integers(gpu),
         false => Tiling::floats(gpu),

@@ -45,6 +45,7 @@ fn every_kernel_is_translated_for_vulkan_metal_and_dx12() {
                 input: InputKind::Aligned,
                 normed: false,
                 requantizes: false,
+                known: None,
             };
             let with = |bias, combination| Some(((second, bias), combination));
             [
