@@ -202,6 +202,7 @@ impl<'a> Source<'a> {
             .size("HALF_FACTORS", 2 * halves.factors())
             .size("HALF_GROUPS", 2 * halves.group_factors())
             .snippet(include_str!("half_factor.wgsl"))
+            .snippet(include_str!("round_twice.wgsl"))
             .snippet(include_str!("put_halves.wgsl"))
             .write("halves", "vec2<u32>", halves.buffer())
     }

@@ -30,8 +30,7 @@ fn largest_of_lanes(lane: u32, value: u32) -> u32 {
 fn put_halves(row: u32, quad: u32, largest: u32, factor: f32, values: vec4<f32>) {
     if quad < HALF_QUADS {
         let group = half_factor(largest);
-        let halves_of_group = halves_of_quad(values, one_over(group));
-        halves[row * HALF_QUADS + quad] = halves_of_row(halves_of_group, group * one_over(factor));
+        halves[row * HALF_QUADS + quad] = rounded_twice(values, one_over(group), group * one_over(factor), row >> 31u);
     }
     if row == 0u && quad < HALF_QUADS && quad % 8u == 0u {
         halves[HALF_GROUPS + quad / 16u][quad / 8u % 2u] = bitcast<u32>(factor);

@@ -39,10 +39,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         pair_peaks[turn % 2u][lane / 4u][lane % 4u] = max(largest_of(first), largest_of(second));
         workgroupBarrier();
         let group = half_factor(largest_part(pair_peaks[turn % 2u][lane / 4u]));
-        let halves = vec4<u32>(halves_of_quad(first, one_over(group)), halves_of_quad(second, one_over(group)));
         if (2u * pair < quads) {
+            let of_group = one_over(group);
             let ratio = group * up;
-            let both = vec4<u32>(halves_of_row(halves.xy, ratio), halves_of_row(halves.zw, ratio));
+            let zero = row >> 31u;
+            let first_half = rounded_twice(first, of_group, ratio, zero);
+            let both = vec4<u32>(first_half, rounded_twice(second, of_group, ratio, zero));
             output[row * shape.groups * 4u + pair] = both;
             if (row == 0u && lane % 4u == 0u) {
                 output[shape.group_factors + pair / 16u][pair / 4u % 4u] = bitcast<u32>(factor);

@@ -31,6 +31,7 @@ const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
 /// What lanes of a subgroup tell each other.
 pub(crate) const LANES: &str = include_str!("../kernels/lanes.wgsl");
 const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
+const ROUND_TWICE: &str = include_str!("../kernels/round_twice.wgsl");
 const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -153,7 +154,7 @@ pub fn quantize_source(input: InputKind) -> String {
 /// The WGSL that makes halves of floats.
 pub fn to_halves_source(input: InputKind) -> String {
     let values = common(input).list("LETTERS", [""; 0]).set("OUTPUT", "vec4<u32>");
-    "enable f16;\n".to_string() + &expand(COMMON, &values) + HALF_FACTOR + TO_HALVES
+    "enable f16;\n".to_string() + &expand(COMMON, &values) + HALF_FACTOR + ROUND_TWICE + TO_HALVES
 }
 
 /// What all kernels are told: that there is nothing but an input and an output.
