@@ -30,8 +30,10 @@ pub struct Limits {
     pub f32: f64,
     /// Operations on bytes of the vector unit, likewise.
     pub int8: f64,
-    /// Operations on bytes of the tile unit or of matrix units, where there are any.
+    /// Operations on bytes of the tile unit, where there is one.
     pub int8_tiles: Option<f64>,
+    /// Operations on halves of a GPU's matrix units, where there are any.
+    pub f16_units: Option<f64>,
 }
 
 impl Limits {
@@ -90,8 +92,8 @@ impl Meter {
             Ready::Cpu(cores) => cores.measure(),
             #[cfg(feature = "gpu")]
             Ready::Gpu(gpu) => {
-                let gleed_gpu::Limits { memory, f32, int8, int8_units } = gleed_gpu::Limits::measure(gpu)?;
-                Limits { memory, f32, int8, int8_tiles: int8_units }
+                let gleed_gpu::Limits { memory, f32, int8, f16_units } = gleed_gpu::Limits::measure(gpu)?;
+                Limits { memory, f32, int8, int8_tiles: None, f16_units }
             }
         });
         Ok(())
@@ -101,12 +103,16 @@ impl Meter {
     pub fn limits(&self) -> Limits {
         let median =
             |of: &dyn Fn(&Limits) -> f64| Spread::of(&self.samples.iter().map(of).collect::<Vec<_>>()).median;
-        let tiles: Vec<f64> = self.samples.iter().filter_map(|l| l.int8_tiles).collect();
+        let unit = |of: fn(&Limits) -> Option<f64>| {
+            let all: Vec<f64> = self.samples.iter().filter_map(of).collect();
+            (!all.is_empty()).then(|| Spread::of(&all).median)
+        };
         Limits {
             memory: median(&|l| l.memory),
             f32: median(&|l| l.f32),
             int8: median(&|l| l.int8),
-            int8_tiles: (!tiles.is_empty()).then(|| Spread::of(&tiles).median),
+            int8_tiles: unit(|l| l.int8_tiles),
+            f16_units: unit(|l| l.f16_units),
         }
     }
 
@@ -150,6 +156,7 @@ impl Cores {
             f32: compute(Arithmetic::F32).unwrap_or(f64::NAN),
             int8: compute(Arithmetic::Int8).unwrap_or(f64::NAN),
             int8_tiles: compute(Arithmetic::Int8Tiles),
+            f16_units: None,
         }
     }
 

@@ -27,6 +27,9 @@ pub struct Work {
     /// Operations on bytes; a multiply-add is two.
     #[serde(rename = "int8_operations")]
     pub integer: f64,
+    /// Operations on halves, likewise.
+    #[serde(rename = "f16_operations")]
+    pub half: f64,
     /// Operations on f32, likewise.
     #[serde(rename = "f32_operations")]
     pub float: f64,
@@ -38,6 +41,7 @@ impl AddAssign for Work {
         self.kv += other.kv;
         self.activations += other.activations;
         self.integer += other.integer;
+        self.half += other.half;
         self.float += other.float;
     }
 }
@@ -50,16 +54,21 @@ impl Work {
 
     /// All operations.
     pub fn operations(&self) -> f64 {
-        self.integer + self.float
+        self.integer + self.half + self.float
     }
 
     /// The seconds that it takes at least, and which limit says so; `None` where there is no work to count.
     pub fn least_seconds(&self, limits: &Limits) -> Option<(f64, &'static str)> {
         let (int8, unit) = limits.best_int8();
-        let (integer, float) = (self.integer / int8, self.float / limits.f32);
+        let halves = self.half / limits.f16_units.unwrap_or(limits.f32);
+        let parts = [(self.integer / int8, unit), (halves, "f16 units"), (self.float / limits.f32, "f32")];
+        let compute: f64 = parts.iter().map(|(seconds, _)| seconds).sum();
+        let most = parts.into_iter().reduce(|most, part| if part.0 > most.0 { part } else { most });
         let memory = self.bytes() / limits.memory;
-        let compute = if integer >= float { unit } else { "f32" };
-        let least = if memory >= integer + float { (memory, "memory") } else { (integer + float, compute) };
+        let least = match most {
+            Some((_, unit)) if compute > memory => (compute, unit),
+            _ => (memory, "memory"),
+        };
         // What has no work but to pass activations on is held against memory.
         let least = if least.0 > 0.0 { least } else { (self.activations / limits.memory, "memory") };
         (least.0 > 0.0).then_some(least)
@@ -146,9 +155,12 @@ impl<'a> Counter<'a> {
             let each = used as f64 / weight.experts as f64;
             let read = 1.0 - (1.0 - each).powf(rows.rows as f64 / rows.steps.max(1) as f64);
             work.weights += read * (weight.bytes() * rows.steps) as f64;
-            let is_integer = self.arithmetic == Arithmetic::Q8 && weight.format.groups().is_some();
             let operations = 2.0 * each * weight.size() as f64 * rows.rows as f64;
-            *if is_integer { &mut work.integer } else { &mut work.float } += operations;
+            *match self.arithmetic {
+                Arithmetic::Q8 if weight.format.groups().is_some() => &mut work.integer,
+                Arithmetic::F16 => &mut work.half,
+                Arithmetic::Q8 | Arithmetic::F32 => &mut work.float,
+            } += operations;
         }
         if let Op::Attention { attention, .. } = op {
             let (layer, heads) = (&self.program.caches[attention.cache], attention.heads);
@@ -251,13 +263,18 @@ mod tests {
 
     #[test]
     fn the_slower_of_memory_and_arithmetic_is_the_limit() {
-        let limits = Limits { memory: 10.0, f32: 100.0, int8: 200.0, int8_tiles: Some(1000.0) };
-        let work = Work { weights: 30.0, kv: 10.0, activations: 5.0, integer: 1000.0, float: 100.0 };
+        let (int8_tiles, f16_units) = (Some(1000.0), Some(500.0));
+        let limits = Limits { memory: 10.0, f32: 100.0, int8: 200.0, int8_tiles, f16_units };
+        let work =
+            Work { weights: 30.0, kv: 10.0, activations: 5.0, integer: 1000.0, half: 0.0, float: 100.0 };
         assert_eq!(work.least_seconds(&limits), Some((4.0, "memory")));
         assert_eq!(Work { kv: 0.0, weights: 0.0, ..work }.least_seconds(&limits), Some((2.0, "int8 tiles")));
         let vector = Limits { int8_tiles: None, ..limits };
         assert_eq!(work.least_seconds(&vector), Some((6.0, "int8")));
         assert_eq!(Work { float: 4000.0, ..work }.least_seconds(&limits), Some((41.0, "f32")));
+        assert_eq!(Work { half: 2000.0, ..work }.least_seconds(&limits), Some((6.0, "f16 units")));
+        let without = Limits { f16_units: None, ..limits };
+        assert_eq!(Work { half: 2000.0, ..work }.least_seconds(&without), Some((22.0, "f16 units")));
         // Activations count where there is nothing else.
         let small = Work { activations: 5.0, ..Work::default() };
         assert_eq!(small.least_seconds(&limits), Some((0.5, "memory")));

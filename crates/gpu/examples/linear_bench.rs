@@ -1,9 +1,9 @@
 //! Measures linear layers on an adapter: GB/s of weights for few rows, TFLOP/s for many.
 //!
-//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|chains32x8|units128x128x64x32] [--floats]
-//! [--halves | --single] [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
-//! `--single` measures a single row of floats in halves. With no shape, those of an 8B model. Times are from timestamp queries around dispatches in one pass, over so
-//! many copies of the weights that no cache holds them.
+//! `linear_bench [--adapter NAME] [--tiling auto|few1|few1x2|many64|halves64x1x2] [--floats] [--halves | --single]
+//! [--gated] [--spread-mib N] [--dispatches N] [OUTPUTSxCOLUMNS]… [FORMAT]… [ROWS]…`
+//! `--single` measures a single row of halves. With no shape, those of an 8B model. Times are from timestamp queries around
+//! dispatches in one pass, over so many copies of the weights that no cache holds them.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -104,25 +104,13 @@ fn tilings(name: &str) -> Result<Option<Vec<Tiling>>, Box<dyn Error>> {
         vec![Tiling::Few { rows: numbers[0], outputs: numbers.get(1).copied().unwrap_or(1) }]
     } else if let Some(text) = name.strip_prefix("many") {
         vec![Tiling::Many { rows: numbers(text)?[0] }]
-    } else if let Some(text) = name.strip_prefix("chains") {
-        let [rows, subgroups] = numbers(text)?[..] else { return Err(format!("{name}: chains32x8").into()) };
-        vec![Tiling::Chains { rows, subgroups }]
-    } else if let Some(text) = name.strip_prefix("units") {
-        let [sums, rows, own_sums, own_rows] = numbers(text)?[..] else {
-            return Err(format!("{name}: units128x128x64x32").into());
-        };
-        vec![Tiling::Units { tile: (sums, rows), own: (own_sums, own_rows) }]
     } else if let Some(text) = name.strip_prefix("halves") {
         let [rows, split, across] = numbers(text)?[..] else {
             return Err(format!("{name}: halves64x1x2").into());
         };
         vec![Tiling::Halves { rows, split, across }]
     } else {
-        return Err(format!(
-            "no tiling is called {name}: auto, few1, few1x2, many64, chains32x8, units128x128x64x32, \
-             halves64x1x2"
-        )
-        .into());
+        return Err(format!("no tiling is called {name}: auto, few1, few1x2, many64, halves64x1x2").into());
     };
     Ok(Some(chosen))
 }

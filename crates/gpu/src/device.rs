@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gleed_model::Arithmetic;
+
 use crate::compiler::{Compiled, Compiler};
 use crate::kernel_file::KernelFile;
-use crate::linear::{BYTE_MATRICES, HALF_MATRICES, exact_units, half_units};
+use crate::linear::{HALF_MATRICES, half_units};
 use crate::matrices::MatrixShape;
 use crate::{Error, Result, lost, units, vulkan};
 
@@ -83,9 +85,9 @@ impl AdapterInfo {
             wgpu::DeviceType::Other => Kind::Other,
         };
         let has = |feature| features.contains(feature);
-        let (matrices, byte_matrices) = match has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-            true => (adapter.cooperative_matrix_properties(), vulkan::byte_matrices(adapter)),
-            false => (vec![], vec![]),
+        let matrices = match has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            true => adapter.cooperative_matrix_properties(),
+            false => vec![],
         };
         AdapterInfo {
             index,
@@ -96,7 +98,7 @@ impl AdapterInfo {
             f16: has(wgpu::Features::SHADER_F16),
             subgroups: has(wgpu::Features::SUBGROUP)
                 .then_some((info.subgroup_min_size, info.subgroup_max_size)),
-            cooperative_matrices: matrices.iter().map(MatrixShape::of).chain(byte_matrices).collect(),
+            cooperative_matrices: matrices.iter().map(MatrixShape::of).collect(),
             timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
             largest_buffer: limits.max_buffer_size,
             largest_binding: limits.max_storage_buffer_binding_size,
@@ -279,11 +281,8 @@ impl Gpu {
         let mut gpu = Gpu { device, queue, info, failure, compiler, opened: Opened::default() };
         gpu.keep_errors();
         gpu.opened.device = start.elapsed();
-        // Matrices of bytes are not there if they are not as our kernels need them.
-        if exact_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
-            gpu.info.cooperative_matrices.retain(|shape| *shape != BYTE_MATRICES);
-        }
-        if half_units(&gpu.info) && !units::halves_are_as_expected(&gpu).unwrap_or(false) {
+        // Matrices of halves are not there if they are not as our kernels need them.
+        if half_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
             gpu.info.cooperative_matrices.retain(|shape| *shape != HALF_MATRICES);
         }
         gpu.opened.probe = start.elapsed() - gpu.opened.device;
@@ -325,6 +324,12 @@ impl Gpu {
     /// The first error that no scope caught, such as the loss of the device.
     pub fn check(&self) -> Result<()> {
         check(&self.failure)
+    }
+
+    /// The order of operations for who asks for none: halves where there are units for them, which take prompts and many
+    /// sequences fastest, else integers.
+    pub fn arithmetic(&self) -> Arithmetic {
+        if half_units(&self.info) { Arithmetic::F16 } else { Arithmetic::Q8 }
     }
 
     /// Bytes of memory that nothing uses yet, where the driver says; else all there are, where it says that.
@@ -425,21 +430,21 @@ mod tests {
 
     #[test]
     fn matrix_units_are_known_by_their_shapes() {
-        let bytes = AdapterInfo {
+        let halves = AdapterInfo {
             f16: true,
             subgroups: Some((32, 32)),
-            cooperative_matrices: vec![MatrixShape { k: 16, ..BYTE_MATRICES }, BYTE_MATRICES],
+            cooperative_matrices: vec![MatrixShape { k: 8, ..HALF_MATRICES }, HALF_MATRICES],
             ..adapter(0, "Card", Kind::Discrete)
         };
-        assert!(exact_units(&bytes) && !half_units(&bytes));
-        assert_eq!(bytes.cooperative_matrices[1].to_string(), "16x16x32 i8 to i32");
+        assert!(half_units(&halves));
+        assert_eq!(halves.cooperative_matrices[1].to_string(), "16x16x16 f16 to f32");
         let others = [
-            AdapterInfo { backend: wgpu::Backend::Metal, ..bytes.clone() },
-            AdapterInfo { f16: false, ..bytes.clone() },
-            AdapterInfo { subgroups: Some((16, 32)), ..bytes.clone() },
-            AdapterInfo { cooperative_matrices: vec![MatrixShape { k: 16, ..BYTE_MATRICES }], ..bytes },
+            AdapterInfo { backend: wgpu::Backend::Metal, ..halves.clone() },
+            AdapterInfo { f16: false, ..halves.clone() },
+            AdapterInfo { subgroups: Some((16, 32)), ..halves.clone() },
+            AdapterInfo { cooperative_matrices: vec![MatrixShape { k: 8, ..HALF_MATRICES }], ..halves },
         ];
-        assert!(others.iter().all(|other| !exact_units(other)));
+        assert!(others.iter().all(|other| !half_units(other)));
     }
 
     #[test]

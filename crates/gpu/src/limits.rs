@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::kernels::{Dispatch, Grid, Kernels, Source};
-use crate::linear::exact_units;
+use crate::linear::half_units;
 use crate::{Error, Gpu, Result, units};
 
 /// Bytes that are read at once, where there is room: much more than caches hold.
@@ -37,8 +37,8 @@ pub struct Limits {
     pub f32: f64,
     /// Operations on bytes, likewise.
     pub int8: f64,
-    /// Those of matrix units, where linear layers use them for bytes.
-    pub int8_units: Option<f64>,
+    /// Operations on halves of matrix units, where linear layers use them.
+    pub f16_units: Option<f64>,
 }
 
 impl Limits {
@@ -55,9 +55,9 @@ impl Limits {
             let dispatch = kernels.dispatch(source, Grid::Rows(1))?;
             rate(gpu, &dispatch, 64, MOST_WORKGROUPS, per_group(each))
         };
-        let int8_units = exact_units(&gpu.info).then(|| of_units(gpu, &out)).transpose()?;
+        let f16_units = half_units(&gpu.info).then(|| of_units(gpu, &out)).transpose()?;
         Ok(Limits {
-            int8_units,
+            f16_units,
             memory,
             f32: compute("limit of f32", include_str!("kernels/limit_f32.wgsl"), 2)?,
             int8: compute("limit of int8", include_str!("kernels/limit_int8.wgsl"), 8)?,
@@ -65,11 +65,11 @@ impl Limits {
     }
 }
 
-/// Operations on bytes of matrix units.
+/// Operations on halves of matrix units.
 fn of_units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
     let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("kernels/limit_units.wgsl"));
-    let dispatch = units::kernel(gpu, "the limit of matrix units", crate::spirv::STUBS, &text, out)?;
-    let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 32;
+    let dispatch = units::kernel(gpu, "the limit of matrix units", &text, out)?;
+    let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 16;
     rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }
 

@@ -1,67 +1,39 @@
-//! Kernels that WGSL cannot express: those that multiply matrices of bytes, and elements of matrices.
+//! Kernels that WGSL cannot express: those that look at elements of matrices.
 //!
-//! Their WGSL has [`STUBS`] or [`FRAGMENTS`], types and functions of which only the names count. The kernel is translated to SPIR-V by
-//! naga, as wgpu would do itself; then these types are changed and the bodies of these functions replaced. Only Vulkan
-//! takes such kernels.
+//! Their WGSL has [`FRAGMENTS`], functions of which only the types count. The kernel is translated to SPIR-V by naga, as
+//! wgpu would do itself; then the bodies of these functions are replaced. Only Vulkan takes such kernels.
 
 use std::ops::Range;
 
-/// What is replaced in kernels of bytes.
-pub(crate) const STUBS: &str = include_str!("kernels/matrix.wgsl");
-
 /// What is replaced in kernels of halves.
 pub(crate) const FRAGMENTS: &str = include_str!("kernels/fragments.wgsl");
-
-/// Vectors from one staged sum or row to the next.
-const STRIDE: u32 = 3;
-
-/// The bits of 1.5 · 2²³, which sums of products start with: adding an integer to them, as bits, adds it to the float.
-pub(crate) const ZERO: u32 = 0x4b40_0000;
 
 /// The numbers of the instructions that are read or written here.
 mod op {
     pub const UNDEFINED: u32 = 1;
     pub const NAME: u32 = 5;
-    pub const CAPABILITY: u32 = 17;
     pub const TYPE_INT: u32 = 21;
     pub const TYPE_FLOAT: u32 = 22;
     pub const TYPE_VECTOR: u32 = 23;
     pub const TYPE_STRUCT: u32 = 30;
-    pub const TYPE_POINTER: u32 = 32;
     pub const CONSTANT: u32 = 43;
-    pub const COMPOSITE: u32 = 44;
     pub const FUNCTION: u32 = 54;
     pub const PARAMETER: u32 = 55;
     pub const FUNCTION_END: u32 = 56;
-    pub const ACCESS: u32 = 65;
     pub const CONSTRUCT: u32 = 80;
     pub const EXTRACT: u32 = 81;
     pub const INSERT: u32 = 82;
     pub const BITCAST: u32 = 124;
-    pub const BARRIER: u32 = 224;
     pub const LABEL: u32 = 248;
     pub const RETURN_VALUE: u32 = 254;
     pub const TYPE_MATRIX: u32 = 4456;
-    pub const MATRIX_LOAD: u32 = 4457;
-    pub const MATRIX_MULTIPLY: u32 = 4459;
 }
-
-/// Operands: the capability of bytes, memory of a workgroup, the orders of a matrix in memory, and that all matrices of a
-/// product are signed.
-const INT8: u32 = 39;
-const WORKGROUP: u32 = 4;
-const ROW_MAJOR: u32 = 0;
-const COLUMN_MAJOR: u32 = 1;
-const SIGNED: u32 = 15;
-const SUBGROUP_SCOPE: u32 = 3;
-const WORKGROUP_MEMORY: u32 = 0x108;
 
 /// What a matrix is for, as SPIR-V numbers it.
 #[derive(Debug, Clone, Copy)]
 enum Use {
     Left,
     Right,
-    Sums,
 }
 
 /// Words before the first instruction; the fourth is above all numbers that instructions give to their results.
@@ -70,10 +42,10 @@ const BOUND: usize = 3;
 
 /// Whether a kernel has something to be replaced.
 pub(crate) fn is_needed(text: &str) -> bool {
-    text.contains(STUBS) || text.contains(FRAGMENTS)
+    text.contains(FRAGMENTS)
 }
 
-/// A kernel in WGSL with [`STUBS`] or [`FRAGMENTS`] as SPIR-V, or why it cannot be.
+/// A kernel in WGSL with [`FRAGMENTS`] as SPIR-V, or why it cannot be.
 pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
     use naga::back::spv;
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -103,8 +75,7 @@ pub(crate) fn translate(text: &str) -> Result<Vec<u32>, String> {
         ..Default::default()
     };
     let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
-    let completed = if text.contains(FRAGMENTS) { with_elements(words) } else { completed(words) };
-    completed.ok_or_else(|| "its SPIR-V is not as expected".to_string())
+    with_elements(words).ok_or_else(|| "its SPIR-V is not as expected".to_string())
 }
 
 /// The module of a kernel of halves with the functions that look at elements of matrices replaced; nothing where it is not
@@ -152,78 +123,6 @@ fn with_elements(words: Vec<u32>) -> Option<Vec<u32>> {
         body.put(op::BITCAST, &[two_halves, result, bits]);
         Some(result)
     })?;
-    Some(module.words)
-}
-
-/// The module with everything replaced; nothing where it is not as naga writes it.
-fn completed(words: Vec<u32>) -> Option<Vec<u32>> {
-    let mut module = Module { words };
-    module.words.splice(HEADER..HEADER, [2 << 16 | op::CAPABILITY, INT8]);
-    let word = module.number_of(op::TYPE_INT, |operands| operands == [32, 0])?;
-    let vector = module.number_of(op::TYPE_VECTOR, |operands| operands == [word, 4])?;
-    let pointer = module.number_of(op::TYPE_POINTER, |operands| operands == [WORKGROUP, vector])?;
-
-    // Matrices of 16x16 halves become matrices of 16x32 and 32x16 bytes, where their types are declared.
-    let byte = module.kind(op::TYPE_MATRIX, op::TYPE_INT, &[8, 1])?;
-    let columns = module.constant(op::TYPE_MATRIX, [op::CONSTANT, word, 32])?;
-    for (used, length) in [(Use::Left, 5), (Use::Right, 4)] {
-        let declaration = module.matrix(word, used)?;
-        module.words[declaration.start + 2] = byte;
-        module.words[declaration.start + length] = columns;
-    }
-
-    // The sums of their products are integers.
-    let sums = module.matrix(word, Use::Sums)?;
-    let [scope, rows, across, used] = [3, 4, 5, 6].map(|at| module.words[sums.start + at]);
-    let integer = module.kind(op::FUNCTION, op::TYPE_INT, &[32, 1])?;
-    let integers = module.kind(op::FUNCTION, op::TYPE_MATRIX, &[integer, scope, rows, across, used])?;
-    let zero = module.constant(op::FUNCTION, [op::CONSTANT, integer, ZERO])?;
-    let zeros = module.constant(op::FUNCTION, [op::COMPOSITE, integers, zero])?;
-    let four = module.number_of(op::TYPE_VECTOR, |operands| operands == [integer, 4])?;
-    let eight = module.number_of(op::TYPE_STRUCT, |operands| operands == [four, four])?;
-    module.replace("products", |body, parameters| {
-        let [left, right] = *parameters else { return None };
-        let [sums, result] = body.numbers();
-        body.put(op::MATRIX_MULTIPLY, &[integers, sums, left, right, zeros, SIGNED]);
-        let halves = [0, 4].map(|first| {
-            let elements: [u32; 4] = body.numbers();
-            for (number, index) in elements.into_iter().zip(first..) {
-                body.put(op::EXTRACT, &[integer, number, sums, index]);
-            }
-            let [half] = body.numbers();
-            body.put(op::CONSTRUCT, &[&[four, half], &elements[..]].concat());
-            half
-        });
-        body.put(op::CONSTRUCT, &[&[eight, result], &halves[..]].concat());
-        Some(result)
-    })?;
-    let stride = module.constant(op::FUNCTION, [op::CONSTANT, word, STRIDE])?;
-    let loads =
-        [("left_at", "weights", Use::Left, ROW_MAJOR), ("right_at", "inputs", Use::Right, COLUMN_MAJOR)];
-    for (function, variable, used, order) in loads {
-        let variable = module.named(variable)?;
-        let kind = module.matrix(word, used)?.start + 1;
-        let kind = module.words[kind];
-        let order = module.constant(op::FUNCTION, [op::CONSTANT, word, order])?;
-        module.replace(function, |body, parameters| {
-            let [at] = *parameters else { return None };
-            let [first, result] = body.numbers();
-            body.put(op::ACCESS, &[pointer, first, variable, at]);
-            body.put(op::MATRIX_LOAD, &[kind, result, first, order, stride]);
-            Some(result)
-        })?;
-    }
-
-    // Barriers of subgroups are for memory of workgroups.
-    let [subgroup, memory] = [SUBGROUP_SCOPE, WORKGROUP_MEMORY]
-        .map(|value| module.constant(op::FUNCTION, [op::CONSTANT, word, value]));
-    let (subgroup, memory) = (subgroup?, memory?);
-    let barriers: Vec<_> = module.instructions().filter(|(op, _)| *op == op::BARRIER).collect();
-    for (_, range) in barriers {
-        if module.words[range.start + 1] == subgroup {
-            module.words[range.start + 3] = memory;
-        }
-    }
     Some(module.words)
 }
 
@@ -322,17 +221,6 @@ impl Module {
         self.insert(before, |number| [&[(operands.len() as u32 + 2) << 16 | op, number], operands].concat())
     }
 
-    /// The same of a constant: its instruction, its type and its value.
-    fn constant(&mut self, before: u32, [op, kind, value]: [u32; 3]) -> Option<u32> {
-        let at = self.find(before, |_| true)?.start;
-        if let Some(range) = self.find(op, |operands| operands[0] == kind && operands[2..] == [value])
-            && range.start < at
-        {
-            return Some(self.words[range.start + 2]);
-        }
-        self.insert(before, |number| vec![4 << 16 | op, kind, number, value])
-    }
-
     /// Inserts an instruction with a new number before the first one of a kind.
     fn insert(&mut self, before: u32, make: impl Fn(u32) -> Vec<u32>) -> Option<u32> {
         let at = self.find(before, |_| true)?.start;
@@ -378,68 +266,25 @@ mod tests {
     use gleed_gguf::Format;
     use gleed_model::program::Activation;
 
-    /// The kernels of a format on matrix units.
-    fn kernels(format: Format) -> impl Iterator<Item = String> {
-        let (layout, _) = Layout::of(format);
-        let gated = ((layout, true), Combination::Gated(Activation::Silu));
-        let joined = ((layout, false), Combination::Joined);
-        [None, Some(gated), Some(joined)].into_iter().flat_map(move |second| {
-            let (first, input) = ((layout, false), InputKind::Integers);
-            let spec = LinearSpec {
-                first,
-                second,
-                input,
-                normed: second.is_some(),
-                requantizes: false,
-                known: None,
-            };
-            Tiling::UNITS.map(|tiling| source(spec, tiling))
-        })
-    }
-
-    #[test]
-    fn every_kernel_on_matrix_units_is_completed() {
-        for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
-            for kernel in kernels(format) {
-                let words = translate(&kernel).unwrap_or_else(|error| panic!("{format}: {error}"));
-                let module = Module { words };
-                let of = |wanted: u32| {
-                    let found = module.instructions().filter(move |(op, _)| *op == wanted);
-                    found.map(|(_, range)| &module.words[range.start + 1..range.end])
-                };
-                let sums: Vec<u32> = of(op::MATRIX_MULTIPLY).map(|operands| operands[1]).collect();
-                assert_eq!(sums.len(), 1, "one function multiplies");
-                let mut elements: Vec<u32> =
-                    of(op::EXTRACT).filter(|operands| operands[2] == sums[0]).map(|o| o[3]).collect();
-                elements.sort_unstable();
-                assert_eq!(elements, [0, 1, 2, 3, 4, 5, 6, 7], "it takes all elements that a lane has");
-                let named = |name| module.named(name).is_some();
-                assert!(["products", "left_at", "weights"].into_iter().all(named));
-            }
-        }
-    }
-
-    /// Every number is given to one result, below the bound, and types are declared before their constants.
+    /// Every number is given to one result, below the bound.
     #[test]
     fn numbers_are_given_once() {
-        let words = translate(&kernels(Format::Q2_K).next().unwrap()).unwrap();
+        let first = (Layout::Halves(HalfLayout::of(Format::Q2_K)), false);
+        let input = InputKind::Halves(36);
+        let spec = LinearSpec { first, second: None, input, normed: true, requantizes: false, known: None };
+        let words = translate(&source(spec, Tiling::halves(36)[0])).unwrap();
         let bound = words[BOUND];
         let module = Module { words };
         let mut given = std::collections::HashSet::new();
         for (op, range) in module.instructions() {
             let operands = &module.words[range.start + 1..range.end];
             let result = match op {
-                op::TYPE_INT
-                | op::TYPE_FLOAT
-                | op::TYPE_VECTOR
-                | op::TYPE_STRUCT
-                | op::TYPE_POINTER
-                | op::TYPE_MATRIX => operands[0],
-                op::CONSTANT | op::COMPOSITE => {
-                    assert!(given.contains(&operands[0]), "the type of a constant is declared before it");
+                op::TYPE_INT | op::TYPE_FLOAT | op::TYPE_VECTOR | op::TYPE_STRUCT | op::TYPE_MATRIX => {
+                    operands[0]
+                }
+                op::UNDEFINED | op::CONSTANT | op::EXTRACT | op::CONSTRUCT | op::INSERT | op::BITCAST => {
                     operands[1]
                 }
-                op::EXTRACT | op::CONSTRUCT | op::MATRIX_LOAD | op::MATRIX_MULTIPLY => operands[1],
                 _ => continue,
             };
             assert!(result < bound && given.insert(result), "{op} gives {result} again");
@@ -461,16 +306,17 @@ mod tests {
                 assert_eq!(inserted, 16, "both functions put eight elements into a matrix");
             }
         }
-        let places = include_str!("kernels/halves_places.wgsl");
-        assert_eq!(translate(&format!("{UNITS_ENABLED}{FRAGMENTS}{places}")).err(), None);
     }
 
     #[test]
     fn kernels_that_ask_the_device_are_completed() {
-        let limit = include_str!("kernels/limit_units.wgsl");
-        assert_eq!(translate(&format!("{UNITS_ENABLED}const STEPS = 2u;\n{STUBS}{limit}")).err(), None);
-        let places = include_str!("kernels/units_places.wgsl");
-        assert_eq!(translate(&format!("{UNITS_ENABLED}{STUBS}{places}")).err(), None);
+        for (size, kernel) in [
+            ("STEPS", include_str!("kernels/limit_units.wgsl")),
+            ("QUESTION", include_str!("kernels/halves_places.wgsl")),
+        ] {
+            let text = format!("{UNITS_ENABLED}{FRAGMENTS}const {size} = 2u;\n{kernel}");
+            assert_eq!(translate(&text).err(), None);
+        }
     }
 
     #[test]

@@ -1,9 +1,5 @@
-//! What Vulkan says of an adapter and wgpu does not: how much memory it has and how much of that is free, how
-//! many multiprocessors, and that it multiplies matrices of bytes.
-
-#[cfg(not(target_vendor = "apple"))]
-use crate::matrices::Element;
-use crate::matrices::MatrixShape;
+//! What Vulkan says of an adapter and wgpu does not: how much memory it has and how much of that is free, and how many
+//! multiprocessors.
 
 /// Bytes of the adapter's own memory: the largest heap that is local to the device.
 #[cfg(not(target_vendor = "apple"))]
@@ -51,31 +47,6 @@ pub(crate) fn free_memory(device: &wgpu::Device) -> Option<u64> {
     own_heap(&heaps).map(|heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
 }
 
-/// The products of matrices of signed bytes that the subgroups of an adapter compute. Only to be asked of an adapter
-/// with cooperative matrices.
-#[cfg(not(target_vendor = "apple"))]
-pub(crate) fn byte_matrices(adapter: &wgpu::Adapter) -> Vec<MatrixShape> {
-    use ash::vk::{ComponentTypeKHR, CooperativeMatrixPropertiesKHR, ScopeKHR};
-    let of_bytes = |shape: &&CooperativeMatrixPropertiesKHR| {
-        shape.scope == ScopeKHR::SUBGROUP
-            && [shape.a_type, shape.b_type] == [ComponentTypeKHR::SINT8; 2]
-            && [shape.c_type, shape.result_type] == [ComponentTypeKHR::SINT32; 2]
-            && shape.saturating_accumulation == 0
-    };
-    let ours = |shape: &CooperativeMatrixPropertiesKHR| {
-        let (m, n, k) = (shape.m_size, shape.n_size, shape.k_size);
-        MatrixShape { m, n, k, operands: Element::I8, sums: Element::I32 }
-    };
-    // SAFETY: as above.
-    unsafe {
-        let Some(vulkan) = adapter.as_hal::<wgpu::hal::api::Vulkan>() else { return vec![] };
-        let shared = vulkan.shared_instance();
-        let matrices = ash::khr::cooperative_matrix::Instance::new(shared.entry(), shared.raw_instance());
-        let shapes = matrices.get_physical_device_cooperative_matrix_properties(vulkan.raw_physical_device());
-        shapes.unwrap_or_default().iter().filter(of_bytes).map(ours).collect()
-    }
-}
-
 /// How many multiprocessors an adapter has: NVIDIA's drivers say.
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn multiprocessors(adapter: &wgpu::Adapter) -> Option<u32> {
@@ -112,10 +83,4 @@ pub(crate) fn memory(_adapter: &wgpu::Adapter) -> Option<u64> {
 #[cfg(target_vendor = "apple")]
 pub(crate) fn free_memory(_device: &wgpu::Device) -> Option<u64> {
     None
-}
-
-/// Metal has no matrices of bytes.
-#[cfg(target_vendor = "apple")]
-pub(crate) fn byte_matrices(_adapter: &wgpu::Adapter) -> Vec<MatrixShape> {
-    vec![]
 }

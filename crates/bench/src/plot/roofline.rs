@@ -24,6 +24,7 @@ pub fn roofline(model: &str, run: &str, limits: &Limits, results: &[Measured]) -
     let memory = limits.memory / 1e9;
     let roofs: Vec<(&str, f64)> = [
         ("int8 tiles", limits.int8_tiles),
+        ("f16 units", limits.f16_units),
         ("int8 vectors", Some(limits.int8)),
         ("f32 vectors", Some(limits.f32)),
     ]
@@ -180,7 +181,8 @@ mod tests {
     use crate::test::Test;
     use crate::work::Work;
 
-    const LIMITS: Limits = Limits { memory: 30e9, f32: 300e9, int8: 1.2e12, int8_tiles: Some(10e12) };
+    const LIMITS: Limits =
+        Limits { memory: 30e9, f32: 300e9, int8: 1.2e12, int8_tiles: Some(10e12), f16_units: None };
 
     fn results() -> Vec<Measured> {
         let one = |test: Test, ours: f64, peer: f64| {
@@ -190,6 +192,7 @@ mod tests {
                 kv: 0.0,
                 activations: 0.0,
                 integer: 1.2e9 * tokens,
+                half: 0.0,
                 float: 1e7 * tokens,
             };
             let peer = (peer > 0.0).then(|| Rates::new(vec![peer]));

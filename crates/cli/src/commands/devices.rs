@@ -69,8 +69,8 @@ fn features(adapter: &AdapterInfo) -> Vec<String> {
     if !adapter.cooperative_matrices.is_empty() {
         features.push("cooperative matrices".to_string());
     }
-    if gleed_gpu::linear::exact_units(adapter) {
-        features.push("matrices of bytes".to_string());
+    if gleed_gpu::linear::half_units(adapter) {
+        features.push("matrices of halves".to_string());
     }
     if adapter.timestamps {
         features.push("timestamps".to_string());

@@ -1,4 +1,5 @@
-// A product of known halves in several steps, and where lanes have its elements.
+// A product of known halves in several steps, and where lanes have its elements. QUESTION 0 has whole numbers from -30 to
+// 30, the others any halves; of question 2 all outputs are like the first, of 3 all rows.
 
 @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;
 
@@ -6,6 +7,9 @@
 fn bits_of(seed: u32) -> u32 {
     let mixed = seed * 0xc2b2ae35u;
     let bits = ((mixed ^ (mixed >> 15u)) * 0x85ebca6bu) >> 16u;
+    if QUESTION == 0u {
+        return pack2x16float(vec2<f32>(f32(bits % 61u) - 30.0, 0.0));
+    }
     return select(bits, bits ^ 0x4000u, (bits & 0x7c00u) == 0x7c00u);
 }
 
@@ -23,15 +27,21 @@ fn four(words: vec2<u32>) -> vec4<f16> {
 }
 
 @compute @workgroup_size(32)
-fn main(@builtin(local_invocation_index) thread: u32, @builtin(subgroup_invocation_id) lane: u32) {
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
     let own = lane / 4u * 16u + lane % 4u * 2u;
+    let alike = lane % 4u * 2u;
     var sums = no_sums();
     for (var step = 0u; step < 4u; step++) {
-        let left = step * 512u + own;
-        let right = left + 256u;
+        let left = step * 512u + select(own, alike, QUESTION == 2u);
+        let right = step * 512u + 256u + select(own, alike, QUESTION == 3u);
+        let far_left = left + select(128u, 0u, QUESTION == 2u);
+        let far_right = right + select(128u, 0u, QUESTION == 3u);
         sums = multiplied(
-            left_of(four(columns(left)), four(columns(left + 128u))),
-            right_of(columns(right), columns(right + 128u)),
+            left_of(four(columns(left)), four(columns(far_left))),
+            right_of(columns(right), columns(far_right)),
             sums,
         );
     }

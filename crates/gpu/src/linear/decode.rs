@@ -20,7 +20,7 @@ pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
     if let Layout::Halves(halves) = layout {
         return half_weights::as_floats(halves, first_binding);
     }
-    let mut wgsl = raw(layout, m) + &loads(layout, m, m, first_binding);
+    let mut wgsl = raw(layout, m) + &loads(layout, m, first_binding);
     match layout {
         Layout::Integers(integers) => {
             ready(&mut wgsl, integers, m);
@@ -35,8 +35,8 @@ pub(crate) fn snippet(layout: Layout, m: char, first_binding: u32) -> String {
     wgsl
 }
 
-/// The bindings of matrix `m` and `load_m`, which gives groups as they lie in matrices `like` it.
-pub(crate) fn loads(layout: Layout, m: char, like: char, first_binding: u32) -> String {
+/// The bindings of matrix `m` and `load_m`, which gives groups as they lie.
+fn loads(layout: Layout, m: char, first_binding: u32) -> String {
     let mut wgsl = String::new();
     let mut bind = |binding: u32, name: &str, element: &str| {
         let text = format!("@group(0) @binding({binding}) var<storage, read> {name}_{m}: array<{element}>;");
@@ -46,7 +46,7 @@ pub(crate) fn loads(layout: Layout, m: char, like: char, first_binding: u32) -> 
     if let Layout::Integers(_) = layout {
         bind(first_binding + 1, "rest", "u32");
     }
-    load(&mut wgsl, layout, m, like);
+    load(&mut wgsl, layout, m);
     wgsl
 }
 
@@ -71,7 +71,7 @@ fn raw(layout: Layout, m: char) -> String {
     format!("struct Raw_{m} {{\n{fields}}}\n")
 }
 
-fn load(wgsl: &mut String, layout: Layout, m: char, like: char) {
+fn load(wgsl: &mut String, layout: Layout, m: char) {
     let (vectors, together) = (layout.low_words() / layout.vector_words(), layout.together());
     // Where a vector or word of the row is, given its place in a row that lies by itself.
     let mut body = format!("    let tile = row / {together}u;\n    let own = row % {together}u;\n");
@@ -97,8 +97,8 @@ fn load(wgsl: &mut String, layout: Layout, m: char, like: char) {
             line(&mut body, format!("    raw.factors = {};", rest(format!("{head} + 1u + group % 8u / 2u"))));
         }
     }
-    let signature = format!("fn load_{m}(row: u32, group: u32) -> Raw_{like}");
-    line(wgsl, format!("{signature} {{\n    var raw: Raw_{like};\n{body}    return raw;\n}}"));
+    let signature = format!("fn load_{m}(row: u32, group: u32) -> Raw_{m}");
+    line(wgsl, format!("{signature} {{\n    var raw: Raw_{m};\n{body}    return raw;\n}}"));
 }
 
 /// Scales and mins of the two halves of a group.

@@ -11,9 +11,7 @@ pub(crate) const COMMON: &str = "struct Words {\n    first: vec4<u32>,\n    last
                                  vec4<f32>,\n}\n\
                                  const ZERO = 0x4b400000;\n\
                                  fn float_of(sum: i32) -> f32 {\n    \
-                                 return bitcast<f32>(sum) - 12582912.0;\n}\n\
-                                 fn floats_of(sums: vec4<i32>) -> vec4<f32> {\n    \
-                                 return bitcast<vec4<f32>>(sums) - 12582912.0;\n}\n";
+                                 return bitcast<f32>(sum) - 12582912.0;\n}\n";
 
 /// Functions of matrix `m`, after those that [`super::decode::snippet`] has for it: `words_m(Raw_m, group)`;
 /// `centred_m(Words)`, whose bytes have no offset any more; and

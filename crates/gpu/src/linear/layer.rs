@@ -9,7 +9,7 @@ use super::layout::GROUP;
 use super::operands::{Input, Matrix, NextNorm, Operands, Rounded, RowsView};
 use super::pipelines::{LinearKernels, Tiled};
 use super::shader::{Combination, LinearSpec};
-use super::tiling::{MEASURED, Tiling, fitting};
+use super::tiling::{MULTIPROCESSORS, Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
 use crate::compiler::{Pipeline, Run};
 use crate::{Error, Gpu, Result};
@@ -37,10 +37,7 @@ impl Launch {
     fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            match self.spec.half_groups() {
-                0 => tiling.cost(workgroups, self.spec.has_halves(), self.multiprocessors),
-                groups => tiling.half_cost(workgroups, groups, self.multiprocessors),
-            }
+            tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors)
         };
         fitting(&self.pipelines, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }
@@ -200,10 +197,10 @@ impl Linear {
         })
     }
 
-    /// Whether so many rows are multiplied on matrix units, as bytes or halves.
+    /// Whether so many rows are multiplied on matrix units.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        let halves = |tiling: Tiling| matches!(tiling, Tiling::Halves { .. });
-        self.launches.iter().map(|dispatch| dispatch.fitting(rows).0).all(|t| t.on_units() || halves(t))
+        let tilings = self.launches.iter().map(|dispatch| dispatch.fitting(rows).0);
+        tilings.into_iter().all(|tiling| matches!(tiling, Tiling::Halves { .. }))
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
@@ -395,7 +392,7 @@ impl Builder<'_> {
             shape,
             batch,
         )?;
-        let multiprocessors = self.gpu.info.multiprocessors.unwrap_or(MEASURED).max(1);
+        let multiprocessors = self.gpu.info.multiprocessors.unwrap_or(MULTIPROCESSORS).max(1);
         Ok(Launch { outputs, spec, bind_group, pipelines, multiprocessors })
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::half_tiling::half_units;
 use super::layer::Shape;
 use super::shader::{InputKind, LinearSpec, quantize_source, source, to_halves_source};
-use super::tiling::{Tiling, exact_units};
+use super::tiling::Tiling;
 use crate::compiler::Pipeline;
-use crate::{Error, Gpu, Result};
+use crate::{Gpu, Result};
 
 /// The tilings that a device's linear layers come in, and what all of them bind.
 #[derive(Debug)]
@@ -33,13 +33,6 @@ impl LinearKernels {
     /// Kernels of these tilings, fewest rows first, such as [`Tiling::ALL`]; those for inputs of integers such
     /// as [`Tiling::INTEGERS`].
     pub fn new(gpu: &Gpu, tilings: &[Tiling], integer_tilings: &[Tiling]) -> Result<LinearKernels> {
-        if integer_tilings.iter().any(|tiling| tiling.on_units()) && !exact_units(&gpu.info) {
-            return Err(Error::Device {
-                adapter: gpu.info.name.clone(),
-                what: "linear layers on matrix units".to_string(),
-                reason: "it has none that multiply 16x16 matrices of bytes by subgroups of 32".to_string(),
-            });
-        }
         let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
         let entry = |binding: u32| wgpu::BindGroupLayoutEntry {
             binding,

@@ -25,8 +25,6 @@ const PUT_SQUARES: &str = include_str!("../kernels/put_squares.wgsl");
 const SQUARES: &str = include_str!("../kernels/squares.wgsl");
 const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
-const INTEGERS_UNITS: &str = include_str!("../kernels/linear_integers_units.wgsl");
-const INTEGERS_CHAINS: &str = include_str!("../kernels/linear_integers_chains.wgsl");
 const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
 /// What lanes of a subgroup tell each other.
 pub(crate) const LANES: &str = include_str!("../kernels/lanes.wgsl");
@@ -120,11 +118,6 @@ impl LinearSpec {
     fn scales(self) -> [Option<Scales>; 2] {
         let layouts = [Some(self.first), self.second.map(|(second, _)| second)];
         layouts.map(|matrix| matrix.and_then(|(layout, _)| layout.integers()).map(|i| i.scales))
-    }
-
-    /// Whether halves of groups have scales of their own, in any of its matrices.
-    pub(crate) fn has_halves(self) -> bool {
-        self.scales().into_iter().flatten().any(Scales::halves)
     }
 
     /// Whether a kernel folds the factors of rows itself: only where a layer before may have done the norm's work.
@@ -223,14 +216,9 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         Tiling::Few { .. } => ("", FEW),
         Tiling::Many { .. } => ("", MANY),
         Tiling::Halves { .. } => (UNITS_ENABLED, HALVES),
-        Tiling::Units { .. } => (UNITS_ENABLED, INTEGERS_UNITS),
-        Tiling::Chains { .. } => (UNITS_ENABLED, INTEGERS_CHAINS),
     };
     let mut text = enable.to_string();
     text.push_str(&expand(COMMON, &values));
-    if tiling.on_units() {
-        text.push_str(spirv::STUBS);
-    }
     let halves = matches!(tiling, Tiling::Halves { .. });
     let groups = spec.half_groups();
     if halves {
@@ -259,13 +247,8 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         }
     };
     matrix(spec.first.0, 'a', 0);
-    match spec.second {
-        // Gates and ups on matrix units are unpacked by the same functions.
-        Some(((layout, _), Combination::Gated(_))) if tiling.on_units() => {
-            text.push_str(&decode::loads(layout, 'b', 'a', 2));
-        }
-        Some(((layout, _), _)) => matrix(layout, 'b', 2),
-        None => {}
+    if let Some(((layout, _), _)) = spec.second {
+        matrix(layout, 'b', 2);
     }
     if spec.input == InputKind::Integers {
         text.push_str(integers::COMMON);
@@ -295,15 +278,6 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
                 let second = if gated { 'b' } else { *body };
                 values.set("FIRSTMATRIX", body).set("SECONDMATRIX", second)
             }
-            Tiling::Units { .. } | Tiling::Chains { .. } => {
-                let (halves, mins) = kinds[i].unwrap_or_default();
-                values
-                    .switch("HALVES", halves)
-                    .switch("WHOLES", !halves)
-                    .switch("MINS", mins)
-                    .switch("WHOLEMINS", mins && !halves)
-                    .switch("HALFMINS", mins && halves)
-            }
             _ => values,
         };
         text.push_str(&expand(kernel, &values));
@@ -313,7 +287,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
 
 /// The sizes of a tiling.
 fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
-    let subgroups = tiling.on_units() || matches!(tiling, Tiling::Halves { .. });
+    let subgroups = matches!(tiling, Tiling::Halves { .. });
     let threads = tiling.threads(spec);
     let values = values
         .set("OUTPUTS", format!("{}u", tiling.outputs(spec)))
@@ -323,8 +297,6 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
         .switch("ROWSFIRST", tiling.rows_first())
         .switch("OUTPUTSFIRST", !tiling.rows_first());
     let matrices = if spec.is_gated() { 2 } else { 1 };
-    let copies = 1 + u32::from(spec.has_halves());
-    let half_mins = spec.scales().into_iter().flatten().any(|scales| scales.halves() && scales.mins());
     let integers = spec.input == InputKind::Integers;
     match tiling {
         Tiling::Few { rows, .. } => {
@@ -373,42 +345,6 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("ROWCOUNT", rows / 16)
             .set("TILEROWS", format!("{rows}u"))
             .set("INPUTS", if integers { 3 * rows } else { 8 * rows }),
-        Tiling::Units { tile: (sums, rows), own } => values
-            .list("FETCHES", 0..(3 * rows).div_ceil(threads - sums))
-            .set("FETCHERS", format!("{}u", threads - sums))
-            .list("OUTFRAGMENTS", 0..own.0 / matrices / 16)
-            .list("ROWFRAGMENTS", 0..own.1 / 16)
-            .list("PARTS", ["near", "far"])
-            .list("FOUR", 0..4)
-            .set("OWNOUTPUTS", format!("{}u", own.0 / matrices))
-            .set("FRAGMENTSROW", format!("{}u", own.1 / 16))
-            .set("GRIDOUT", format!("{}u", sums / own.0))
-            .set("MATRIXCOUNT", format!("{matrices}u"))
-            .set("TILEOUTPUTS", format!("{sums}u"))
-            .set("TILEROWS", format!("{rows}u"))
-            .set("STAGEWEIGHTS", format!("{}u", sums * 3 * copies))
-            .set("WEIGHTS", 2 * sums * 3 * copies)
-            .set("INPUTS", 2 * rows * 3)
-            .set("SUMSCALES", 2 * sums * (1 + u32::from(half_mins))),
-        Tiling::Chains { rows, subgroups } => {
-            // Near and far halves of products.
-            let parts = rows / 4;
-            values
-                .list("TWO", 0..2)
-                .list("FOUR", 0..4)
-                .list("PARTS", ["near", "far"])
-                .list("ROWFRAGMENTS", 0..rows / 16)
-                .set("ROWFRAGMENTCOUNT", format!("{}u", rows / 16))
-                .list("FETCHES", 0..(3 * rows).div_ceil(32))
-                .list("OWNPARTS", 0..parts.div_ceil(subgroups))
-                .set("ALLPARTS", format!("{parts}u"))
-                .set("ALLSUBGROUPS", format!("{subgroups}u"))
-                .list("SUBGROUPLIST", 0..subgroups)
-                .set("TILEROWS", format!("{rows}u"))
-                .set("OWNWEIGHTS", format!("{}u", 32 * 3 * copies))
-                .set("WEIGHTS", (subgroups * 32 * 3 * copies).max(subgroups * parts * 32))
-                .set("INPUTS", subgroups * rows * 3)
-        }
         Tiling::Halves { rows, split, across } => {
             let fragments = rows.div_ceil(16);
             // Of few rows lanes have nothing in half of their sums.

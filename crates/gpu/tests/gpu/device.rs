@@ -1,6 +1,6 @@
 //! Opening adapters, and errors that do not end the process.
 
-use gleed_gpu::linear::exact_units;
+use gleed_gpu::linear::half_units;
 use gleed_gpu::{Error, Gpu, Limits, Selection, adapters};
 
 #[test]
@@ -10,7 +10,7 @@ fn adapters_describe_themselves() {
     assert!(all.iter().enumerate().all(|(index, adapter)| adapter.index == index));
     let listed = &all[gpu.info.index];
     let places = "its lanes have the elements of a product elsewhere, so its matrices of bytes are not used";
-    assert_eq!(exact_units(listed), exact_units(&gpu.info), "{places}");
+    assert_eq!(half_units(listed), half_units(&gpu.info), "{places}");
     let same = all.iter().find(|a| **a == gpu.info).expect("the open adapter is listed");
     assert!(!same.name.is_empty() && same.largest_binding <= same.largest_buffer, "{same:?}");
     assert_eq!(Gpu::open(Selection::Named(&same.index.to_string())).unwrap().info, gpu.info);
@@ -48,6 +48,6 @@ fn limits_are_those_of_a_computer() {
     assert!(limits.memory > 1e8 && limits.memory < 1e14, "{limits:?}");
     assert!(limits.f32 > 1e8 && limits.f32 < 1e16, "{limits:?}");
     assert!(limits.int8 > 1e8 && limits.int8 < 1e17, "{limits:?}");
-    assert_eq!(limits.int8_units.is_some(), exact_units(&crate::common::gpu().info));
-    assert!(limits.int8_units.is_none_or(|units| units > 1e8 && units < 1e17), "{limits:?}");
+    assert_eq!(limits.f16_units.is_some(), half_units(&crate::common::gpu().info));
+    assert!(limits.f16_units.is_none_or(|units| units > 1e8 && units < 1e17), "{limits:?}");
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::common::{FLOATS, RECURRENT, Sequences, bits, executor, gpu, test_families, tiny};
 use gleed_gguf::Format;
 use gleed_gpu::Options;
-use gleed_gpu::linear::exact_units;
+use gleed_gpu::linear::half_units;
 use gleed_model::arithmetic::SPAN;
 use gleed_model::compare::LogitsDifference;
 use gleed_model::fuse::{Rules, fuse};
@@ -56,20 +56,21 @@ fn check_family(family: &str) {
     let gpu = gpu();
     let stored = [KvType::F16, KvType::Q8_0].into_iter().filter(|kv| *kv == KvType::F16 || family == "llama");
     let in_integers = stored.map(|kv| (Arithmetic::Q8, integers, kv));
-    for (arithmetic, formats, kv) in [(Arithmetic::F32, mixed, KvType::F32)].into_iter().chain(in_integers) {
+    let in_halves = half_units(&gpu.info).then_some((Arithmetic::F16, mixed, KvType::F16));
+    let all = [(Arithmetic::F32, mixed, KvType::F32)].into_iter().chain(in_halves).chain(in_integers);
+    for (arithmetic, formats, kv) in all {
         let (file, plain) = tiny(family, formats, 5);
         let fused = fuse(&plain, Rules::ALL);
         let options = Options { arithmetic, kv, ..OPTIONS };
         let mut all_at_once = executor(&gpu, &file, &fused, options);
         let same = sequences.run(&mut all_at_once, &sequences.whole(), 1);
-        // Where there are matrix units for bytes, these rows were multiplied there, and single ones are not.
         let on_units = |rows: usize| all_at_once.layers_on_matrix_units(rows) > 0;
-        let should = arithmetic == Arithmetic::Q8 && exact_units(&gpu.info);
-        assert_eq!([sequences.lengths.iter().sum(), 1].map(on_units), [should, false]);
+        let should = arithmetic == Arithmetic::F16;
+        assert_eq!([sequences.lengths.iter().sum(), 1].map(on_units), [should; 2]);
 
         let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
-        let made_for =
-            reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups, kv, max_rows, pages: PAGES };
+        let order = if arithmetic == Arithmetic::F16 { Arithmetic::F16 } else { Arithmetic::F32 };
+        let made_for = reference::Options { arithmetic: order, rounds_to_groups, kv, max_rows, pages: PAGES };
         let reference = Reference::new(Arc::clone(&file), plain.clone(), made_for).unwrap();
         let mut reference = reference.with_slots(OPTIONS.slots).unwrap();
         let mut difference = LogitsDifference::default();

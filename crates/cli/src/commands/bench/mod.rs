@@ -267,8 +267,9 @@ fn describe(model: &str, arguments: &Arguments, executor: &Placed, rounds: &Roun
         false => format!("{:.1} T{unit}/s", amount / 1e12),
     };
     let tiles = limits.int8_tiles.map(|t| format!(", int8 tiles {}", rate(t, "OP"))).unwrap_or_default();
+    let units = limits.f16_units.map(|u| format!(", f16 units {}", rate(u, "FLOP"))).unwrap_or_default();
     output::note(format!(
-        "limits: memory {:.1} GB/s, f32 {}, int8 {}{tiles}",
+        "limits: memory {:.1} GB/s, f32 {}, int8 {}{tiles}{units}",
         limits.memory / 1e9,
         rate(limits.f32, "FLOP"),
         rate(limits.int8, "OP"),

@@ -5,31 +5,16 @@ use crate::linear::shader::{LANES, UNITS_ENABLED, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
 use crate::{Gpu, spirv};
 
-/// Kernels of one tiling on matrix units. [`Tiling::Chains`] need rows whose groups are a multiple of 32, so that every
-/// subgroup comes to as many barriers.
+/// Kernels of one tiling on matrix units.
 pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {
     LinearKernels::new(gpu, &[], &[]).unwrap().with_texts(tiling, emulated)
 }
 
 /// The text of a kernel with plain products, and with subgroups of 32 threads whatever the device's are.
 pub fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
-    let text = text_of(spec, tiling, false);
-    let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
-    let halves = matches!(tiling, Tiling::Halves { .. });
-    let text = match halves {
-        true => {
-            let text = text.replace(spirv::FRAGMENTS, include_str!("fragments_plain.wgsl"));
-            text.replace(LANES, include_str!("lanes_plain.wgsl"))
-        }
-        false => text.replace(spirv::STUBS, include_str!("matrix_plain.wgsl")),
-    };
-    let enable = match tiling {
-        Tiling::Halves { split, across, .. } => {
-            format!("enable f16;\nconst ALL_FRAGMENTS = {}u;\n", 256 * split * across)
-        }
-        _ => String::new(),
-    };
-    of_32_lanes(&(enable + &text), halves)
+    let Tiling::Halves { split, across, .. } = tiling else { panic!("{tiling} is not on matrix units") };
+    let text = text_of(spec, tiling, false).replace(LANES, include_str!("lanes_plain.wgsl"));
+    with_plain_halves(&text, (split * across) as usize, "shape.columns")
 }
 
 /// A kernel of halves with plain products: it says how many subgroups it has, and has a word that is not zero.
@@ -38,18 +23,15 @@ pub fn with_plain_halves(text: &str, subgroups: usize, not_zero: &str) -> String
     let fragments = include_str!("fragments_plain.wgsl").replace("shape.columns", not_zero);
     let text = text.replace(spirv::FRAGMENTS, &fragments);
     let text = format!("enable f16;\nconst ALL_FRAGMENTS = {}u;\n{text}", 256 * subgroups);
-    of_32_lanes(&text, true)
+    of_32_lanes(&text)
 }
 
 /// A kernel whose lanes are counted by its threads.
-fn of_32_lanes(text: &str, halves: bool) -> String {
+fn of_32_lanes(text: &str) -> String {
     let text = text.replace("    @builtin(subgroup_id) subgroup: u32,\n", "");
     let text = text.replace("    @builtin(subgroup_invocation_id) lane: u32,\n", "");
     let (before, main) = text.split_once("fn main(").expect("an entry");
-    let own_subgroup = if halves { "    units_subgroup = subgroup;\n" } else { "" };
-    let lanes = format!(
-        ") {{\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n{own_subgroup}"
-    );
-    let main = main.replacen(") {\n", &lanes, 1);
-    format!("{before}fn main({main}").replace("subgroupBarrier();", "workgroupBarrier();")
+    let lanes = ") {\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n    \
+                 units_subgroup = subgroup;\n";
+    format!("{before}fn main({}", main.replacen(") {\n", lanes, 1))
 }

@@ -3,13 +3,11 @@
 
 use crate::linear::{
     Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, Rounded, RowsView, Tiling,
-    exact_units,
 };
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::silu;
 use gleed_model::program::Activation;
 
-use super::emulation::emulating;
 use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
 
 /// A group of 32 activations.
@@ -339,107 +337,4 @@ fn floats_are_no_matrix_of_integers() {
     let matrix = Matrix { weight: &weight, bias: None };
     let error = Linear::new(gpu, kernels, "floats", matrix, operands).unwrap_err();
     assert!(error.to_string().contains("integers"), "{error}");
-}
-
-/// Gated and joined layers of some kernels against those of `all`, which need not be on matrix units.
-fn check_pairs(
-    all: &LinearKernels,
-    kernels: &[LinearKernels],
-    random: &mut Random,
-    columns: usize,
-    pairs: &[[Format; 2]],
-) {
-    let gpu = &setup().0;
-    let (outputs, rows) = (150, 140);
-    for formats in pairs.iter().copied() {
-        let weights = formats.map(|format| Weight::random(random, format, outputs, columns).upload(gpu));
-        let bias = buffer(gpu, &random.floats(outputs), wgpu::BufferUsages::STORAGE);
-        let matrices = [None, Some(&bias)];
-        let matrices = [0, 1].map(|i| Matrix { weight: &weights[i], bias: matrices[i] });
-        let (quantized, _) = quantize(all, &random.floats(rows * columns), columns, 0);
-        let input = Input::Integers(&quantized);
-        let gated = |kernels: &LinearKernels| {
-            let run = Run::new(gpu, [columns, outputs, rows], &[], |operands| {
-                let operands = Operands { input, ..operands };
-                Linear::gated(gpu, kernels, "gated", Activation::Silu, matrices, operands)
-            });
-            run.rows(rows)
-        };
-        let joined = |kernels: &LinearKernels| {
-            let run = Run::new(gpu, [columns, 2 * outputs, rows], &[], |operands| {
-                Linear::joined(gpu, kernels, "joined", matrices, Operands { input, ..operands })
-            });
-            run.rows(rows)
-        };
-        for kernels in kernels {
-            if formats[0] == formats[1] {
-                assert_same(&format!("{formats:?} gated"), &gated(kernels), &gated(all));
-            }
-            assert_same(&format!("{formats:?} joined"), &joined(kernels), &joined(all));
-        }
-    }
-}
-
-/// All that kernels on matrix units do besides, on any device: unpacking, staging, chains, and whose results they are.
-#[test]
-fn kernels_on_matrix_units_are_right_without_any() {
-    let (gpu, all, _) = setup();
-    let emulated = |tilings: &[Tiling]| -> Vec<LinearKernels> {
-        tilings.iter().map(|tiling| emulating(gpu, *tiling)).collect()
-    };
-    // Those that need no more workgroup memory than any device has; the others differ from them in sizes alone.
-    let [half, _, in_fours, small, _] = Tiling::UNITS;
-    let (tiles, chains) = (emulated(&[small]), emulated(&[half, in_fours]));
-    let mut random = Random(31);
-    // With mins and without, of whole groups and of halves.
-    for (format, outputs) in [(Format::Q8_0, 19), (Format::Q4_K, 70), (Format::Q6_K, 1), (Format::Q2_K, 33)] {
-        check(&tiles, &mut random, format, outputs, 256 * 5);
-        check(&chains, &mut random, format, outputs, 2048);
-    }
-    let pairs = [[Format::Q4_K; 2], [Format::Q6_K, Format::Q8_0]];
-    check_pairs(all, &tiles, &mut random, 1280, &pairs);
-    check_pairs(all, &chains, &mut random, 1024, &pairs);
-}
-
-/// Where there are matrix units, they give the bits of the other kernels, whatever the format and the shape;
-/// elsewhere asking for them is an error.
-#[test]
-fn matrix_units_multiply_integers_exactly() {
-    let (gpu, all, _) = setup();
-    if !exact_units(&gpu.info) {
-        let error = LinearKernels::new(gpu, &[], &Tiling::UNITS).unwrap_err().to_string();
-        assert!(error.contains("matrix"), "{error}");
-        return;
-    }
-    let kernels = Tiling::UNITS.map(|tiling| only(&[tiling]));
-    let mut random = Random(29);
-    for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
-        let columns = if format.block_len() == 32 { 32 * 35 } else { 256 * 5 };
-        check(&kernels, &mut random, format, 19, columns);
-    }
-    for (outputs, columns) in [(1, 256), (65, 256), (150, 4096), (40, 12288)] {
-        check(&kernels, &mut random, Format::Q4_K, outputs, columns);
-        check(&kernels, &mut random, Format::Q6_K, outputs, columns);
-    }
-    let differ = [Format::Q8_0, Format::Q5_0];
-    check_pairs(
-        all,
-        &kernels,
-        &mut random,
-        1280,
-        &[[Format::Q4_K; 2], [Format::Q6_K; 2], [Format::Q2_K; 2], differ],
-    );
-    // Gates and ups that are packed differently find another kernel among all.
-    let every = LinearKernels::new(gpu, &[], &Tiling::integers(gpu)).unwrap();
-    let weights = differ.map(|format| Weight::random(&mut random, format, 40, 1280).upload(gpu));
-    let (quantized, _) = quantize(all, &random.floats(140 * 1280), 1280, 0);
-    let gated = |kernels: &LinearKernels| {
-        let run = Run::new(gpu, [1280, 40, 140], &[], |operands| {
-            let matrices = [0, 1].map(|i| Matrix { weight: &weights[i], bias: None });
-            let operands = Operands { input: Input::Integers(&quantized), ..operands };
-            Linear::gated(gpu, kernels, "gated", Activation::Silu, matrices, operands)
-        });
-        run.rows(140)
-    };
-    assert_same("gated, of all", &gated(&every), &gated(all));
 }
