@@ -41,7 +41,8 @@ pub struct Options {
     #[arg(long, visible_alias = "n-gpu-layers", value_name = "N")]
     pub gpu_layers: Option<usize>,
 
-    /// The order of operations: q8 (int8 activations, fast), f32, or on a GPU with matrix units f16 [default: q8]
+    /// The order of operations: q8 (int8 activations), f32, or on a GPU with matrix units f16
+    /// [default: f16 where a GPU with matrix units has the whole model, else q8]
     #[arg(long, value_name = "ORDER")]
     pub arithmetic: Option<Arithmetic>,
 
@@ -225,8 +226,10 @@ impl Loaded {
         let gpu = Gpu::open_with(choice, kernels.as_deref())?;
         let program = fuse(&self.model.program, Rules::ALL);
         let halves = halves(&program, options)?;
+        // Layers on the CPU have no halves.
+        let default = if halves.is_none() { gpu.arithmetic() } else { Arithmetic::default() };
         let mut settings = gleed_gpu::Options {
-            arithmetic: options.arithmetic.unwrap_or_default(),
+            arithmetic: options.arithmetic.unwrap_or(default),
             kv: options.kv,
             max_rows,
             pages: 0,

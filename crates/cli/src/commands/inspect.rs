@@ -120,13 +120,15 @@ fn kernels_of_gpu(program: &Program, options: &Options) -> Result<Option<Vec<(St
         Device::Named(name) => Selection::Named(name),
     };
     let gpu = Gpu::open(choice)?;
-    let settings =
-        gleed_gpu::Options { arithmetic: options.arithmetic.unwrap_or_default(), ..Default::default() };
     let program = fuse(program, Rules::ALL);
-    let (mut all, on_gpu) = match load::halves(&program, options)? {
-        Some(Halves { first, second }) => (kernels_of_cpu(&first, options), second),
-        None => (Vec::new(), program),
+    let (mut all, on_gpu, default) = match load::halves(&program, options)? {
+        Some(Halves { first, second }) => {
+            (kernels_of_cpu(&first, options), second, gleed_model::Arithmetic::default())
+        }
+        None => (Vec::new(), program, gpu.arithmetic()),
     };
+    let arithmetic = options.arithmetic.unwrap_or(default);
+    let settings = gleed_gpu::Options { arithmetic, ..Default::default() };
     let kernels = gleed_gpu::kernels_of(&gpu, &on_gpu, settings);
     all.extend(kernels.into_iter().map(|kernels| (kernels.weight, kernels.kernels)));
     Ok(Some(all))

@@ -33,10 +33,12 @@ pub fn run(arguments: &Arguments, loaded: &Loaded) -> Result<()> {
 }
 
 /// An engine with room for some texts in one step.
-fn engine(loaded: &Loaded, options: &Options, texts: &[&[u32]]) -> Result<Engine> {
+fn engine(loaded: &Loaded, options: &Options, texts: &[&[u32]]) -> Result<(Engine, Arithmetic)> {
     let rows = texts.iter().map(|text| text.len()).sum();
     let pages: usize = texts.iter().map(|text| text.len().div_ceil(PAGE)).sum();
-    Ok(Engine::new(Box::new(loaded.executor(options, pages * PAGE, rows)?)))
+    let executor = loaded.executor(options, pages * PAGE, rows)?;
+    let arithmetic = executor.arithmetic();
+    Ok((Engine::new(Box::new(executor)), arithmetic))
 }
 
 fn against_reference(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -> Result<()> {
@@ -44,7 +46,8 @@ fn against_reference(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -
     let made_for = reference_options(Arithmetic::F32, KvType::F32, longest);
     let reference = Reference::new(loaded.file.clone(), loaded.model.program.clone(), made_for)?;
     let mut truth = Engine::new(Box::new(reference)).embed(texts)?;
-    let mut found = engine(loaded, &arguments.options, texts)?.embed(texts)?;
+    let (mut engine, arithmetic) = engine(loaded, &arguments.options, texts)?;
+    let mut found = engine.embed(texts)?;
     let difference = Difference::of(&found.concat(), &truth.concat());
     let mut farthest = 0.0f32;
     for (found, truth) in found.iter_mut().zip(&mut truth) {
@@ -54,7 +57,7 @@ fn against_reference(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -
         let distance = 1.0 - dot(found, truth);
         farthest = if distance.is_nan() { f32::NAN } else { farthest.max(distance) };
     }
-    let tolerance = arguments.tolerance.unwrap_or(match arguments.options.arithmetic.unwrap_or_default() {
+    let tolerance = arguments.tolerance.unwrap_or(match arithmetic {
         Arithmetic::Q8 => 0.01,
         Arithmetic::F32 => 1e-5,
         Arithmetic::F16 => 1e-4,
@@ -80,7 +83,7 @@ fn against_reference(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -
 }
 
 fn against_company(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -> Result<()> {
-    let mut first = engine(loaded, &arguments.options, texts)?;
+    let (mut first, _) = engine(loaded, &arguments.options, texts)?;
     let alone: Vec<Vec<f32>> =
         texts.iter().map(|text| Ok(first.embed(&[text])?.remove(0))).collect::<Result<_>>()?;
     let mut checks = vec![("together", first.embed(texts)?)];
@@ -92,7 +95,7 @@ fn against_company(arguments: &Arguments, loaded: &Loaded, texts: &[&[u32]]) -> 
     if arguments.options.threads != Some(1) && matches!(arguments.options.device, crate::device::Device::Cpu)
     {
         let one = Options { threads: Some(1), ..arguments.options.clone() };
-        checks.push(("with one thread", engine(loaded, &one, texts)?.embed(texts)?));
+        checks.push(("with one thread", engine(loaded, &one, texts)?.0.embed(texts)?));
     }
     let bits = |vectors: &[Vec<f32>]| -> Vec<Vec<u32>> {
         vectors.iter().map(|vector| vector.iter().map(|x| x.to_bits()).collect()).collect()
