@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
 
-    /// Use this instruction set instead of the best one: portable, avx2, avx512, amx, neon or neon-i8mm
+    /// Use this instruction set instead of the best one: portable, avx2, avx-vnni, avx512, amx, neon or neon-i8mm
     #[arg(long)]
     pub isa: Option<Isa>,
 

@@ -25,9 +25,9 @@ impl Units {
     pub fn of_isa(isa: Isa) -> Units {
         let avx512 = matches!(isa, Isa::Avx512 | Isa::Amx);
         Units {
-            avx2: avx512 || isa == Isa::Avx2,
+            avx2: avx512 || matches!(isa, Isa::Avx2 | Isa::AvxVnni),
             avx512,
-            vnni: avx512,
+            vnni: avx512 || isa == Isa::AvxVnni,
             amx: isa == Isa::Amx,
             dotprod: matches!(isa, Isa::Neon | Isa::NeonI8mm),
             i8mm: isa == Isa::NeonI8mm,
@@ -149,6 +149,8 @@ impl Build {
             } else {
                 let wanted = if ours.avx512 {
                     "icelake"
+                } else if ours.vnni {
+                    "alderlake"
                 } else if ours.avx2 {
                     "haswell"
                 } else {
@@ -242,6 +244,10 @@ mod tests {
         let native = build(FLAGS);
         let [line] = &native.warnings(Units::of_isa(Isa::Avx2), "avx2")[..] else { panic!() };
         assert!(line.contains("AVX-512, VNNI, AMX") && line.contains("GGML_CPU=haswell"), "{line}");
+        let [line] = &native.warnings(Units::of_isa(Isa::AvxVnni), "avx-vnni")[..] else { panic!() };
+        assert!(line.contains("uses AVX-512, AMX") && line.contains("GGML_CPU=alderlake"), "{line}");
+        let alderlake = build(&LOADED.replace("haswell", "alderlake"));
+        assert!(alderlake.warnings(Units::of_isa(Isa::AvxVnni), "avx-vnni").is_empty());
         let arm = build("system_info: n_threads = 2 | CPU : NEON = 1 | DOTPROD = 1 | MATMUL_INT8 = 1 |");
         assert!(arm.warnings(Units::of_isa(Isa::NeonI8mm), "neon-i8mm").is_empty());
         let [line] = &arm.warnings(Units::of_isa(Isa::Neon), "neon")[..] else { panic!() };

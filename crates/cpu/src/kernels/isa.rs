@@ -10,6 +10,8 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// The same with AVX-VNNI's dot products of bytes for many rows.
+    AvxVnni,
     /// x86-64 with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
     /// The same with AMX for many rows.
@@ -22,7 +24,8 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set there are kernels for, of each architecture slowest first.
-    pub const ALL: [Isa; 6] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx, Isa::Neon, Isa::NeonI8mm];
+    pub const ALL: [Isa; 7] =
+        [Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Amx, Isa::Neon, Isa::NeonI8mm];
 
     /// The fastest one that this machine has.
     pub fn detect() -> Isa {
@@ -41,11 +44,13 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => super::avx2::Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => super::avx_vnni::AvxVnni::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => super::avx512::Avx512::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Isa::Amx => super::amx::Amx::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 | Isa::Amx => false,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512 | Isa::Amx => false,
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => super::neon::Neon::detect().is_some(),
             #[cfg(target_arch = "aarch64")]
@@ -60,6 +65,7 @@ impl Isa {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
+            Isa::AvxVnni => "avx-vnni",
             Isa::Avx512 => "avx512",
             Isa::Amx => "amx",
             Isa::Neon => "neon",
@@ -93,7 +99,12 @@ mod tests {
         for isa in Isa::ALL {
             assert_eq!(isa.to_string().parse::<Isa>(), Ok(isa));
         }
-        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2, avx512, amx, neon, neon-i8mm"));
+        assert!(
+            "sse9"
+                .parse::<Isa>()
+                .unwrap_err()
+                .contains("portable, avx2, avx-vnni, avx512, amx, neon, neon-i8mm")
+        );
     }
 
     #[test]

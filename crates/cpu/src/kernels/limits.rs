@@ -8,6 +8,8 @@ use std::hint::black_box;
 use gleed_model::arithmetic::LANES;
 
 use super::Kernels;
+#[cfg(target_arch = "x86_64")]
+use super::avx_vnni::DOTS_ROUND;
 #[cfg(target_arch = "aarch64")]
 use super::neon::MATRIX_ROUND;
 use super::simd::{Kernel, Simd};
@@ -45,7 +47,15 @@ impl Kernels {
     pub fn compute(self, arithmetic: Arithmetic, operations: u64) -> Option<u64> {
         match arithmetic {
             Arithmetic::F32 => Some(self.dispatch(MultiplyAdds { operations })),
-            Arithmetic::Int8 => Some(self.dispatch(Dots { operations })),
+            Arithmetic::Int8 => Some(match self.unit {
+                #[cfg(target_arch = "x86_64")]
+                super::Unit::AvxVnni(vnni) => {
+                    let rounds = rounds(operations, 2 * DOTS_ROUND);
+                    vnni.multiply_only(rounds);
+                    rounds * 2 * DOTS_ROUND as u64
+                }
+                _ => self.dispatch(Dots { operations }),
+            }),
             Arithmetic::Int8Tiles => match self.unit {
                 #[cfg(target_arch = "x86_64")]
                 super::Unit::Amx(_, amx) => Some(tile_products(amx, operations)),

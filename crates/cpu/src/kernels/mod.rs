@@ -13,6 +13,8 @@ pub mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_vnni;
 pub mod blocked;
 pub mod chain;
 pub mod convert;
@@ -42,6 +44,8 @@ pub mod softmax;
 pub mod streams;
 pub mod tile;
 pub mod unpack;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 pub mod wkv;
 
 use blocked::{Blocked, MultiplyBlocks};
@@ -49,6 +53,8 @@ use integer::Panel;
 pub use isa::Isa;
 use simd::{Kernel, Simd};
 use tile::{Line, TILE};
+#[cfg(target_arch = "x86_64")]
+use vnni::Vnni;
 
 /// The kernels of one instruction set, chosen once.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +67,8 @@ enum Unit {
     Portable(portable::Portable),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(avx_vnni::AvxVnni),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
     #[cfg(target_arch = "x86_64")]
@@ -79,13 +87,15 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => avx2::Avx2::detect().map(Unit::Avx2),
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => avx_vnni::AvxVnni::detect().map(Unit::AvxVnni),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::Avx512::detect().map(Unit::Avx512),
             #[cfg(target_arch = "x86_64")]
             Isa::Amx => {
                 avx512::Avx512::detect().zip(amx::Amx::detect()).map(|(unit, amx)| Unit::Amx(unit, amx))
             }
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 | Isa::Amx => None,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512 | Isa::Amx => None,
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::Neon::detect().map(Unit::Neon),
             #[cfg(target_arch = "aarch64")]
@@ -104,6 +114,8 @@ impl Kernels {
             Unit::Portable(_) => Isa::Portable,
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(_) => Isa::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Unit::AvxVnni(_) => Isa::AvxVnni,
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512(_) => Isa::Avx512,
             #[cfg(target_arch = "x86_64")]
@@ -132,7 +144,9 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(unit) => avx2::blocks::multiply(unit, job),
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx512(unit) => avx512::blocks::multiply(unit, job),
+            Unit::AvxVnni(unit) => vnni::multiply(unit, job),
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512(unit) => vnni::multiply(unit, job),
             #[cfg(target_arch = "x86_64")]
             Unit::Amx(unit, amx) => amx::multiply(amx, unit, job),
             #[cfg(target_arch = "aarch64")]
@@ -149,7 +163,9 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(_) => avx2::blocks::SCRATCH_LINES,
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx512(_) => avx512::blocks::SCRATCH_LINES,
+            Unit::AvxVnni(_) => vnni::scratch_lines::<avx_vnni::AvxVnni>(),
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512(_) => vnni::scratch_lines::<avx512::Avx512>(),
             #[cfg(target_arch = "x86_64")]
             Unit::Amx(..) => amx::SCRATCH_LINES,
             #[cfg(target_arch = "aarch64")]
@@ -161,7 +177,7 @@ impl Kernels {
     /// Whether activations are raised in blocks, so that they have no sign: so the vector unit wants them that multiplies
     /// bytes without a sign with bytes that have one.
     pub(crate) fn raises_activations(self) -> bool {
-        self.isa() == Isa::Avx512
+        matches!(self.isa(), Isa::AvxVnni | Isa::Avx512)
     }
 
     /// Rows below which a block is better left to the vector unit: a single block, and one after others, for which
@@ -170,6 +186,8 @@ impl Kernels {
         match self.unit {
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(_) => Some(avx2::blocks::FEWEST_ROWS),
+            #[cfg(target_arch = "x86_64")]
+            Unit::AvxVnni(_) => Some(avx_vnni::FEWEST_ROWS),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512(_) => Some(avx512::blocks::FEWEST_ROWS),
             #[cfg(target_arch = "x86_64")]
@@ -208,6 +226,8 @@ impl Kernels {
             Unit::Portable(unit) => unit.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2(unit) => unit.vectorize(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Unit::AvxVnni(unit) => unit.lanes().vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512(unit) | Unit::Amx(unit, _) => unit.vectorize(kernel),
             #[cfg(target_arch = "aarch64")]

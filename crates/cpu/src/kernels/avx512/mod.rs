@@ -34,18 +34,6 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vnni");
         there.then_some(Avx512(()))
     }
-
-    /// Adds four columns: of activations without a sign, the same in all lanes, and weights.
-    #[inline(always)]
-    fn dot4_raised(self, acc: __m512i, activations: __m512i, weights: __m512i) -> __m512i {
-        proven!(_mm512_dpbusd_epi32(acc, activations, weights))
-    }
-
-    /// `a · b + c` of lanes in which `a` fits sixteen bits, and `b` is a number of sixteen bits under as many zeros.
-    #[inline(always)]
-    fn mul_add_i16(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
-        proven!(_mm512_dpwssd_epi32(c, a, b))
-    }
 }
 
 /// A mask of the first `count` lanes.
