@@ -258,23 +258,34 @@ impl<V: Vnni> Part<'_, V> {
         mut results: Sums<Floats<V>, T, R>,
     ) -> Sums<Floats<V>, T, R> {
         let (s, x, first) = (self.unit.lanes(), self.of.x.block(self.block), self.of.index * CELLS);
+        // All of them cut to one length before the loop: a check within it would keep results in memory.
+        let cells = first..first + self.of.cells;
+        let (integers, x_scales) = (&x.integers[cells.clone()], &x.scales[cells.clone()]);
+        let x_sums = &x.scaled_sums[cells.clone()];
+        let (mut scales, mut mins) = ([&[][..]; T], [&[][..]; T]);
+        for t in 0..T {
+            scales[t] = &self.panels[t].scales[cells.clone()];
+            if MINS {
+                mins[t] = &self.panels[t].mins[cells.clone()];
+            }
+        }
         for cell in 0..self.of.cells {
-            let integers: &[RowCell; BLOCK_ROWS] = bytemuck::cast_ref(&x.integers[first + cell]);
-            let sums = self.group::<T, R, 1>(cell, 0, self.rows(integers).each_ref());
-            let scales: &[f32; R] = self.rows(&x.scales[first + cell]);
+            let rows: &[RowCell; BLOCK_ROWS] = bytemuck::cast_ref(&integers[cell]);
+            let sums = self.group::<T, R, 1>(cell, 0, self.rows(rows).each_ref());
+            let factors: &[f32; R] = self.rows(&x_scales[cell]);
             for t in 0..T {
-                let scale = s.load(&self.panels[t].scales[first + cell]);
+                let scale = s.load(&scales[t][cell]);
                 for r in 0..R {
-                    let factor = s.mul(scale, s.splat(scales[r]));
+                    let factor = s.mul(scale, s.splat(factors[r]));
                     results[t][r] = s.mul_add(factor, s.to_f32(sums[t][r]), results[t][r]);
                 }
             }
             if MINS {
-                let sums: &[f32; R] = self.rows(&x.scaled_sums[first + cell]);
-                for (results, panel) in results.iter_mut().zip(self.panels) {
-                    let min = s.load(&panel.mins[first + cell]);
-                    for (result, sum) in results.iter_mut().zip(sums) {
-                        *result = s.mul_add(min, s.splat(*sum), *result);
+                let sums: &[f32; R] = self.rows(&x_sums[cell]);
+                for t in 0..T {
+                    let min = s.load(&mins[t][cell]);
+                    for r in 0..R {
+                        results[t][r] = s.mul_add(min, s.splat(sums[r]), results[t][r]);
                     }
                 }
             }
