@@ -94,36 +94,46 @@ impl<const Q: usize> Factors<Q> for &[[f32; Q]] {
     }
 }
 
-/// Memory that will be needed soon, asked for while chains run.
+/// Memory that will be needed soon, asked for while chains run: in several places in turn, since memory gives more to
+/// several streams than to one.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead<'a> {
     bytes: &'a [u8],
-    /// Bytes for each step of a chain, whole cache lines.
-    stride: usize,
+    /// Cache lines for each step of a chain.
+    lines: usize,
+    /// Bytes from stream to stream.
+    stream: usize,
+    /// Steps that are done already.
+    done: usize,
 }
 
 impl<'a> Ahead<'a> {
     /// All of it within so many steps.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], steps: usize) -> Ahead<'a> {
-        Ahead { bytes, stride: bytes.len().div_ceil(steps.max(1)).next_multiple_of(LINE) }
+        let stream = bytes.len().div_ceil(STREAMS).next_multiple_of(LINE);
+        Ahead { bytes, lines: (STREAMS * stream / LINE).div_ceil(steps.max(1)), stream, done: 0 }
     }
 
     /// What is left after so many steps.
     #[inline(always)]
     pub fn after(self, steps: usize) -> Ahead<'a> {
-        Ahead { bytes: &self.bytes[self.bytes.len().min(steps * self.stride)..], ..self }
+        Ahead { done: self.done + steps, ..self }
     }
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, k: usize) {
-        let mut at = k * self.stride;
-        while at < self.bytes.len().min((k + 1) * self.stride) {
-            s.prefetch(&self.bytes[at]);
-            at += LINE;
+        let first = (self.done + k) * self.lines;
+        for line in first..first + self.lines {
+            if let Some(byte) = self.bytes.get(line % STREAMS * self.stream + line / STREAMS * LINE) {
+                s.prefetch(byte);
+            }
         }
     }
 }
+
+/// Places in which memory is read in turn: the pages of 4 KiB that a page of 64 keys of 128 dimensions has in f16.
+const STREAMS: usize = 4;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
