@@ -22,6 +22,7 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 use crate::buffers::Activations;
 use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
+use crate::kernels::expert_halves::ExpertRows;
 use crate::kernels::{Kernels, List};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload, half_units};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
@@ -156,6 +157,10 @@ impl GpuExecutor {
             &Tiling::needed(Tiling::floats(&gpu), max_rows),
             &Tiling::needed(Tiling::integers(&gpu), max_rows),
         )?;
+        let expert_rows = match options.arithmetic {
+            Arithmetic::F16 => ExpertRows::new(&gpu, &program, max_rows)?,
+            Arithmetic::Q8 | Arithmetic::F32 => None,
+        };
         let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
         start.allocating = begun.elapsed();
         let (nodes, choosers, pipelines) = std::thread::scope(|scope| {
@@ -173,6 +178,7 @@ impl GpuExecutor {
                 linear: &linear,
                 quantized: (integer_columns > 0).then_some(&quantized),
                 halves: (sizes.half_columns > 0).then_some(&half_rows),
+                expert_rows: expert_rows.as_ref(),
                 workgroup_memory: gpu.device.limits().max_compute_workgroup_storage_size as usize,
                 row_counts: &row_counts,
                 chosen: &links.chosen,
@@ -261,7 +267,7 @@ impl GpuExecutor {
         let commands = self.nodes.iter().flat_map(|node| &node.commands);
         let layers = commands.filter_map(|command| match command {
             Command::Linear(layers) => Some(layers.layers()),
-            Command::Dispatch(_) => None,
+            Command::Dispatch(_) | Command::Experts(_) => None,
         });
         layers.flatten().filter(|layer| layer.on_matrix_units(rows as u32)).count()
     }

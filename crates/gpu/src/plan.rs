@@ -1,29 +1,32 @@
 //! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
 
 mod check;
+mod experts;
 mod layers;
 mod low_rank;
 mod names;
 mod norms;
 mod producer;
 
-use gleed_model::program::{self, Op, Program, View, Weight, WeightId, experts_used};
+use gleed_model::program::{self, Op, Program, View, WeightId};
 
 use crate::buffers::Activations;
 use crate::cache::LayerCache;
 use crate::compiler::{Pipeline, Run};
 use crate::kernels::attention::{self, Attention};
 use crate::kernels::embed::{Index, embed};
+use crate::kernels::expert_halves::{ExpertHalves, ExpertRows};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts, index, state, streams};
+use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams};
 use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Result};
 pub(crate) use check::{attention_tiles, check, gathered, head, logits_inputs};
+use experts::{Sorted, sorted_after};
 use layers::Layers;
 pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
@@ -35,14 +38,27 @@ pub(crate) struct Planned {
     /// The rows that it sees; a gather already sees the wanted ones.
     pub list: List,
     pub commands: Vec<Command>,
-    /// The layer before it, if that does this node's work too, for some numbers of rows.
-    pub within: Option<Linear>,
+    /// What is before it, if that does this node's work too, for some numbers of rows.
+    pub within: Option<Within>,
+}
+
+/// What does the work of the node after it too.
+#[derive(Debug)]
+pub(crate) enum Within {
+    /// A layer, that of a norm.
+    Layer(Linear),
+    /// Experts, that of an activation, up to so many rows.
+    Experts(usize),
 }
 
 impl Planned {
     /// Whether there is nothing left to do for it.
     pub fn is_done(&self, counts: Counts, recorded: Recorded) -> bool {
-        self.within.as_ref().is_some_and(|layer| recorded.together(layer, counts))
+        match &self.within {
+            Some(Within::Layer(layer)) => recorded.together(layer, counts),
+            Some(Within::Experts(most)) => recorded == Recorded::Together && counts.rows <= *most,
+            None => false,
+        }
     }
 
     /// Gives `see` everything that is recorded of it in a step.
@@ -58,20 +74,25 @@ impl Planned {
         self.commands.iter().try_for_each(|command| match command {
             Command::Dispatch(dispatch) => dispatch.run(counts).map_or(Ok(()), &mut *see),
             Command::Linear(layers) => layers.runs(counts, recorded).try_for_each(&mut *see),
+            Command::Experts(experts) => {
+                let dispatches = experts.dispatches(counts.rows, recorded == Recorded::Apart);
+                dispatches.into_iter().filter_map(|dispatch| dispatch.run(counts)).try_for_each(&mut *see)
+            }
         })
     }
 
     /// All pipelines that it may need, and from how many rows on, about.
     pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        let of_dispatches = self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some((dispatch.grid.rows(), &dispatch.pipeline)),
-            Command::Linear(_) => None,
+        let dispatches = self.commands.iter().flat_map(|command| match command {
+            Command::Dispatch(dispatch) => vec![dispatch],
+            Command::Experts(experts) => experts.all().collect(),
+            Command::Linear(_) => vec![],
         });
         let of_layers = self.commands.iter().filter_map(|command| match command {
             Command::Linear(layers) => Some(layers.pipelines()),
-            Command::Dispatch(_) => None,
+            Command::Dispatch(_) | Command::Experts(_) => None,
         });
-        of_dispatches.chain(of_layers.flatten())
+        dispatches.map(|dispatch| (dispatch.grid.rows(), &dispatch.pipeline)).chain(of_layers.flatten())
     }
 }
 
@@ -96,6 +117,7 @@ impl Recorded {
 pub(crate) enum Command {
     Dispatch(Dispatch),
     Linear(Layers),
+    Experts(ExpertHalves),
 }
 
 /// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
@@ -125,6 +147,8 @@ pub(crate) struct Resources<'a> {
     pub quantized: Option<&'a [Quantized; 2]>,
     /// Where they become halves, in arithmetic of halves: the same.
     pub halves: Option<&'a [HalfRows; 2]>,
+    /// Where rows are as experts read them, in arithmetic of halves.
+    pub expert_rows: Option<&'a ExpertRows>,
     /// Bytes of memory that a workgroup may have.
     pub workgroup_memory: usize,
     pub row_counts: &'a RowCounts,
@@ -141,7 +165,7 @@ pub(crate) fn plan(
 ) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let head = head(program);
-    let (mut producer, mut within) = (None, None);
+    let (mut producer, mut within, mut sorted) = (None, None, None);
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if node.op.gathers() {
             list = List::Wanted;
@@ -150,7 +174,7 @@ pub(crate) fn plan(
         let row_count = if index >= head { &counts.logits } else { &counts.lists[list as usize] };
         let before = producer.take();
         let planner =
-            Planner { program, index, resources, list, row_count, attention_rows, producer: before };
+            Planner { program, index, resources, list, row_count, attention_rows, producer: before, sorted };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
@@ -182,8 +206,10 @@ pub(crate) fn plan(
             }
             _ => None,
         };
+        sorted = sorted_after(program, &node.op, &commands, sorted);
         let next = match &commands[..] {
-            [Command::Linear(layers)] => layers.with_norm.clone(),
+            [Command::Linear(layers)] => layers.with_norm.clone().map(Within::Layer),
+            [Command::Experts(experts)] => experts.activated_rows().map(Within::Experts),
             _ => None,
         };
         Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
@@ -201,6 +227,8 @@ struct Planner<'a> {
     attention_rows: usize,
     /// What is before this node, and what it writes, perhaps as integers too.
     producer: Option<(View, Producer)>,
+    /// What the tiles of experts hold before it.
+    sorted: Option<Sorted>,
 }
 
 impl<'a> Planner<'a> {
@@ -217,21 +245,7 @@ impl<'a> Planner<'a> {
                 let dispatches = self.embed(kernels, op, matrix(*table)?)?;
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
-            Op::ExpertLinear { parts, choice, input, out } => {
-                let (mut commands, mut offset) = (Vec::new(), 0);
-                for part in parts {
-                    let Weight { experts: count, rows, columns, .. } = self.program.weights[part.weight];
-                    let used = experts_used(*choice, count);
-                    let out = self.place(out.part(offset, used * rows));
-                    offset += used * rows;
-                    let matrix = self.with_bias(matrix(part.weight)?, part);
-                    let (choice, input) = (choice.map(|choice| self.place(choice)), self.place(*input));
-                    let sizes = [count, rows, columns];
-                    let dispatches = experts::linear(kernels, matrix, sizes, choice, input, out)?;
-                    commands.extend(dispatches.into_iter().map(Command::Dispatch));
-                }
-                Ok(commands)
-            }
+            Op::ExpertLinear { .. } => self.experts(kernels, op, matrix),
             op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
         }
     }
@@ -406,18 +420,18 @@ impl<'a> Planner<'a> {
             Op::Add { x, y } => add(kernels, place(x), place(y)).map(one),
             Op::Map { map: function, x } => map(kernels, *function, place(x)).map(one),
             Op::Gate { activation, gate, x } => {
-                experts::gate(kernels, *activation, place(gate), place(x)).map(one)
+                routing::gate(kernels, *activation, place(gate), place(x)).map(one)
             }
             Op::Route { routing, scores, out } => {
                 let vector = |id: Option<WeightId>| id.map(|id| self.resources.weights.vector(id));
                 let vectors = [vector(routing.bias), vector(routing.factors)];
-                experts::route(kernels, *routing, vectors, place(scores), place(out)).map(one)
+                routing::route(kernels, *routing, vectors, place(scores), place(out)).map(one)
             }
             Op::Weigh { choice, input, out } => {
-                experts::weigh(kernels, place(choice), place(input), place(out)).map(one)
+                routing::weigh(kernels, place(choice), place(input), place(out)).map(one)
             }
             Op::Combine { choice, weighted, input, out } => {
-                experts::combine(kernels, place(choice), *weighted, place(input), place(out)).map(one)
+                routing::combine(kernels, place(choice), *weighted, place(input), place(out)).map(one)
             }
             Op::AdapterScales { out } => {
                 adapters::scales(kernels, step, list, self.resources.first_scale, place(out)).map(one)

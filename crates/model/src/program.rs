@@ -338,9 +338,10 @@ impl Program {
         self.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1)
     }
 
-    /// Whether linear layers have a weight, other than those of experts.
+    /// Whether linear layers have a weight, those of experts among them.
     pub fn is_multiplied(&self, id: WeightId) -> bool {
-        let linear = |op: &Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. });
+        let linear =
+            |op: &Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. } | Op::ExpertLinear { .. });
         self.nodes.iter().any(|node| linear(&node.op) && node.op.matrices().contains(&id))
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod attention;
 mod attention_halves;
 pub(crate) mod choose;
 pub(crate) mod embed;
+pub(crate) mod expert_halves;
 pub(crate) mod experts;
 pub(crate) mod heads;
 pub(crate) mod index;
@@ -21,9 +22,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
-use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode};
+use crate::linear::{
+    HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights,
+};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, Result, spirv};
+use expert_halves::Tiles;
 
 /// Columns of one row of a buffer on the device.
 #[derive(Debug, Clone, Copy)]
@@ -55,17 +59,25 @@ pub(crate) enum Grid {
     Merges(u32),
     /// So many for each sequence.
     Sequences(u32),
+    /// One in all.
+    Once,
+    /// So many for each row and each of its slots for experts.
+    Pairs { each: u32, slots: usize },
+    /// So many for each tile of rows that meet the same expert.
+    Tiles(u32, Tiles),
 }
 
 impl Grid {
     /// Rows from which on steps need it, about: the sooner, the fewer.
     pub fn rows(self) -> u32 {
         match self {
-            Grid::Rows(_) | Grid::Sequences(_) | Grid::Items(Items::Near, _) => 1,
+            Grid::Rows(_) | Grid::Sequences(_) | Grid::Items(Items::Near, _) | Grid::Pairs { .. } => 1,
             Grid::Items(Items::Whole, _) => 5,
             // A single row needs these too, when there are many positions before it.
             Grid::Items(Items::Few | Items::Split, _) | Grid::Merges(_) => 8,
             Grid::Items(Items::Tiles, _) => 64,
+            Grid::Once => 8,
+            Grid::Tiles(_, tiles) => tiles.rows_needed() as u32,
         }
     }
 }
@@ -86,6 +98,9 @@ impl Dispatch {
             Grid::Items(kind, each) => (each, counts.items[kind as usize]),
             Grid::Merges(each) => (each, counts.merges),
             Grid::Sequences(each) => (each, counts.sequences),
+            Grid::Once => (1, counts.rows.min(1)),
+            Grid::Pairs { each, slots } => (each, counts.rows * slots),
+            Grid::Tiles(each, tiles) => (each, tiles.most(counts.rows)),
         };
         let groups = [x, y as u32];
         (x > 0 && y > 0).then_some(Run { pipeline: &self.pipeline, bindings: &self.bindings, groups })
@@ -106,8 +121,17 @@ pub(crate) struct Source<'a> {
 struct Binding<'a> {
     name: &'static str,
     element: &'static str,
-    writes: bool,
+    access: Access,
     buffer: &'a wgpu::Buffer,
+}
+
+/// How a kernel uses a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Reads,
+    Writes,
+    /// Four words that are the same for all.
+    Uniform,
 }
 
 impl<'a> Source<'a> {
@@ -156,6 +180,17 @@ impl<'a> Source<'a> {
         self.snippet(&decode::snippet(packing.layout(), 'a', 0))
     }
 
+    /// Some rows of a matrix that is packed for matrix units of halves, as matrix `m`, and the functions that read it with
+    /// so many groups ahead. All matrices come before anything else that is bound.
+    pub fn half_matrix(mut self, weight: &PackedWeight, piece: &'a Piece, m: char, ahead: usize) -> Self {
+        let Layout::Halves(layout) = weight.packing().layout() else {
+            unreachable!("matrices of an arithmetic of halves are packed for it")
+        };
+        let first = self.matrix.len() as u32;
+        self.matrix.extend([piece.low(), piece.rest()]);
+        self.snippet(&half_weights::snippet(layout, m, first, weight.packing().groups(), ahead))
+    }
+
     /// Offset and stride of a place as constants, and its buffer, to be read.
     pub fn read_place(self, name: &'static str, prefix: &str, place: Place<'a>) -> Self {
         self.place(prefix, place).read(name, "f32", place.buffer)
@@ -172,12 +207,18 @@ impl<'a> Source<'a> {
     }
 
     pub fn read(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
-        self.bindings.push(Binding { name, element, writes: false, buffer });
+        self.bindings.push(Binding { name, element, access: Access::Reads, buffer });
+        self
+    }
+
+    /// A uniform buffer whose first word is a number.
+    pub fn number(mut self, name: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+        self.bindings.push(Binding { name, element: "vec4<u32>", access: Access::Uniform, buffer });
         self
     }
 
     pub fn write(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
-        self.bindings.push(Binding { name, element, writes: true, buffer });
+        self.bindings.push(Binding { name, element, access: Access::Writes, buffer });
         self
     }
 
@@ -245,8 +286,9 @@ impl<'a> Source<'a> {
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
     fn finish(mut self) -> Finished<'a> {
         let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
-        let reads = self.bindings.iter().filter(|b| self.shares_reads && !b.writes);
-        for binding in self.bindings.iter().filter(|b| b.writes).chain(reads) {
+        let with = |access| self.bindings.iter().filter(move |binding| binding.access == access);
+        let reads = with(Access::Reads).filter(|_| self.shares_reads);
+        for binding in with(Access::Writes).chain(reads) {
             if written.iter().all(|(_, buffer)| *buffer != binding.buffer) {
                 written.push((binding.name, binding.buffer));
             }
@@ -259,19 +301,22 @@ impl<'a> Source<'a> {
             }
             _ => true,
         });
-        let mut slots: Vec<_> = (0..self.matrix.len() as u32).map(Slot::read).collect();
+        let slot = |binding: u32| Slot { binding, access: Access::Reads };
+        let mut slots: Vec<_> = (0..self.matrix.len() as u32).map(slot).collect();
         let mut entries: Vec<_> =
             self.matrix.into_iter().zip(0..).map(|(resource, binding)| entry(binding, resource)).collect();
         // Without gaps, which not all kernels' bindings are renumbered by.
-        for (Binding { name, element, writes, buffer }, binding) in
+        for (Binding { name, element, access, buffer }, binding) in
             self.bindings.iter().zip(entries.len() as u32..)
         {
-            let access = if *writes { "read_write" } else { "read" };
-            self.constants.push_str(&format!(
-                "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"
-            ));
+            let variable = match access {
+                Access::Reads => format!("var<storage, read> {name}: array<{element}>"),
+                Access::Writes => format!("var<storage, read_write> {name}: array<{element}>"),
+                Access::Uniform => format!("var<uniform> {name}: {element}"),
+            };
+            self.constants.push_str(&format!("@group(0) @binding({binding}) {variable};\n"));
             entries.push(entry(binding, buffer.as_entire_binding()));
-            slots.push(Slot { binding, writes: *writes });
+            slots.push(Slot { binding, access: *access });
         }
         Finished { text: self.constants + &text, slots, entries }
     }
@@ -288,20 +333,19 @@ struct Finished<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
     binding: u32,
-    writes: bool,
+    access: Access,
 }
 
 impl Slot {
-    fn read(binding: u32) -> Slot {
-        Slot { binding, writes: false }
-    }
-
     fn layout(&self) -> wgpu::BindGroupLayoutEntry {
         wgpu::BindGroupLayoutEntry {
             binding: self.binding,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: !self.writes },
+                ty: match self.access {
+                    Access::Uniform => wgpu::BufferBindingType::Uniform,
+                    access => wgpu::BufferBindingType::Storage { read_only: access == Access::Reads },
+                },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },

@@ -18,7 +18,7 @@ const EXPONENT: &str = "0x64006400u";
 /// - `terms_m(ptr Raw_m, group, slot, side, word) -> vec2<f16>` are scale and min of its columns,
 /// - `weights_m(ptr Raw_m, terms, group, slot, side, step) -> vec4<f16>` are the first or the last four,
 /// - `weight_factor_m(row) -> f32` is what the row's halves are to be multiplied with.
-pub(super) fn snippet(
+pub(crate) fn snippet(
     layout: HalfLayout,
     m: char,
     first_binding: u32,

@@ -320,8 +320,6 @@ impl Reference {
             }
             Op::Route { routing, scores, out } => self.route(*routing, *scores, *out),
             Op::ExpertLinear { parts, choice, input, out } => {
-                // The matrix units are not for experts.
-                let order = if order == Order::Halves { Order::Floats } else { order };
                 self.expert_linear(order, parts, *choice, *input, *out);
             }
             Op::Weigh { choice, input, out } => self.weigh(*choice, *input, *out),

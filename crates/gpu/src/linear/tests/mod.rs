@@ -3,7 +3,7 @@
 
 pub(crate) mod emulation;
 mod half_norms;
-mod halves;
+pub(crate) mod halves;
 mod integers;
 pub(crate) mod support;
 mod translation;

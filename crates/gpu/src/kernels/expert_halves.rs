@@ -1,0 +1,460 @@
+//! Products of experts on matrix units: rows that chose the same expert are multiplied together, so that a step reads the
+//! weights of an expert once. How work is cut for `expert_halves.wgsl`, the sorting of rows by experts, and their halves.
+
+use gleed_model::arithmetic::SEGMENT;
+use gleed_model::program::{Activation, Op, Program, experts_used};
+
+use super::{Dispatch, Grid, Kernels, Place, Source, activate};
+use crate::linear::template::{Values, expand};
+use crate::linear::{HalfRows, Matrix};
+use crate::{Gpu, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Groups of columns of a unit, to which rows are padded.
+const UNIT_GROUPS: usize = 4;
+
+/// Rows of the tiles that there are, and how many an expert has on average up to which they are best: larger tiles take
+/// only a little more time each.
+const TILES: [(usize, usize); 4] = [(8, 5), (16, 10), (32, 20), (64, usize::MAX)];
+
+/// Subgroups that share the segments of a pair that is alone.
+const DIRECT_SPLIT: usize = 16;
+
+/// Matrices of experts and what they are multiplied with.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub first: Matrix<'a>,
+    /// Another of the same layout, whose outputs are after those of the first.
+    pub second: Option<Matrix<'a>>,
+    /// Experts, and outputs and columns of each.
+    pub sizes: [usize; 3],
+    /// Which experts rows use; without it all, in order.
+    pub choice: Option<Place<'a>>,
+    pub input: Place<'a>,
+    pub out: Place<'a>,
+    /// Where activation(first) · second goes too, where pairs are alone.
+    pub activated: Option<(Activation, Place<'a>)>,
+}
+
+impl Product<'_> {
+    /// Experts that a row uses.
+    fn slots(&self) -> usize {
+        self.choice.map_or(self.sizes[0], |choice| choice.width / 2)
+    }
+
+    /// How pairs are cut into tiles of so many rows.
+    fn tiles(&self, rows: usize) -> Tiles {
+        Tiles { rows, slots: self.slots(), experts: self.sizes[0], chosen: self.choice.is_some() }
+    }
+
+    /// Parts of an input row that have experts of their own.
+    fn parts(&self) -> usize {
+        if self.input.width == self.sizes[2] { 1 } else { self.slots() }
+    }
+}
+
+/// How pairs of rows and slots are cut into tiles of one expert each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tiles {
+    /// Rows of a tile.
+    rows: usize,
+    slots: usize,
+    experts: usize,
+    /// Whether rows choose experts, or use all.
+    chosen: bool,
+}
+
+impl Tiles {
+    /// The most that there can be of so many rows.
+    pub fn most(self, rows: usize) -> usize {
+        let pairs = rows * self.slots;
+        if self.chosen { pairs / self.rows + pairs.min(self.experts) } else { self.experts * rows.div_ceil(self.rows) }
+    }
+
+    /// Whether they are those to use for so many rows.
+    pub fn serve(self, rows: usize) -> bool {
+        let mean = (rows * self.slots).div_ceil(self.experts);
+        TILES.iter().find(|(_, most)| mean <= *most).is_some_and(|(rows, _)| *rows == self.rows)
+    }
+
+    /// Rows from which on they are used, about.
+    pub fn rows_needed(self) -> usize {
+        let before = TILES.iter().take_while(|(rows, _)| *rows != self.rows).last();
+        before.map_or(1, |(_, most)| most * self.experts / self.slots.max(1))
+    }
+}
+
+/// Where rows that experts read are as halves, and which rows meet which expert.
+#[derive(Debug)]
+pub(crate) struct ExpertRows {
+    halves: wgpu::Buffer,
+    tiles: wgpu::Buffer,
+    most_rows: usize,
+}
+
+impl ExpertRows {
+    /// Room for those of a program, if it has experts.
+    pub fn new(gpu: &Gpu, program: &Program, most_rows: usize) -> Result<Option<ExpertRows>> {
+        match sizes(program, most_rows) {
+            [0, _] => Ok(None),
+            [halves, tiles] => ExpertRows::with(gpu, [halves, tiles], most_rows).map(Some),
+        }
+    }
+
+    fn with(gpu: &Gpu, [halves, tiles]: [u64; 2], most_rows: usize) -> Result<ExpertRows> {
+        Ok(ExpertRows {
+            halves: gpu.storage("experts' rows as halves", halves)?,
+            tiles: gpu.storage("rows by experts", tiles)?,
+            most_rows,
+        })
+    }
+}
+
+/// Bytes of what [`ExpertRows`] has for a program.
+pub(crate) fn bytes(program: &Program, most_rows: usize) -> u64 {
+    sizes(program, most_rows).iter().sum()
+}
+
+fn sizes(program: &Program, most_rows: usize) -> [u64; 2] {
+    let ops = program.nodes.iter().filter_map(|node| match &node.op {
+        Op::ExpertLinear { parts, choice, input, .. } => Some((parts, *choice, *input)),
+        _ => None,
+    });
+    let each = ops.flat_map(|(parts, choice, input)| {
+        parts.iter().map(move |part| {
+            let weight = &program.weights[part.weight];
+            let slots = experts_used(choice, weight.experts);
+            let rows = if input.width == weight.columns { most_rows } else { most_rows * slots };
+            let pairs = most_rows * slots;
+            [half_bytes(rows, weight.columns), 4 * (list_at(pairs, weight.experts) + pairs) as u64]
+        })
+    });
+    each.fold([0; 2], |most, each| [most[0].max(each[0]), most[1].max(each[1])])
+}
+
+fn half_bytes(rows: usize, columns: usize) -> u64 {
+    16 * (rows * HalfRows::stride(columns) as usize + rows.div_ceil(4)) as u64
+}
+
+/// Where the list of pairs begins, after all tiles.
+fn list_at(most_pairs: usize, experts: usize) -> usize {
+    4 * (most_pairs / TILES[0].0 + experts)
+}
+
+/// The dispatches that compute products of experts in halves.
+#[derive(Debug)]
+pub(crate) struct ExpertHalves {
+    /// Of few pairs, each by itself.
+    direct: Vec<Dispatch>,
+    /// Pairs up to which that is done.
+    most_direct: usize,
+    /// What sorts rows by experts, for each number of rows of a tile.
+    sorts: Vec<(Tiles, Dispatch)>,
+    /// What makes halves of the input.
+    to_halves: Dispatch,
+    products: Vec<(Tiles, Dispatch)>,
+    /// The op before it that needs the same tiles has sorted them.
+    sorted: bool,
+    slots: usize,
+    activates: bool,
+}
+
+impl ExpertHalves {
+    /// Dispatches for the product; `count` is the number of rows of a step, and `sorted` says that tiles are those of an op
+    /// before this one which is alone in as many pairs.
+    pub fn new(
+        kernels: &mut Kernels,
+        product: &Product,
+        rows: &ExpertRows,
+        count: &wgpu::Buffer,
+        sorted: Option<usize>,
+    ) -> Result<ExpertHalves> {
+        let [experts, _, columns] = product.sizes;
+        let slots = product.slots();
+        let split = direct_split(&kernels.gpu, columns);
+        // So few that hardly any expert has several rows.
+        let few = if product.choice.is_some() { (experts / 2).max(slots) } else { slots };
+        let most_direct = if split.is_some() { few } else { 0 };
+        let (mut direct, mut products) = (vec![], vec![]);
+        let pieces = product.first.weight.pieces().len();
+        for piece in 0..pieces {
+            if let Some(split) = split {
+                let (source, each) = product.source(piece, Way::Direct { split }, true);
+                direct.push(kernels.dispatch(source.on_units(), Grid::Pairs { each, slots })?);
+            }
+            for (tile_rows, _) in TILES {
+                let tiles = product.tiles(tile_rows);
+                if tiles.rows_needed() <= rows.most_rows {
+                    let (source, each) = product.source(piece, Way::Tiled { tiles, rows, count }, true);
+                    products.push((tiles, kernels.dispatch(source.on_units(), Grid::Tiles(each, tiles))?));
+                }
+            }
+        }
+        let mut sorts = vec![];
+        for (tile_rows, _) in TILES.iter().filter(|_| product.choice.is_some()) {
+            let tiles = product.tiles(*tile_rows);
+            if tiles.rows_needed() <= rows.most_rows {
+                sorts.push((tiles, kernels.dispatch(product.sort(tiles, rows, count), Grid::Once)?));
+            }
+        }
+        let to_halves = kernels.dispatch(product.to_halves(rows), Grid::Rows(product.parts() as u32))?;
+        let activates = product.activated.is_some();
+        let sorted = sorted == Some(most_direct);
+        Ok(ExpertHalves { direct, most_direct, sorts, to_halves, products, sorted, slots, activates })
+    }
+
+    /// Pairs up to which each is computed by itself.
+    pub fn most_direct(&self) -> usize {
+        self.most_direct
+    }
+
+    fn is_direct(&self, rows: usize) -> bool {
+        rows * self.slots <= self.most_direct
+    }
+
+    /// Rows up to which the activation after it is computed too.
+    pub fn activated_rows(&self) -> Option<usize> {
+        self.activates.then_some(self.most_direct / self.slots)
+    }
+
+    /// What is dispatched for so many rows; `apart` from the ops before.
+    pub fn dispatches(&self, rows: usize, apart: bool) -> Vec<&Dispatch> {
+        if self.is_direct(rows) {
+            return self.direct.iter().collect();
+        }
+        let serves = |(tiles, _): &&(Tiles, Dispatch)| tiles.serve(rows);
+        let sorts = self.sorts.iter().filter(|_| apart || !self.sorted).filter(serves);
+        let products = self.products.iter().filter(serves).map(|(_, product)| product);
+        sorts.map(|(_, sort)| sort).chain([&self.to_halves]).chain(products).collect()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Dispatch> {
+        let tiled = self.sorts.iter().chain(&self.products).map(|(_, dispatch)| dispatch);
+        self.direct.iter().chain([&self.to_halves]).chain(tiled)
+    }
+}
+
+/// How rows come to a workgroup.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    /// Each pair by itself, with so many subgroups that share the segments.
+    Direct { split: usize },
+    /// Those of a tile.
+    Tiled { tiles: Tiles, rows: &'a ExpertRows, count: &'a wgpu::Buffer },
+}
+
+/// Subgroups that share the segments evenly, up to so many.
+fn shared(columns: usize, most: usize) -> usize {
+    let segments = columns.div_ceil(SEGMENT);
+    segments.div_ceil(segments.div_ceil(most))
+}
+
+/// The same of a pair that is alone; nothing where a device has no workgroups for that.
+fn direct_split(gpu: &Gpu, columns: usize) -> Option<usize> {
+    let limits = gpu.device.limits();
+    let split = shared(columns, DIRECT_SPLIT);
+    let bytes = 2 * columns.next_multiple_of(128) + split * 640 + 1024;
+    let fits = bytes <= limits.max_compute_workgroup_storage_size as usize
+        && 32 * split <= limits.max_compute_invocations_per_workgroup as usize;
+    fits.then_some(split)
+}
+
+impl<'a> Product<'a> {
+    /// The kernel for a piece of the matrices, and workgroups for each tile.
+    fn source(&self, piece: usize, way: Way<'a>, written_out: bool) -> (Source<'a>, u32) {
+        let [experts, outputs, columns] = self.sizes;
+        let weight = self.first.weight;
+        let rows_of_piece = &weight.pieces()[piece].rows;
+        let groups = weight.packing().groups();
+        let tile_rows = match way {
+            Way::Direct { .. } => 1,
+            Way::Tiled { tiles, .. } => tiles.rows,
+        };
+        let (split, across) = match (way, tile_rows) {
+            (Way::Direct { split }, _) => (split, 1),
+            (_, ..=16) => (shared(columns, if tile_rows == 8 { 12 } else { 8 }), 1),
+            _ => (1, 2),
+        };
+        let ahead = match tile_rows {
+            ..=16 => 4,
+            32 => 2,
+            _ => 1,
+        };
+        let paired = self.second.is_some();
+        let own_outputs = if paired { 16 } else { 32 };
+        // Where experts do not begin at tiles of packed rows, outputs may begin in the midst of one.
+        let span = if outputs.is_multiple_of(16) { outputs } else { outputs + 15 };
+        let each = span.div_ceil(own_outputs * across) as u32;
+        let aligned = (self.input.offset | self.input.stride | columns).is_multiple_of(4)
+            && self.input.buffer != self.out.buffer
+            && self.activated.is_none_or(|(_, hidden)| hidden.buffer != self.input.buffer);
+        let direct = matches!(way, Way::Direct { .. });
+        let activated = self.activated.filter(|_| direct);
+        let values = sizes_of(tile_rows, split, across, groups)
+            .switch("DIRECT", direct)
+            .switch("TILED", !direct)
+            .switch("LISTED", !direct && self.choice.is_some())
+            .switch("INORDER", !direct && self.choice.is_none())
+            .switch("CHOSEN", self.choice.is_some())
+            .switch("ALLEXPERTS", self.choice.is_none())
+            .switch("ALIGNED", aligned)
+            .switch("UNALIGNED", !aligned)
+            .switch("PAIRED", paired)
+            .switch("SINGLE", !paired)
+            .switch("ACTIVATES", activated.is_some())
+            .switch("BIASA", self.first.bias.is_some())
+            .switch("NOBIASA", self.first.bias.is_none())
+            .switch("BIASB", self.second.is_some_and(|second| second.bias.is_some()))
+            .switch("NOBIASB", self.second.is_some_and(|second| second.bias.is_none()))
+            .set("SECONDMATRIX", if paired { "b" } else { "a" })
+            .set("OWNOUTPUTS", format!("{own_outputs}u"))
+            .set("BLOCKOUTPUTS", format!("{}u", own_outputs * across))
+            .set("SECONDTILE", if paired { "0u" } else { "16u" })
+            .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" });
+        let values = loops(values, ahead, written_out);
+        let source = Source::new("experts in halves", &expand(include_str!("expert_halves.wgsl"), &values))
+            .size("GROUPS", groups)
+            .size("UNITS", groups / UNIT_GROUPS)
+            .size("SUBGROUPS", split * across)
+            .size("EXPERTS", experts)
+            .size("OUTPUTS", outputs)
+            .size("COLUMNS", columns)
+            .size("SLOTS", self.slots())
+            .size("FIRST", rows_of_piece.start)
+            .size("COUNT", rows_of_piece.len())
+            .half_matrix(weight, &weight.pieces()[piece], 'a', ahead)
+            .snippet(include_str!("half_factor.wgsl"));
+        let source = match self.second {
+            Some(Matrix { weight, bias }) => {
+                let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', ahead);
+                bias.iter().fold(source, |source, bias| source.read("bias_b", "f32", bias))
+            }
+            None => source,
+        };
+        let source = self.first.bias.iter().fold(source, |source, bias| source.read("bias_a", "f32", bias));
+        let source = match way {
+            Way::Direct { .. } => {
+                let source = source
+                    .snippet(include_str!("lanes.wgsl"))
+                    .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
+                    .place("X_", self.input)
+                    .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
+                self.choice.iter().fold(source, |source, choice| source.read_place("choice", "CHOICE_", *choice))
+            }
+            Way::Tiled { rows, count, .. } => {
+                let source = source
+                    .size("PAIRS_OF_ROW", if self.parts() == 1 { self.slots() } else { 1 })
+                    .size("INPUT_STRIDE", HalfRows::stride(columns) as usize)
+                    .size("FACTORS", self.factors_at(rows))
+                    .read("input", "vec4<u32>", &rows.halves);
+                match self.choice {
+                    Some(_) => source.size("LIST", self.list_at(rows)).read("tiles", "u32", &rows.tiles),
+                    None => source.number("counted", count),
+                }
+            }
+        };
+        let source = source.write_place("out", "OUT_", self.out);
+        let source = match activated {
+            Some((activation, hidden)) => {
+                source.snippet(&activate::snippet(activation)).write_place("hidden", "HIDDEN_", hidden)
+            }
+            None => source,
+        };
+        (source, each)
+    }
+
+    /// The kernel that sorts rows by experts.
+    fn sort(&self, tiles: Tiles, rows: &'a ExpertRows, count: &'a wgpu::Buffer) -> Source<'a> {
+        let choice = self.choice.expect("only rows that choose experts are sorted by them");
+        Source::new("rows by experts", include_str!("expert_tiles.wgsl"))
+            .size("TILE_ROWS", tiles.rows)
+            .size("EXPERTS", tiles.experts)
+            .size("SLOTS", tiles.slots)
+            .size("LIST", self.list_at(rows))
+            .number("counted", count)
+            .read_place("choice", "CHOICE_", choice)
+            .write("tiles", "u32", &rows.tiles)
+    }
+
+    /// The kernel that makes halves of the input.
+    fn to_halves(&self, rows: &'a ExpertRows) -> Source<'a> {
+        let columns = self.sizes[2];
+        Source::new("experts' rows to halves", include_str!("expert_rows.wgsl"))
+            .with_f16()
+            .snippet(include_str!("half_factor.wgsl"))
+            .size("COLUMNS", columns)
+            .size("PARTS", self.parts())
+            .size("QUADS", 2 * HalfRows::stride(columns) as usize)
+            .size("FACTORS", self.factors_at(rows))
+            .read_place("x", "X_", self.input)
+            .write("halves", "vec2<u32>", &rows.halves)
+    }
+
+    /// Where the factors of rows begin, in vectors of four words.
+    fn factors_at(&self, rows: &ExpertRows) -> usize {
+        rows.most_rows * self.parts() * HalfRows::stride(self.sizes[2]) as usize
+    }
+
+    fn list_at(&self, rows: &ExpertRows) -> usize {
+        list_at(rows.most_rows * self.slots(), self.sizes[0])
+    }
+}
+
+/// What a workgroup has: rows of a tile, subgroups that share segments, and such that have outputs of their own.
+fn sizes_of(rows: usize, split: usize, across: usize, groups: usize) -> Values {
+    let fragments = rows.div_ceil(16);
+    // Of few rows lanes have nothing in half of their sums.
+    let one_side = rows <= 8;
+    let elements = match rows {
+        1 => 1,
+        8 => 2,
+        _ => 4,
+    };
+    let is_shared = split > 1 || rows == 1;
+    let threads = 32 * split * across;
+    let fragment_parts = 2 * elements * 32;
+    let tile_parts = across * fragments * 2 * fragment_parts;
+    Values::default()
+        .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
+        .switch("ONESIDE", one_side)
+        .switch("BOTHSIDES", !one_side)
+        .switch("SHARED", is_shared)
+        .switch("ALONE", !is_shared)
+        .list("TWO", 0..2)
+        .list("FOUR", (0..4).map(|e| format!("{e}u")))
+        .list("ROWFRAGMENTS", 0..fragments)
+        .set("ROWFRAGMENTCOUNT", format!("{fragments}u"))
+        .list("ELEMENTS", (0..elements).map(|e| format!("{e}u")))
+        .list("ENTRIES", 0..(tile_parts / 2).div_ceil(threads))
+        .list("PIECES", 0..(8 * groups).div_ceil(threads))
+        .list("GROUPBITS", ["1u", "2u", "4u"])
+        .list("OTHERBITS", ["8u", "16u"])
+        .set("ROOM", format!("{}u", 4 * groups))
+        .set("SUBGROUPS", format!("{}u", split * across))
+        .set("SIDEPARTS", format!("{}u", 32 * elements))
+        .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
+        .set("TILEPARTS", format!("{tile_parts}u"))
+        .set("PARTS", split * tile_parts)
+        .set("SPLIT", format!("{split}u"))
+        .set("ACROSS", format!("{across}u"))
+        .set("TILEROWS", format!("{rows}u"))
+        .set("THREADS", format!("{threads}u"))
+        .set("ALLTHREADS", threads)
+}
+
+/// Loops over groups: written out for a device's compiler, or left as loops for a slow one.
+fn loops(values: Values, ahead: usize, written_out: bool) -> Values {
+    let all = ["0u", "1u", "2u", "3u"];
+    let (first, groups) =
+        if written_out { (&all[..ahead], &all[..]) } else { (&["turn"][..], &["turn"][..]) };
+    let turns = |turns: usize| format!("{}u", if written_out { 1 } else { turns });
+    values
+        .list("GROUPS", groups)
+        .list("FIRSTGROUPS", first)
+        .set("TURNS", turns(UNIT_GROUPS))
+        .set("FIRSTTURNS", turns(ahead))
+        .set("AHEAD", format!("{ahead}u"))
+}
