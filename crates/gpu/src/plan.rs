@@ -19,7 +19,9 @@ use crate::kernels::expert_halves::{ExpertHalves, ExpertRows};
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams};
+use crate::kernels::{
+    Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams,
+};
 use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
 use crate::step::Counts;

@@ -70,7 +70,11 @@ impl Tiles {
     /// The most that there can be of so many rows.
     pub fn most(self, rows: usize) -> usize {
         let pairs = rows * self.slots;
-        if self.chosen { pairs / self.rows + pairs.min(self.experts) } else { self.experts * rows.div_ceil(self.rows) }
+        if self.chosen {
+            pairs / self.rows + pairs.min(self.experts)
+        } else {
+            self.experts * rows.div_ceil(self.rows)
+        }
     }
 
     /// Whether they are those to use for so many rows.
@@ -187,7 +191,9 @@ impl ExpertHalves {
             for (tile_rows, _) in TILES {
                 let tiles = product.tiles(tile_rows);
                 if tiles.rows_needed() <= rows.most_rows {
-                    let (source, each) = product.source(piece, Way::Tiled { tiles, rows, count }, true);
+                    let subgroups = Subgroups::of(tile_rows, columns);
+                    let way = Way::Tiled { tiles, subgroups, rows, count };
+                    let (source, each) = product.source(piece, way, true);
                     products.push((tiles, kernels.dispatch(source.on_units(), Grid::Tiles(each, tiles))?));
                 }
             }
@@ -243,7 +249,25 @@ enum Way<'a> {
     /// Each pair by itself, with so many subgroups that share the segments.
     Direct { split: usize },
     /// Those of a tile.
-    Tiled { tiles: Tiles, rows: &'a ExpertRows, count: &'a wgpu::Buffer },
+    Tiled { tiles: Tiles, subgroups: Subgroups, rows: &'a ExpertRows, count: &'a wgpu::Buffer },
+}
+
+/// Subgroups of a workgroup: so many that share the segments of each of so many blocks of outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Subgroups {
+    split: usize,
+    across: usize,
+}
+
+impl Subgroups {
+    /// Those for tiles of so many rows: of few, segments are shared, of many there is work enough.
+    fn of(rows: usize, columns: usize) -> Subgroups {
+        match rows {
+            ..=8 => Subgroups { split: shared(columns, 12), across: 1 },
+            ..=16 => Subgroups { split: shared(columns, 8), across: 1 },
+            _ => Subgroups { split: 1, across: 2 },
+        }
+    }
 }
 
 /// Subgroups that share the segments evenly, up to so many.
@@ -269,14 +293,9 @@ impl<'a> Product<'a> {
         let weight = self.first.weight;
         let rows_of_piece = &weight.pieces()[piece].rows;
         let groups = weight.packing().groups();
-        let tile_rows = match way {
-            Way::Direct { .. } => 1,
-            Way::Tiled { tiles, .. } => tiles.rows,
-        };
-        let (split, across) = match (way, tile_rows) {
-            (Way::Direct { split }, _) => (split, 1),
-            (_, ..=16) => (shared(columns, if tile_rows == 8 { 12 } else { 8 }), 1),
-            _ => (1, 2),
+        let (tile_rows, Subgroups { split, across }) = match way {
+            Way::Direct { split } => (1, Subgroups { split, across: 1 }),
+            Way::Tiled { tiles, subgroups, .. } => (tiles.rows, subgroups),
         };
         let ahead = match tile_rows {
             ..=16 => 4,
@@ -339,10 +358,13 @@ impl<'a> Product<'a> {
             Way::Direct { .. } => {
                 let source = source
                     .snippet(include_str!("lanes.wgsl"))
+                    .snippet(include_str!("round_twice.wgsl"))
                     .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
                     .place("X_", self.input)
                     .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
-                self.choice.iter().fold(source, |source, choice| source.read_place("choice", "CHOICE_", *choice))
+                self.choice
+                    .iter()
+                    .fold(source, |source, choice| source.read_place("choice", "CHOICE_", *choice))
             }
             Way::Tiled { rows, count, .. } => {
                 let source = source
@@ -385,6 +407,7 @@ impl<'a> Product<'a> {
         Source::new("experts' rows to halves", include_str!("expert_rows.wgsl"))
             .with_f16()
             .snippet(include_str!("half_factor.wgsl"))
+            .snippet(include_str!("round_twice.wgsl"))
             .size("COLUMNS", columns)
             .size("PARTS", self.parts())
             .size("QUADS", 2 * HalfRows::stride(columns) as usize)

@@ -120,7 +120,7 @@ fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
     {
         let i = $p * $THREADS + thread;
         let group = half_factor(group_$p);
-        let halves = halves_of_row(halves_of_quad(quad_$p, one_over(group)), group * up);
+        let halves = rounded_twice(quad_$p, one_over(group), group * up, at >> 31u);
         if (i < 2u * $ROOM) {
             row_halves[i / 2u][i % 2u * 2u] = halves.x;
             row_halves[i / 2u][i % 2u * 2u + 1u] = halves.y;

@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let both = lane / 8u * 2u;
         let group = half_factor(largest_part(max(quad_peaks[turn % 2u][both], quad_peaks[turn % 2u][both + 1u])));
         if quad < QUADS {
-            halves[row * QUADS + quad] = halves_of_row(halves_of_quad(values, one_over(group)), group * up);
+            halves[row * QUADS + quad] = rounded_twice(values, one_over(group), group * up, row >> 31u);
         }
     }
     if lane == 0u {

@@ -22,9 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
-use crate::linear::{
-    HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights,
-};
+use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, Result, spirv};
 use expert_halves::Tiles;

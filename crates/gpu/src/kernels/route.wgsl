@@ -1,21 +1,21 @@
 // out = the experts that a row uses, in order of rank, then their weights. One workgroup per row of the batch.
 //
-// Sums run in order in one thread, so that they are the same on every device of a kind; functions of scores and the
-// search for the best are shared out among all.
+// Sums run in order, so that they are the same on every device of a kind: each thread adds up all of it for itself, as a
+// single row waits for every word that threads tell each other. An expert's rank is the number of those before it.
 
-var<workgroup> weights: array<f32, EXPERTS>;
+const QUADS = (EXPERTS + 3u) / 4u;
+// Four experts each; those that fill up the last have no weight and the lowest rank.
+var<workgroup> weights: array<vec4<f32>, QUADS>;
+var<workgroup> keys: array<vec4<i32>, QUADS>;
 var<workgroup> worth: array<f32, EXPERTS>;
-var<workgroup> taken: array<u32, EXPERTS>;
-var<workgroup> best_of: array<u32, THREADS>;
 var<workgroup> kept_groups: array<u32, GROUPS>;
 var<workgroup> experts: array<u32, USED>;
 var<workgroup> chosen: array<f32, USED>;
-var<workgroup> sum: f32;
 
 const GROUP = EXPERTS / GROUPS;
 const NONE = 0xffffffffu;
 
-// Whether an expert ranks before another; of equals the first does. None ranks after all.
+// Whether an expert of a group is worth more than another; of equals the first is. None is worth least.
 fn is_better(a: u32, b: u32) -> bool {
     if a == NONE {
         return false;
@@ -61,46 +61,78 @@ fn keep_groups() {
     }
 }
 
+// Numbers in the order of these, with those that are none before all others; zero has two signs and one rank.
+fn key_of(value: f32) -> i32 {
+    let bits = bitcast<u32>(value);
+    let magnitude = i32(bits & 0x7fffffffu);
+    if magnitude > 0x7f800000 {
+        return 0x7fffffff;
+    }
+    return select(magnitude, -magnitude, (bits >> 31u) == 1u);
+}
+
+fn weight_of(expert: u32) -> f32 {
+    return weights[expert / 4u][expert % 4u];
+}
+
+// How many of four experts are before one with this key.
+fn better(quad: u32, key: i32, expert: u32) -> u32 {
+    let number = 4u * quad + vec4<u32>(0u, 1u, 2u, 3u);
+    let others = keys[quad];
+    let equal = (others == vec4<i32>(key)) & (number < vec4<u32>(expert));
+    let before = select(vec4<u32>(), vec4<u32>(1u), (others > vec4<i32>(key)) | equal);
+    return before.x + before.y + before.z + before.w;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let row = workgroup.y;
     let first = row * SCORES_STRIDE + SCORES_OFFSET;
-    for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-        let score = scores[first + expert];
-        weights[expert] = select(score, 1.0 / (1.0 + exponential(-score)), SIGMOID);
-        taken[expert] = 0u;
+    for (var expert = thread; expert < 4u * QUADS; expert += THREADS) {
+        // The last once more where there is none: it is no larger than the largest.
+        let score = scores[first + min(expert, EXPERTS - 1u)];
+        weights[expert / 4u][expert % 4u] = select(score, 1.0 / (1.0 + exponential(-score)), SIGMOID);
     }
     workgroupBarrier();
     if SOFTMAX {
-        if thread == 0u {
-            var largest = weights[0];
-            for (var expert = 1u; expert < EXPERTS; expert++) {
-                largest = select(largest, weights[expert], weights[expert] > largest);
-            }
-            sum = largest;
+        var largest = weights[0].x;
+        for (var quad = 0u; quad < QUADS; quad++) {
+            let four = weights[quad];
+            largest = select(largest, four.x, four.x > largest);
+            largest = select(largest, four.y, four.y > largest);
+            largest = select(largest, four.z, four.z > largest);
+            largest = select(largest, four.w, four.w > largest);
+        }
+        workgroupBarrier();
+        for (var expert = thread; expert < 4u * QUADS; expert += THREADS) {
+            let weight = exponential(weight_of(expert) - largest);
+            weights[expert / 4u][expert % 4u] = select(0.0, weight, expert < EXPERTS);
+        }
+        workgroupBarrier();
+        var total = 0.0;
+        for (var quad = 0u; quad < QUADS; quad++) {
+            let four = weights[quad];
+            total += four.x;
+            total += four.y;
+            total += four.z;
+            total += four.w;
         }
         workgroupBarrier();
         for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-            weights[expert] = exponential(weights[expert] - sum);
-        }
-        workgroupBarrier();
-        if thread == 0u {
-            var total = 0.0;
-            for (var expert = 0u; expert < EXPERTS; expert++) {
-                total += weights[expert];
-            }
-            sum = total;
-        }
-        workgroupBarrier();
-        for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-            weights[expert] = weights[expert] / sum;
+            weights[expert / 4u][expert % 4u] = weight_of(expert) / total;
         }
     }
-    for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-        worth[expert] = weights[expert];
-        if BIASED {
-            worth[expert] += bias[expert];
+    for (var expert = thread; expert < 4u * QUADS; expert += THREADS) {
+        var key = -0x7fffffff;
+        if expert < EXPERTS {
+            var value = weight_of(expert);
+            if BIASED {
+                value += bias[expert];
+            }
+            worth[expert] = value;
+            key = key_of(value);
         }
+        keys[expert / 4u][expert % 4u] = key;
     }
     workgroupBarrier();
     if GROUPS > 1u {
@@ -109,66 +141,65 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
         workgroupBarrier();
         for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-            taken[expert] = 1u - kept_groups[expert / GROUP];
+            if kept_groups[expert / GROUP] == 0u {
+                keys[expert / 4u][expert % 4u] = -0x7fffffff;
+            }
         }
         workgroupBarrier();
     }
-    for (var rank = 0u; rank < USED; rank++) {
-        var best = NONE;
-        for (var expert = thread; expert < EXPERTS; expert += THREADS) {
-            if taken[expert] == 0u && is_better(expert, best) {
-                best = expert;
-            }
+    for (var expert = thread; expert < EXPERTS; expert += THREADS) {
+        let key = keys[expert / 4u][expert % 4u];
+        var rank = 0u;
+        for (var quad = 0u; quad < QUADS; quad++) {
+            rank += better(quad, key, expert);
         }
-        best_of[thread] = best;
+        if rank < USED {
+            experts[rank] = expert;
+            chosen[rank] = weight_of(expert);
+        }
+    }
+    workgroupBarrier();
+    if SOFTMAX_OF_CHOSEN {
+        var largest = chosen[0];
+        for (var rank = 1u; rank < USED; rank++) {
+            largest = select(largest, chosen[rank], chosen[rank] > largest);
+        }
         workgroupBarrier();
-        if thread == 0u {
-            for (var other = 1u; other < THREADS; other++) {
-                if is_better(best_of[other], best) {
-                    best = best_of[other];
-                }
-            }
-            // Without numbers to compare there may be none.
-            best = min(best, EXPERTS - 1u);
-            taken[best] = 1u;
-            experts[rank] = best;
-            chosen[rank] = weights[best];
+        for (var rank = thread; rank < USED; rank += THREADS) {
+            chosen[rank] = exponential(chosen[rank] - largest);
+        }
+        workgroupBarrier();
+        let total = sum_of_chosen();
+        workgroupBarrier();
+        for (var rank = thread; rank < USED; rank += THREADS) {
+            chosen[rank] = chosen[rank] / total;
         }
         workgroupBarrier();
     }
-    if thread == 0u {
-        if SOFTMAX_OF_CHOSEN {
-            var largest = chosen[0];
-            for (var rank = 1u; rank < USED; rank++) {
-                largest = select(largest, chosen[rank], chosen[rank] > largest);
-            }
-            var total = 0.0;
-            for (var rank = 0u; rank < USED; rank++) {
-                chosen[rank] = exponential(chosen[rank] - largest);
-                total += chosen[rank];
-            }
-            for (var rank = 0u; rank < USED; rank++) {
-                chosen[rank] = chosen[rank] / total;
-            }
-        }
+    var total = 1.0;
+    if NORMALISED {
+        total = sum_of_chosen();
+        total = select(total, LEAST_SUM, total < LEAST_SUM);
+    }
+    let at = row * OUT_STRIDE + OUT_OFFSET;
+    for (var rank = thread; rank < USED; rank += THREADS) {
+        var weight = chosen[rank];
         if NORMALISED {
-            var total = 0.0;
-            for (var rank = 0u; rank < USED; rank++) {
-                total += chosen[rank];
-            }
-            total = select(total, LEAST_SUM, total < LEAST_SUM);
-            for (var rank = 0u; rank < USED; rank++) {
-                chosen[rank] = chosen[rank] / total;
-            }
+            weight = weight / total;
         }
-        let at = row * OUT_STRIDE + OUT_OFFSET;
-        for (var rank = 0u; rank < USED; rank++) {
-            var weight = chosen[rank] * SCALE;
-            if WITH_FACTORS {
-                weight *= factors[experts[rank]];
-            }
-            out[at + rank] = f32(experts[rank]);
-            out[at + USED + rank] = weight;
+        weight *= SCALE;
+        if WITH_FACTORS {
+            weight *= factors[experts[rank]];
         }
+        out[at + rank] = f32(experts[rank]);
+        out[at + USED + rank] = weight;
     }
+}
+
+fn sum_of_chosen() -> f32 {
+    var total = 0.0;
+    for (var rank = 0u; rank < USED; rank++) {
+        total += chosen[rank];
+    }
+    return total;
 }

@@ -90,7 +90,8 @@ impl<'a> Planner<'a> {
         let Op::ExpertLinear { input, out: both, choice, .. } = op else { return None };
         let Some(Op::Activate { activation, gate, up: Some(up), out }) = self.next() else { return None };
         let half = both.width / 2;
-        let apart = [Some(*input), Some(*both), *choice].into_iter().flatten().all(|view| !view.overlaps(*out));
+        let apart =
+            [Some(*input), Some(*both), *choice].into_iter().flatten().all(|view| !view.overlaps(*out));
         (*gate == both.part(0, half) && *up == both.part(half, half) && apart).then_some((*activation, *out))
     }
 }
@@ -107,8 +108,7 @@ pub(super) fn sorted_after(
             let experts = program.weights[parts.last()?.weight].experts;
             Some(Sorted { choice: *choice, experts, most_direct: halves.most_direct() })
         }
-        _ => before.filter(|sorted| {
-            !op.gathers() && op.outputs().iter().all(|out| !out.overlaps(sorted.choice))
-        }),
+        _ => before
+            .filter(|sorted| !op.gathers() && op.outputs().iter().all(|out| !out.overlaps(sorted.choice))),
     }
 }
