@@ -22,7 +22,7 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 use crate::buffers::Activations;
 use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
-use crate::kernels::expert_halves::ExpertRows;
+use crate::kernels::expert_tiles::ExpertRows;
 use crate::kernels::{Kernels, List};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload, half_units};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};

@@ -1,9 +1,10 @@
 //! Products of experts on matrix units: rows that chose the same expert are multiplied together, so that a step reads the
-//! weights of an expert once. How work is cut for `expert_halves.wgsl`, the sorting of rows by experts, and their halves.
+//! weights of an expert once. How work is cut for `expert_halves.wgsl`, and the kernels before it.
 
 use gleed_model::arithmetic::SEGMENT;
-use gleed_model::program::{Activation, Op, Program, experts_used};
+use gleed_model::program::Activation;
 
+use super::expert_tiles::{ExpertRows, TILES, Tiles, list_at};
 use super::{Dispatch, Grid, Kernels, Place, Source, activate};
 use crate::linear::template::{Values, expand};
 use crate::linear::{HalfRows, Matrix};
@@ -14,10 +15,6 @@ mod tests;
 
 /// Groups of columns of a unit, to which rows are padded.
 const UNIT_GROUPS: usize = 4;
-
-/// Rows of the tiles that there are, and how many an expert has on average up to which they are best: larger tiles take
-/// only a little more time each.
-const TILES: [(usize, usize); 4] = [(8, 5), (16, 10), (32, 20), (64, usize::MAX)];
 
 /// Subgroups that share the segments of a pair that is alone.
 const DIRECT_SPLIT: usize = 16;
@@ -53,98 +50,6 @@ impl Product<'_> {
     fn parts(&self) -> usize {
         if self.input.width == self.sizes[2] { 1 } else { self.slots() }
     }
-}
-
-/// How pairs of rows and slots are cut into tiles of one expert each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tiles {
-    /// Rows of a tile.
-    rows: usize,
-    slots: usize,
-    experts: usize,
-    /// Whether rows choose experts, or use all.
-    chosen: bool,
-}
-
-impl Tiles {
-    /// The most that there can be of so many rows.
-    pub fn most(self, rows: usize) -> usize {
-        let pairs = rows * self.slots;
-        if self.chosen {
-            pairs / self.rows + pairs.min(self.experts)
-        } else {
-            self.experts * rows.div_ceil(self.rows)
-        }
-    }
-
-    /// Whether they are those to use for so many rows.
-    pub fn serve(self, rows: usize) -> bool {
-        let mean = (rows * self.slots).div_ceil(self.experts);
-        TILES.iter().find(|(_, most)| mean <= *most).is_some_and(|(rows, _)| *rows == self.rows)
-    }
-
-    /// Rows from which on they are used, about.
-    pub fn rows_needed(self) -> usize {
-        let before = TILES.iter().take_while(|(rows, _)| *rows != self.rows).last();
-        before.map_or(1, |(_, most)| most * self.experts / self.slots.max(1))
-    }
-}
-
-/// Where rows that experts read are as halves, and which rows meet which expert.
-#[derive(Debug)]
-pub(crate) struct ExpertRows {
-    halves: wgpu::Buffer,
-    tiles: wgpu::Buffer,
-    most_rows: usize,
-}
-
-impl ExpertRows {
-    /// Room for those of a program, if it has experts.
-    pub fn new(gpu: &Gpu, program: &Program, most_rows: usize) -> Result<Option<ExpertRows>> {
-        match sizes(program, most_rows) {
-            [0, _] => Ok(None),
-            [halves, tiles] => ExpertRows::with(gpu, [halves, tiles], most_rows).map(Some),
-        }
-    }
-
-    fn with(gpu: &Gpu, [halves, tiles]: [u64; 2], most_rows: usize) -> Result<ExpertRows> {
-        Ok(ExpertRows {
-            halves: gpu.storage("experts' rows as halves", halves)?,
-            tiles: gpu.storage("rows by experts", tiles)?,
-            most_rows,
-        })
-    }
-}
-
-/// Bytes of what [`ExpertRows`] has for a program.
-pub(crate) fn bytes(program: &Program, most_rows: usize) -> u64 {
-    sizes(program, most_rows).iter().sum()
-}
-
-fn sizes(program: &Program, most_rows: usize) -> [u64; 2] {
-    let ops = program.nodes.iter().filter_map(|node| match &node.op {
-        Op::ExpertLinear { parts, choice, input, .. } => Some((parts, *choice, *input)),
-        _ => None,
-    });
-    let each = ops.flat_map(|(parts, choice, input)| {
-        parts.iter().map(move |part| {
-            let weight = &program.weights[part.weight];
-            let slots = experts_used(choice, weight.experts);
-            let rows = if input.width == weight.columns { most_rows } else { most_rows * slots };
-            let pairs = most_rows * slots;
-            [half_bytes(rows, weight.columns), 4 * (list_at(pairs, weight.experts) + pairs) as u64]
-        })
-    });
-    each.fold([0; 2], |most, each| [most[0].max(each[0]), most[1].max(each[1])])
-}
-
-fn half_bytes(rows: usize, columns: usize) -> u64 {
-    16 * (rows * HalfRows::stride(columns) as usize + rows.div_ceil(4)) as u64
-}
-
-/// Where the list of pairs begins, after all tiles.
-fn list_at(most_pairs: usize, experts: usize) -> usize {
-    4 * (most_pairs / TILES[0].0 + experts)
 }
 
 /// The dispatches that compute products of experts in halves.
@@ -205,7 +110,7 @@ impl ExpertHalves {
                 sorts.push((tiles, kernels.dispatch(product.sort(tiles, rows, count), Grid::Once)?));
             }
         }
-        let to_halves = kernels.dispatch(product.to_halves(rows), Grid::Rows(product.parts() as u32))?;
+        let to_halves = kernels.dispatch(product.halving(rows), Grid::Rows(product.parts() as u32))?;
         let activates = product.activated.is_some();
         let sorted = sorted == Some(most_direct);
         Ok(ExpertHalves { direct, most_direct, sorts, to_halves, products, sorted, slots, activates })
@@ -264,7 +169,7 @@ impl Subgroups {
     fn of(rows: usize, columns: usize) -> Subgroups {
         match rows {
             ..=8 => Subgroups { split: shared(columns, 12), across: 1 },
-            ..=16 => Subgroups { split: shared(columns, 8), across: 1 },
+            9..=16 => Subgroups { split: shared(columns, 8), across: 1 },
             _ => Subgroups { split: 1, across: 2 },
         }
     }
@@ -402,7 +307,7 @@ impl<'a> Product<'a> {
     }
 
     /// The kernel that makes halves of the input.
-    fn to_halves(&self, rows: &'a ExpertRows) -> Source<'a> {
+    fn halving(&self, rows: &'a ExpertRows) -> Source<'a> {
         let columns = self.sizes[2];
         Source::new("experts' rows to halves", include_str!("expert_rows.wgsl"))
             .with_f16()

@@ -10,6 +10,7 @@ mod attention_halves;
 pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod expert_halves;
+pub(crate) mod expert_tiles;
 pub(crate) mod experts;
 pub(crate) mod heads;
 pub(crate) mod index;
@@ -25,7 +26,7 @@ use crate::compiler::{Pipeline, Run};
 use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, Result, spirv};
-use expert_halves::Tiles;
+use expert_tiles::Tiles;
 
 /// Columns of one row of a buffer on the device.
 #[derive(Debug, Clone, Copy)]

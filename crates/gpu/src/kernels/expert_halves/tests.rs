@@ -5,6 +5,7 @@ use gleed_model::arithmetic::{HalfRow, dot_halves, half_activations};
 use gleed_model::program::Activation;
 
 use super::*;
+use crate::kernels::expert_tiles::half_bytes;
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::halves::half_matrix;
 use crate::linear::tests::support::{Random, UNTOUCHED, Weight, buffer, read, setup};
@@ -176,7 +177,7 @@ impl Case {
                         .push(kernels.dispatch(product.sort(tiles, &rows, &count), Grid::Once).unwrap());
                 }
                 let parts = product.parts() as u32;
-                dispatches.push(kernels.dispatch(product.to_halves(&rows), Grid::Rows(parts)).unwrap());
+                dispatches.push(kernels.dispatch(product.halving(&rows), Grid::Rows(parts)).unwrap());
                 Way::Tiled { tiles, subgroups, rows: &rows, count: &count }
             }
         };
