@@ -199,8 +199,8 @@ impl Linear {
 
     /// Whether so many rows are multiplied on matrix units.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
-        let tilings = self.launches.iter().map(|dispatch| dispatch.fitting(rows).0);
-        tilings.into_iter().all(|tiling| matches!(tiling, Tiling::Halves { .. }))
+        let in_halves = |launch: &Launch| matches!(launch.fitting(rows).0, Tiling::Halves { .. });
+        self.launches.iter().all(in_halves)
     }
 
     /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.

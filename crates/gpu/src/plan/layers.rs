@@ -167,7 +167,8 @@ impl<'a> Planner<'a> {
         let floats = rows_view(self.place(*input));
         self.layers(gpu, op, *input, |integers| {
             let input = integers.unwrap_or(Input::Floats(floats));
-            let rounded = self.by_others().filter(|to| self.next_multiplies(*out) && !to.is_input(&input));
+            let by_others = self.rounded().map(|[_, by_others]| by_others);
+            let rounded = by_others.filter(|to| self.next_multiplies(*out) && !to.is_input(&input));
             let operands = Operands { rounded, ..self.operands(input, self.place(*out)) };
             let both = [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
             let (linear, name) = (self.resources.linear, &self.program.weights[gate.weight].name);
@@ -254,7 +255,7 @@ impl<'a> Planner<'a> {
     /// The layer that does the work of a linear op and of the norm after it, where one can.
     fn with_norm(&self, gpu: &Gpu, op: &Op, input: Option<Input<'a>>) -> Result<Option<Linear>> {
         let Resources { linear, weights, .. } = self.resources;
-        let (Op::Linear { parts, .. }, Some(input), Some(rounded)) = (op, input, self.by_norms()) else {
+        let (Op::Linear { parts, .. }, Some(input), Some([rounded, _])) = (op, input, self.rounded()) else {
             return Ok(None);
         };
         let next = next_norm(self.program, self.index, |op| self.rounds_all(op));
@@ -269,24 +270,11 @@ impl<'a> Planner<'a> {
         Linear::with_next_norm(gpu, linear, name, self.with_bias(weight, part), operands, next_norm)
     }
 
-    /// Where norms write what linear layers read.
-    fn by_norms(&self) -> Option<Rounded<'a>> {
+    /// Where norms write what linear layers read, and where others do.
+    fn rounded(&self) -> Option<[Rounded<'a>; 2]> {
         let Resources { quantized, halves, .. } = self.resources;
-        let [integers, halves] = [
-            quantized.map(|[by_norms, _]| Rounded::Integers(by_norms)),
-            halves.map(|[by_norms, _]| Rounded::Halves(by_norms)),
-        ];
-        halves.or(integers)
-    }
-
-    /// Where others do.
-    fn by_others(&self) -> Option<Rounded<'a>> {
-        let Resources { quantized, halves, .. } = self.resources;
-        let [integers, halves] = [
-            quantized.map(|[_, by_others]| Rounded::Integers(by_others)),
-            halves.map(|[_, by_others]| Rounded::Halves(by_others)),
-        ];
-        halves.or(integers)
+        let halves = halves.map(|both| both.each_ref().map(Rounded::Halves));
+        halves.or(quantized.map(|both| both.each_ref().map(Rounded::Integers)))
     }
 
     /// Whether a linear op multiplies integers, or halves, as all of them do where some do.
