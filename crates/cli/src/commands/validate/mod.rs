@@ -35,7 +35,7 @@ pub struct Arguments {
     ops: bool,
 
     /// The largest mean KL divergence from the reference that passes, in nats
-    /// [default: 0.02 in q8 arithmetic, 0.000001 in f32]
+    /// [default: 0.02 in q8 arithmetic, 0.0001 in f16, 0.000001 in f32]
     #[arg(long, value_name = "NATS")]
     tolerance: Option<f64>,
 
