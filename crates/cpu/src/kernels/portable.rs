@@ -25,6 +25,7 @@ impl Simd for Portable {
     type Weights = [[i8; 4]; LANES];
 
     const WIDE: bool = false;
+    const IN_TURN: bool = false;
 
     #[inline(never)]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {

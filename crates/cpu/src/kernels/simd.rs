@@ -30,6 +30,9 @@ pub trait Simd: Copy {
     /// Whether there are registers for large blocks (32 of them, each as wide as the lanes).
     const WIDE: bool;
 
+    /// Whether few rows meet several tiles of weights in turn, because memory likes to be read in several places.
+    const IN_TURN: bool;
+
     /// Runs a kernel compiled with this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 

@@ -81,8 +81,7 @@ impl MultiplyPacked<'_> {
         let (mut tile, count) = (0, self.tiles.count());
         while tile < count {
             tile += match count - tile {
-                STREAMS.. => self.block::<S, L, R, STREAMS>(s, row, tile),
-                2.. => self.block::<S, L, R, 2>(s, row, tile),
+                STREAMS.. if S::IN_TURN => self.block::<S, L, R, STREAMS>(s, row, tile),
                 _ => self.block::<S, L, R, 1>(s, row, tile),
             };
         }
