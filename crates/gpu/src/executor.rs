@@ -25,7 +25,7 @@ use crate::compiler::Pipeline;
 use crate::kernels::expert_tiles::ExpertRows;
 use crate::kernels::{Kernels, List};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload, half_units};
-use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, plan};
+use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, Within, plan};
 use crate::state::LayerState;
 use crate::step::{Counts, Step};
 use crate::weights::{self, Converted, Weights};
@@ -259,7 +259,14 @@ impl GpuExecutor {
     /// How many norms a step of so many rows leaves to the linear layers before them.
     pub fn norms_in_layers(&self, rows: usize) -> usize {
         let counts = Counts { rows, ..Counts::default() };
-        self.nodes.iter().filter(|node| node.is_done(counts, Recorded::Together)).count()
+        let in_layers = |node: &&Planned| matches!(node.within, Some(Within::Layer(_)));
+        let done = self.nodes.iter().filter(|node| node.is_done(counts, Recorded::Together));
+        done.filter(in_layers).count()
+    }
+
+    /// How many sums over experts are left to the norms after them.
+    pub fn sums_in_norms(&self) -> usize {
+        self.nodes.iter().filter(|node| matches!(node.within, Some(Within::Norm))).count()
     }
 
     /// How many linear layers multiply so many rows of integers on matrix units.
@@ -267,7 +274,7 @@ impl GpuExecutor {
         let commands = self.nodes.iter().flat_map(|node| &node.commands);
         let layers = commands.filter_map(|command| match command {
             Command::Linear(layers) => Some(layers.layers()),
-            Command::Dispatch(_) | Command::Experts(_) => None,
+            Command::Dispatch(_) | Command::Norm { .. } | Command::Experts(_) => None,
         });
         layers.flatten().filter(|layer| layer.on_matrix_units(rows as u32)).count()
     }

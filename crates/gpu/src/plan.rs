@@ -6,122 +6,33 @@ mod layers;
 mod low_rank;
 mod names;
 mod norms;
+mod planned;
 mod producer;
 
 use gleed_model::program::{self, Op, Program, View, WeightId};
 
 use crate::buffers::Activations;
 use crate::cache::LayerCache;
-use crate::compiler::{Pipeline, Run};
 use crate::kernels::attention::{self, Attention};
 use crate::kernels::embed::{Index, embed};
-use crate::kernels::expert_halves::ExpertHalves;
 use crate::kernels::expert_tiles::ExpertRows;
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
-use crate::kernels::norm::{Also, Norm, norm};
+use crate::kernels::norm::{Addend, Also, Norm, norm as norm_kernel};
 use crate::kernels::rows::{add, center, gather, map, pool};
 use crate::kernels::{
     Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams,
 };
-use crate::linear::{HalfRows, Linear, LinearKernels, PackedWeight, Quantized};
+use crate::linear::{HalfRows, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
-use crate::step::Counts;
 use crate::weights::Weights;
 use crate::{Error, Result};
 pub(crate) use check::{attention_tiles, check, gathered, head, logits_inputs};
 use experts::{Sorted, sorted_after};
-use layers::Layers;
 pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
+use norms::combined_by_norm;
+pub(crate) use planned::{Command, Planned, Recorded, Within};
 use producer::Producer;
-
-/// One node, ready to run.
-#[derive(Debug)]
-pub(crate) struct Planned {
-    /// The rows that it sees; a gather already sees the wanted ones.
-    pub list: List,
-    pub commands: Vec<Command>,
-    /// What is before it, if that does this node's work too, for some numbers of rows.
-    pub within: Option<Within>,
-}
-
-/// What does the work of the node after it too.
-#[derive(Debug)]
-pub(crate) enum Within {
-    /// A layer, that of a norm.
-    Layer(Linear),
-    /// Experts, that of an activation, up to so many rows.
-    Experts(usize),
-}
-
-impl Planned {
-    /// Whether there is nothing left to do for it.
-    pub fn is_done(&self, counts: Counts, recorded: Recorded) -> bool {
-        match &self.within {
-            Some(Within::Layer(layer)) => recorded.together(layer, counts),
-            Some(Within::Experts(most)) => recorded == Recorded::Together && counts.rows <= *most,
-            None => false,
-        }
-    }
-
-    /// Gives `see` everything that is recorded of it in a step.
-    pub fn visit(
-        &self,
-        counts: Counts,
-        recorded: Recorded,
-        see: &mut dyn FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
-        if self.is_done(counts, recorded) {
-            return Ok(());
-        }
-        self.commands.iter().try_for_each(|command| match command {
-            Command::Dispatch(dispatch) => dispatch.run(counts).map_or(Ok(()), &mut *see),
-            Command::Linear(layers) => layers.runs(counts, recorded).try_for_each(&mut *see),
-            Command::Experts(experts) => {
-                let dispatches = experts.dispatches(counts.rows, recorded == Recorded::Apart);
-                dispatches.into_iter().filter_map(|dispatch| dispatch.run(counts)).try_for_each(&mut *see)
-            }
-        })
-    }
-
-    /// All pipelines that it may need, and from how many rows on, about.
-    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        let dispatches = self.commands.iter().flat_map(|command| match command {
-            Command::Dispatch(dispatch) => vec![dispatch],
-            Command::Experts(experts) => experts.all().collect(),
-            Command::Linear(_) => vec![],
-        });
-        let of_layers = self.commands.iter().filter_map(|command| match command {
-            Command::Linear(layers) => Some(layers.pipelines()),
-            Command::Dispatch(_) | Command::Experts(_) => None,
-        });
-        dispatches.map(|dispatch| (dispatch.grid.rows(), &dispatch.pipeline)).chain(of_layers.flatten())
-    }
-}
-
-/// How nodes are recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// All of a step: one may do the work of the next, and leave out what nobody reads.
-    Together,
-    /// Each writes all that it stands for, so that it can be looked at and timed.
-    Apart,
-}
-
-impl Recorded {
-    /// Whether a layer that can also do a norm's work does.
-    fn together(self, layer: &Linear, counts: Counts) -> bool {
-        self == Recorded::Together && layer.requantizes(counts.rows as u32)
-    }
-}
-
-/// Something to record.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Dispatch(Dispatch),
-    Linear(Layers),
-    Experts(ExpertHalves),
-}
 
 /// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
 #[derive(Debug)]
@@ -215,7 +126,8 @@ pub(crate) fn plan(
             [Command::Experts(experts)] => experts.activated_rows().map(Within::Experts),
             _ => None,
         };
-        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
+        let after = combined_by_norm(program, index).then_some(Within::Norm);
+        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next).or(after) })
     });
     nodes.collect()
 }
@@ -249,6 +161,18 @@ impl<'a> Planner<'a> {
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
             Op::ExpertLinear { .. } => self.experts(kernels, op, matrix),
+            Op::AddNorm { x, y, norm, out } => {
+                let mut add_norm = |addend| {
+                    let (also, [x, out]) =
+                        (self.norm_also(norm, *out), [x, out].map(|view| self.place(*view)));
+                    norm_kernel(kernels, self.norm(norm), 1, x, Some(addend), out, also)
+                };
+                let apart = add_norm(Addend::Plain(self.place(*y)))?;
+                Ok(vec![match self.combined() {
+                    Some(sum) => Command::Norm { together: add_norm(sum)?, apart },
+                    None => Command::Dispatch(apart),
+                }])
+            }
             op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
         }
     }
@@ -274,7 +198,7 @@ impl<'a> Planner<'a> {
         self.resources.activations.place(view, self.list)
     }
 
-    /// The dispatches of all ops that have no matrix.
+    /// The dispatches of all other ops, which have no matrix.
     fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
         let Resources { step, activations, caches, states, partials, weights, .. } = self.resources;
         let list = self.list;
@@ -283,11 +207,7 @@ impl<'a> Planner<'a> {
         match op {
             Op::Norm { norm: of, heads, input, out } => {
                 let also = if *heads == 1 { self.norm_also(of, *out) } else { Also::Nothing };
-                norm(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
-            }
-            Op::AddNorm { x, y, norm: of, out } => {
-                let also = self.norm_also(of, *out);
-                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), also).map(one)
+                norm_kernel(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
             }
             Op::Center { heads, input, out } => center(kernels, *heads, place(input), place(out)).map(one),
             // The step's upload has brought it.
@@ -297,7 +217,8 @@ impl<'a> Planner<'a> {
             | Op::ExpertLinear { .. }
             | Op::Embed { .. }
             | Op::AddPositions { .. }
-            | Op::AddVector { .. } => unreachable!("ops with matrices are not planned here"),
+            | Op::AddVector { .. }
+            | Op::AddNorm { .. } => unreachable!("they have plans of their own"),
             Op::Unzip { heads, input, outs } => {
                 let outs: Vec<Place> = outs.iter().map(place).collect();
                 state::unzip(kernels, *heads, place(input), &outs)
@@ -454,6 +375,13 @@ impl<'a> Planner<'a> {
                 pool(kernels, step, from, to.buffer).map(one)
             }
         }
+    }
+
+    /// What the norm adds in place of the op before it.
+    fn combined(&self) -> Option<Addend<'a>> {
+        let before = self.index.checked_sub(1).filter(|before| combined_by_norm(self.program, *before))?;
+        let Op::Combine { choice, weighted, input, .. } = &self.program.nodes[before].op else { return None };
+        Some(Addend::Combined { choice: self.place(*choice), weighted: *weighted, input: self.place(*input) })
     }
 
     fn norm(&self, norm: &program::Norm) -> Norm<'a> {

@@ -7,8 +7,8 @@ use super::{Dispatch, Grid, Kernels, Place, Source, activate};
 use crate::Result;
 use crate::linear::{Matrix, PackedWeight};
 
-/// Threads of a choice.
-const THREADS: usize = 64;
+/// Threads of a choice, at most: one for each expert.
+const THREADS: usize = 256;
 
 /// out = the experts of each row, then their weights. `bias` and `factors` are the routing's.
 pub(crate) fn route(
@@ -21,7 +21,7 @@ pub(crate) fn route(
     let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
     let mut source = Source::new("route", include_str!("route.wgsl"))
         .snippet(include_str!("exp.wgsl"))
-        .size("THREADS", THREADS)
+        .size("THREADS", scores.width.next_multiple_of(32).min(THREADS))
         .size("EXPERTS", scores.width)
         .size("USED", routing.used)
         .flag("SOFTMAX", routing.gate == Gate::Softmax)

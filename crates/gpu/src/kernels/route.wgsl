@@ -95,14 +95,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     workgroupBarrier();
     if SOFTMAX {
-        var largest = weights[0].x;
-        for (var quad = 0u; quad < QUADS; quad++) {
-            let four = weights[quad];
-            largest = select(largest, four.x, four.x > largest);
-            largest = select(largest, four.y, four.y > largest);
-            largest = select(largest, four.z, four.z > largest);
-            largest = select(largest, four.w, four.w > largest);
+        // What is not a number makes all weights so, wherever it is.
+        var four_largest = weights[0];
+        for (var quad = 1u; quad < QUADS; quad++) {
+            four_largest = select(four_largest, weights[quad], weights[quad] > four_largest);
         }
+        var largest = four_largest.x;
+        largest = select(largest, four_largest.y, four_largest.y > largest);
+        largest = select(largest, four_largest.z, four_largest.z > largest);
+        largest = select(largest, four_largest.w, four_largest.w > largest);
         workgroupBarrier();
         for (var expert = thread; expert < 4u * QUADS; expert += THREADS) {
             let weight = exponential(weight_of(expert) - largest);
