@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::device::{Failure, scoped};
+use crate::fragments::Fragments;
 use crate::kernel_file::KernelFile;
 use crate::{Error, Result, spirv};
 
@@ -104,8 +105,9 @@ pub(crate) struct Compiler {
 impl Compiler {
     pub fn new(device: wgpu::Device, adapter: &str, failure: Failure, file: Option<KernelFile>) -> Compiler {
         let adapter = adapter.to_string();
+        let fragments = OnceLock::new();
         let (queues, compiled) = (Mutex::default(), Mutex::default());
-        let workshop = Arc::new(Workshop { device, adapter, failure, file, queues, compiled });
+        let workshop = Arc::new(Workshop { device, adapter, failure, file, fragments, queues, compiled });
         Compiler { known: Mutex::default(), workshop, threads: Mutex::default() }
     }
 
@@ -160,6 +162,17 @@ impl Compiler {
         }
     }
 
+    /// How kernels on matrix units get at elements, once that is known.
+    pub fn fragments(&self) -> Option<Fragments> {
+        self.workshop.fragments.get().copied()
+    }
+
+    /// Says how they do, once.
+    pub fn set_fragments(&self, fragments: Fragments) {
+        let known = *self.workshop.fragments.get_or_init(|| fragments);
+        debug_assert_eq!(known, fragments, "a device's units are asked once");
+    }
+
     /// What has been compiled.
     pub fn compiled(&self) -> Compiled {
         *lock(&self.workshop.compiled)
@@ -193,6 +206,7 @@ struct Workshop {
     adapter: String,
     failure: Failure,
     file: Option<KernelFile>,
+    fragments: OnceLock<Fragments>,
     queues: Mutex<Queues>,
     compiled: Mutex<Compiled>,
 }
@@ -237,7 +251,10 @@ impl Workshop {
         let start = Instant::now();
         let Job { name, text, layout, .. } = job;
         let what = format!("compiling {name}");
-        // Kernels that WGSL has no words for are completed here.
+        // Where the device's lanes share elements of matrices, the kernel says so in WGSL. Those that WGSL has no words for
+        // are completed here.
+        let shared = self.fragments.get().and_then(|fragments| fragments.shared_in(text));
+        let text: &str = shared.as_deref().unwrap_or(text);
         let translated = spirv::is_needed(text).then(|| spirv::translate(text)).transpose();
         let translated = translated.map_err(|reason| {
             let adapter = self.adapter.clone();

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use gleed_model::Arithmetic;
 
 use crate::compiler::{Compiled, Compiler};
+use crate::fragments::{Fragments, Room};
 use crate::kernel_file::KernelFile;
-use crate::linear::{HALF_MATRICES, half_units};
 use crate::matrices::MatrixShape;
 use crate::{Error, Result, lost, units, vulkan};
 
@@ -281,10 +281,7 @@ impl Gpu {
         let mut gpu = Gpu { device, queue, info, failure, compiler, opened: Opened::default() };
         gpu.keep_errors();
         gpu.opened.device = start.elapsed();
-        // Matrices of halves are not there if they are not as our kernels need them.
-        if half_units(&gpu.info) && !units::are_as_expected(&gpu).unwrap_or(false) {
-            gpu.info.cooperative_matrices.retain(|shape| *shape != HALF_MATRICES);
-        }
+        units::find(&mut gpu)?;
         gpu.opened.probe = start.elapsed() - gpu.opened.device;
         gpu.check()?;
         Ok(gpu)
@@ -326,10 +323,23 @@ impl Gpu {
         check(&self.failure)
     }
 
-    /// The order of operations for who asks for none: halves where there are units for them, which take prompts and many
-    /// sequences fastest, else integers.
+    /// The order of operations for who asks for none: halves where lanes have the elements of matrices, which take prompts
+    /// and many sequences fastest, else integers.
     pub fn arithmetic(&self) -> Arithmetic {
-        if half_units(&self.info) { Arithmetic::F16 } else { Arithmetic::Q8 }
+        if self.fragments() == Some(Fragments::Lanes) { Arithmetic::F16 } else { Arithmetic::Q8 }
+    }
+
+    /// How kernels on matrix units get at the elements of matrices; nothing where there are no such units.
+    pub(crate) fn fragments(&self) -> Option<Fragments> {
+        self.compiler.fragments()
+    }
+
+    /// What workgroups on matrix units have room for.
+    pub(crate) fn room(&self) -> Room {
+        let limits = self.device.limits();
+        let (memory, threads) =
+            (limits.max_compute_workgroup_storage_size, limits.max_compute_invocations_per_workgroup);
+        self.fragments().unwrap_or(Fragments::Lanes).room(memory, threads)
     }
 
     /// Bytes of memory that nothing uses yet, where the driver says; else all there are, where it says that.
@@ -396,6 +406,8 @@ fn describe(adapter: &str, what: &str, error: &wgpu::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linear::half_units;
+    use crate::matrices::Element;
 
     fn adapter(index: usize, name: &str, kind: Kind) -> AdapterInfo {
         AdapterInfo {
@@ -430,19 +442,24 @@ mod tests {
 
     #[test]
     fn matrix_units_are_known_by_their_shapes() {
-        let halves = AdapterInfo {
+        let halves =
+            |side, k| MatrixShape { m: side, n: side, k, operands: Element::F16, sums: Element::F32 };
+        let with = |shapes: &[MatrixShape]| AdapterInfo {
             f16: true,
             subgroups: Some((32, 32)),
-            cooperative_matrices: vec![MatrixShape { k: 8, ..HALF_MATRICES }, HALF_MATRICES],
+            cooperative_matrices: shapes.to_vec(),
             ..adapter(0, "Card", Kind::Discrete)
         };
-        assert!(half_units(&halves));
-        assert_eq!(halves.cooperative_matrices[1].to_string(), "16x16x16 f16 to f32");
+        let card = with(&[halves(16, 8), halves(16, 16)]);
+        assert_eq!(card.cooperative_matrices[1].to_string(), "16x16x16 f16 to f32");
+        let any_lanes = |card: AdapterInfo| AdapterInfo { subgroups: Some((4, 64)), ..card };
+        let mac = AdapterInfo { backend: wgpu::Backend::Metal, ..any_lanes(with(&[halves(8, 8)])) };
+        assert!([&card, &mac, &with(&[halves(8, 8)])].into_iter().all(half_units));
         let others = [
-            AdapterInfo { backend: wgpu::Backend::Metal, ..halves.clone() },
-            AdapterInfo { f16: false, ..halves.clone() },
-            AdapterInfo { subgroups: Some((16, 32)), ..halves.clone() },
-            AdapterInfo { cooperative_matrices: vec![MatrixShape { k: 8, ..HALF_MATRICES }], ..halves },
+            AdapterInfo { f16: false, ..card.clone() },
+            any_lanes(card),
+            with(&[halves(16, 8)]),
+            with(&[MatrixShape { sums: Element::F16, ..halves(16, 16) }]),
         ];
         assert!(others.iter().all(|other| !half_units(other)));
     }

@@ -24,7 +24,7 @@ use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
 use crate::kernels::expert_tiles::ExpertRows;
 use crate::kernels::{Kernels, List};
-use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload, half_units};
+use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, Within, plan};
 use crate::state::LayerState;
 use crate::step::{Counts, Step};
@@ -109,7 +109,7 @@ impl GpuExecutor {
         let begun = Instant::now();
         let mut start = Start { opened: gpu.opened(), ..Start::default() };
         plan::check(&program)?;
-        if options.arithmetic == Arithmetic::F16 && !half_units(&gpu.info) {
+        if options.arithmetic == Arithmetic::F16 && gpu.fragments().is_none() {
             return Err(Error::NoHalves { adapter: gpu.info.name.clone() });
         }
         let Options { kv, max_rows, .. } = options;

@@ -10,6 +10,7 @@ mod compiler;
 mod device;
 mod error;
 mod executor;
+mod fragments;
 mod kernel_file;
 mod kernels;
 mod limits;

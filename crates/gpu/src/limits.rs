@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fragments::Fragments;
 use crate::kernels::{Dispatch, Grid, Kernels, Source};
-use crate::linear::half_units;
 use crate::{Error, Gpu, Result, units};
 
 /// Bytes that are read at once, where there is room: much more than caches hold.
@@ -55,7 +55,7 @@ impl Limits {
             let dispatch = kernels.dispatch(source, Grid::Rows(1))?;
             rate(gpu, &dispatch, 64, MOST_WORKGROUPS, per_group(each))
         };
-        let f16_units = half_units(&gpu.info).then(|| of_units(gpu, &out)).transpose()?;
+        let f16_units = gpu.fragments().map(|fragments| of_units(gpu, fragments, &out)).transpose()?;
         Ok(Limits {
             f16_units,
             memory,
@@ -66,9 +66,9 @@ impl Limits {
 }
 
 /// Operations on halves of matrix units.
-fn of_units(gpu: &Gpu, out: &wgpu::Buffer) -> Result<f64> {
+fn of_units(gpu: &Gpu, fragments: Fragments, out: &wgpu::Buffer) -> Result<f64> {
     let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("kernels/limit_units.wgsl"));
-    let dispatch = units::kernel(gpu, "the limit of matrix units", &text, out)?;
+    let dispatch = units::kernel(gpu, fragments, "the limit of matrix units", &text, out)?;
     let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 16;
     rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }

@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-/// What is replaced in kernels of halves.
-pub(crate) const FRAGMENTS: &str = include_str!("kernels/fragments.wgsl");
+use crate::fragments::FRAGMENTS;
 
 /// The numbers of the instructions that are read or written here.
 mod op {
@@ -260,11 +259,16 @@ fn name(words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fragments::{Fragments, Room};
     use crate::linear::{
         Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, UNITS_ENABLED, source,
     };
     use gleed_gguf::Format;
     use gleed_model::program::Activation;
+
+    fn room() -> Room {
+        Fragments::Lanes.room(48 << 10, 1024)
+    }
 
     /// Every number is given to one result, below the bound.
     #[test]
@@ -272,7 +276,7 @@ mod tests {
         let first = (Layout::Halves(HalfLayout::of(Format::Q2_K)), false);
         let input = InputKind::Halves(36);
         let spec = LinearSpec { first, second: None, input, normed: true, requantizes: false, known: None };
-        let words = translate(&source(spec, Tiling::halves(36)[0])).unwrap();
+        let words = translate(&source(spec, Tiling::halves(36, room())[0])).unwrap();
         let bound = words[BOUND];
         let module = Module { words };
         let mut given = std::collections::HashSet::new();
@@ -296,7 +300,7 @@ mod tests {
         for format in Format::all() {
             let first = (Layout::Halves(HalfLayout::of(format)), false);
             let gated = Some((first, Combination::Gated(Activation::Silu)));
-            for (second, tiling) in [None, gated].into_iter().zip(Tiling::halves(36)) {
+            for (second, tiling) in [None, gated].into_iter().zip(Tiling::halves(36, room())) {
                 let input = InputKind::Halves(36);
                 let spec = LinearSpec { first, second, input, normed: true, requantizes: false, known: None };
                 let words =

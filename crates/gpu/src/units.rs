@@ -3,20 +3,76 @@
 use gleed_model::arithmetic::unit;
 use half::f16;
 
+use crate::fragments::{FRAGMENTS, Fragments};
 use crate::kernels::{Dispatch, Grid};
 use crate::linear::UNITS_ENABLED;
-use crate::{Gpu, Result, spirv};
+use crate::matrices::{Element, MatrixShape};
+use crate::{AdapterInfo, Error, Gpu, Result};
 
-/// Lanes of a subgroup, and words of a product that each of them has.
+/// Lanes of a subgroup, and words of a product that each of them has; subgroups that are asked.
 const LANES: u32 = 32;
 const WORDS: u64 = 8;
+const SUBGROUPS: usize = 2;
 
 /// Outputs and rows of a product.
 const SIDE: u32 = 16;
 
-/// A kernel with [`spirv::FRAGMENTS`] that binds one buffer, which it reads and writes.
-pub(crate) fn kernel(gpu: &Gpu, name: &'static str, kernel: &str, out: &wgpu::Buffer) -> Result<Dispatch> {
-    let text = format!("{UNITS_ENABLED}{}{kernel}", spirv::FRAGMENTS);
+/// Products of halves, summed in f32, of so many outputs, rows and columns.
+const fn products(side: u32) -> MatrixShape {
+    MatrixShape { m: side, n: side, k: side, operands: Element::F16, sums: Element::F32 }
+}
+
+/// Whether an adapter may have units for [`Tiling::Halves`](crate::linear::Tiling::Halves): products of f16, summed in
+/// f32, by subgroups of 32. An open device does not list them if it computes something else than its kernels expect.
+pub fn half_units(adapter: &AdapterInfo) -> bool {
+    // Metal does not say how large its subgroups are: its units are asked.
+    let lanes = adapter.subgroups == Some((LANES, LANES)) || adapter.backend == wgpu::Backend::Metal;
+    let shapes = &adapter.cooperative_matrices;
+    adapter.f16 && lanes && (shapes.contains(&products(16)) || shapes.contains(&products(8)))
+}
+
+/// The name of a setting that rules out some of what units can do, for who compares or suspects them: `shared`, that
+/// lanes have elements of their own, and `none`, that there are any units.
+const SETTING: &str = "GLEED_MATRIX_UNITS";
+
+/// Finds out how kernels get at the elements of the device's matrices; none that it lists are there afterwards if they are
+/// not as kernels need them.
+pub(crate) fn find(gpu: &mut Gpu) -> Result<()> {
+    let setting = std::env::var(SETTING).unwrap_or_default();
+    let (lanes, shared) = match setting.as_str() {
+        "" => (gpu.info.backend == wgpu::Backend::Vulkan, true),
+        "shared" => (false, true),
+        "none" => (false, false),
+        other => {
+            let reason = format!("{SETTING} is {other:?}; it may be shared or none");
+            return Err(Error::Open { adapter: gpu.info.name.clone(), reason });
+        }
+    };
+    let listed = |side| gpu.info.cooperative_matrices.contains(&products(side));
+    let ways = [
+        (Fragments::Lanes, lanes && listed(16)),
+        (Fragments::Shared(16), shared && listed(16)),
+        (Fragments::Shared(8), shared && listed(8)),
+    ];
+    let possible = half_units(&gpu.info);
+    let mut ways = ways.into_iter().filter(|(_, is_there)| possible && *is_there).map(|(way, _)| way);
+    match ways.find(|way| are_as_expected(gpu, *way).unwrap_or(false)) {
+        Some(way) => gpu.compiler.set_fragments(way),
+        None => gpu.info.cooperative_matrices.retain(|shape| ![8, 16].map(products).contains(shape)),
+    }
+    Ok(())
+}
+
+/// A kernel with [`FRAGMENTS`] that binds one buffer, which it reads and writes.
+pub(crate) fn kernel(
+    gpu: &Gpu,
+    fragments: Fragments,
+    name: &'static str,
+    kernel: &str,
+    out: &wgpu::Buffer,
+) -> Result<Dispatch> {
+    let text = format!("{UNITS_ENABLED}{FRAGMENTS}{kernel}");
+    let text = fragments.shared_in(&text).unwrap_or(text);
     // What SPIR-V binds is not looked up: it is said here.
     let entry = wgpu::BindGroupLayoutEntry {
         binding: 0,
@@ -65,14 +121,14 @@ enum Question {
 /// Whether lanes have the elements of a product of halves where `fragments.wgsl` says, and a sum is the same bits wherever
 /// in a product it is: then a row's results do not depend on its company. On some units the sums are also those that
 /// [`gleed_model::arithmetic::unit`] defines, on others they are cut elsewhere.
-pub(crate) fn are_as_expected(gpu: &Gpu) -> Result<bool> {
-    let bytes = u64::from(LANES) * WORDS * 4;
+fn are_as_expected(gpu: &Gpu, fragments: Fragments) -> Result<bool> {
+    let bytes = SUBGROUPS as u64 * u64::from(LANES) * WORDS * 4;
     let (out, read) =
         (gpu.storage("places of a product", bytes)?, gpu.readable("places of a product", bytes)?);
     let ask = |question: Question| {
         let text = include_str!("kernels/halves_places.wgsl");
         let text = format!("const QUESTION = {}u;\n{text}", question as u32);
-        let dispatch = kernel(gpu, "the places of a product", &text, &out)?;
+        let dispatch = kernel(gpu, fragments, "the places of a product", &text, &out)?;
         let found = run(gpu, &dispatch, &out, &read)?;
         Ok(found.into_iter().map(|bits| f32::from_bits(bits as u32)).collect::<Vec<f32>>())
     };
@@ -84,12 +140,14 @@ pub(crate) fn are_as_expected(gpu: &Gpu) -> Result<bool> {
     if bits(&any) == bits(&expected(Question::Any)) {
         return Ok(true);
     }
-    Ok(same_everywhere(&any, &ask(Question::AlikeOutputs)?, &ask(Question::AlikeRows)?))
+    let (alike_outputs, alike_rows) = (ask(Question::AlikeOutputs)?, ask(Question::AlikeRows)?);
+    let (first, second) = any.split_at(any.len() / SUBGROUPS);
+    Ok(bits(first) == bits(second) && same_everywhere(&any, &alike_outputs, &alike_rows))
 }
 
-/// The output and the row of each element, in the order of lanes.
+/// The output and the row of each element, in the order of lanes, of which each subgroup has the same.
 fn places() -> impl Iterator<Item = (u32, u32)> {
-    (0..LANES).flat_map(|lane| {
+    (0..SUBGROUPS as u32 * LANES).map(|thread| thread % LANES).flat_map(|lane| {
         let rows = [0, 1, 8, 9].map(|row| 2 * (lane % 4) + row);
         [lane / 4, lane / 4 + 8].into_iter().flat_map(move |output| rows.map(move |row| (output, row)))
     })
@@ -153,7 +211,7 @@ fn run(gpu: &Gpu, dispatch: &Dispatch, out: &wgpu::Buffer, read: &wgpu::Buffer) 
 mod tests {
     use super::*;
     use crate::kernels::{Kernels, Source};
-    use crate::linear::tests::emulation::with_plain_halves;
+    use crate::linear::tests::emulation::{with_plain_halves, with_plain_parts};
 
     /// Equal elements could change places without being noticed.
     #[test]
@@ -177,25 +235,46 @@ mod tests {
         assert!(!same_everywhere(&any, &other, &rows) && !same_everywhere(&any, &outputs, &any));
     }
 
-    /// The kernel multiplies the halves that are expected here: with products in plain WGSL, on any device.
-    #[test]
-    fn the_kernel_multiplies_what_is_expected() {
+    /// What the kernel writes on any device, with products in plain WGSL.
+    fn plain(question: Question, products: impl Fn(&str) -> String) -> Vec<f32> {
         let gpu = crate::testing::gpu();
-        let bytes = u64::from(LANES) * WORDS * 4;
+        let bytes = SUBGROUPS as u64 * u64::from(LANES) * WORDS * 4;
         let (out, read) = (gpu.storage("test", bytes).unwrap(), gpu.readable("test", bytes).unwrap());
         let text = include_str!("kernels/halves_places.wgsl");
         let binding = "@group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;";
+        let source = Source::new("test", &text.replace(binding, ""))
+            .size("QUESTION", question as usize)
+            .write("out", "vec4<f32>", &out)
+            .on_units()
+            .with_text(|text| products(&text));
+        let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
+        let found = run(gpu, &dispatch, &out, &read).unwrap();
+        found.into_iter().map(|bits| f32::from_bits(bits as u32)).collect()
+    }
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|value| value.to_bits()).collect()
+    }
+
+    /// The kernel multiplies the halves that are expected here.
+    #[test]
+    fn the_kernel_multiplies_what_is_expected() {
         for question in [Question::Whole, Question::Any, Question::AlikeOutputs, Question::AlikeRows] {
-            let source = Source::new("test", &text.replace(binding, ""))
-                .size("QUESTION", question as usize)
-                .write("out", "vec4<f32>", &out)
-                .on_units()
-                .with_text(|text| with_plain_halves(&text, 1, "1u"));
-            let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
-            let found = run(gpu, &dispatch, &out, &read).unwrap();
-            let found: Vec<u32> = found.into_iter().map(|bits| bits as u32).collect();
-            let expected: Vec<u32> = expected(question).iter().map(|value| value.to_bits()).collect();
-            assert_eq!(found, expected, "{question:?}");
+            let found = plain(question, |text| with_plain_halves(text, SUBGROUPS, "1u"));
+            assert_eq!(bits(&found), bits(&expected(question)), "{question:?}");
         }
+    }
+
+    /// So it does where lanes share elements, and of smaller matrices.
+    #[test]
+    fn elements_that_lanes_share_are_multiplied_as_expected() {
+        let found = plain(Question::Whole, with_plain_parts);
+        assert_eq!(bits(&found), bits(&expected(Question::Whole)));
+        let questions = [Question::Any, Question::AlikeOutputs, Question::AlikeRows];
+        let [any, outputs, rows] = questions.map(|question| plain(question, with_plain_parts));
+        assert!(same_everywhere(&any, &outputs, &rows));
+        let near =
+            |(found, expected): (&f32, &f32)| (found - expected).abs() <= 1e-4 * expected.abs().max(1e4);
+        assert!(any.iter().zip(&expected(Question::Any)).all(near), "{any:?}");
     }
 }

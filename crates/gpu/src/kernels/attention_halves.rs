@@ -6,6 +6,7 @@ use gleed_model::arithmetic::half_scale;
 use super::attention::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
 use super::{Dispatch, Grid, Kernels, List, Source};
 use crate::Result;
+use crate::fragments::Room;
 use crate::linear::template::{Values, expand};
 use crate::step::{Items, header};
 
@@ -39,14 +40,13 @@ pub(super) fn halves(
     op: Attention,
     kind: Items,
 ) -> Result<Dispatch> {
-    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
-    let (source, each) = source(memory, step, list, op, kind, Style::WrittenOut);
+    let (source, each) = source(kernels.gpu.room(), step, list, op, kind, Style::WrittenOut);
     kernels.dispatch(source.on_units(), Grid::Items(kind, each))
 }
 
-/// The kernel for a kind of items, and workgroups for each of them; `memory` is that of a workgroup.
+/// The kernel for a kind of items, and workgroups for each of them; `room` is that of a workgroup.
 pub(super) fn source<'a>(
-    memory: usize,
+    room: Room,
     step: &'a wgpu::Buffer,
     list: List,
     op: Attention<'a>,
@@ -60,13 +60,13 @@ pub(super) fn source<'a>(
     let head_part = op.group().div_ceil(parts);
     let block_values = shape.value_dim.next_multiple_of(64).min(VALUE_BLOCK);
     // Results of each query, its largest score and the sum of its weights.
-    let bytes = |teams: usize| teams * (TEAM_BYTES + head_part * 4 * (block_values + 2));
+    let bytes = TEAM_BYTES + head_part * 4 * (block_values + 2);
     let teams = match kind {
         Items::Near => NEAR_TEAMS,
         Items::Whole => WHOLE_TEAMS,
         _ => 1,
     };
-    let teams = (1..=teams).rev().find(|teams| bytes(*teams) <= memory).unwrap_or(1);
+    let teams = (room.subgroups(TEAM * teams, bytes.div_ceil(TEAM), 0) / TEAM).max(1);
     let subgroups = if tiles { TILE_QUERIES / QUERIES } else { TEAM * teams };
     let entries = (head_part * block_values).div_ceil(32 * subgroups);
     let key_groups = shape.key_dim.div_ceil(32);

@@ -73,6 +73,7 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    begin_units(subgroup, lane);
     //@if FIXED
     let item = ITEMS + group.y * 6u;
     //@end

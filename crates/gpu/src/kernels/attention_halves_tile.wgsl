@@ -11,6 +11,7 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    begin_units(subgroup, lane);
     let item = step[ITEMS] + group.y * 6u;
     let kv_head = group.x / (HEAD_PARTS * VALUE_BLOCKS);
     let first_head = group.x / VALUE_BLOCKS % HEAD_PARTS * HEAD_PART;

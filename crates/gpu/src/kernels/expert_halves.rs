@@ -6,9 +6,10 @@ use gleed_model::program::Activation;
 
 use super::expert_tiles::{ExpertRows, TILES, Tiles, list_at};
 use super::{Dispatch, Grid, Kernels, Place, Source, activate};
+use crate::Result;
+use crate::fragments::Room;
 use crate::linear::template::{Values, expand};
 use crate::linear::{HalfRows, Matrix};
-use crate::{Gpu, Result};
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,9 @@ const UNIT_GROUPS: usize = 4;
 
 /// Subgroups that share the segments of a pair that is alone.
 const DIRECT_SPLIT: usize = 16;
+
+/// Bytes of workgroup memory that kernels need for this and that.
+const LITTLE: usize = 1024;
 
 /// Matrices of experts and what they are multiplied with.
 #[derive(Clone, Copy)]
@@ -82,7 +86,7 @@ impl ExpertHalves {
     ) -> Result<ExpertHalves> {
         let [experts, _, columns] = product.sizes;
         let slots = product.slots();
-        let split = direct_split(&kernels.gpu, columns);
+        let split = direct_split(kernels.gpu.room(), columns);
         // So few that hardly any expert has several rows.
         let few = if product.choice.is_some() { (experts / 2).max(slots) } else { slots };
         let most_direct = if split.is_some() { few } else { 0 };
@@ -96,7 +100,7 @@ impl ExpertHalves {
             for (tile_rows, _) in TILES {
                 let tiles = product.tiles(tile_rows);
                 if tiles.rows_needed() <= rows.most_rows {
-                    let subgroups = Subgroups::of(tile_rows, columns);
+                    let subgroups = Subgroups::of(tile_rows, columns, kernels.gpu.room());
                     let way = Way::Tiled { tiles, subgroups, rows, count };
                     let (source, each) = product.source(piece, way, true);
                     products.push((tiles, kernels.dispatch(source.on_units(), Grid::Tiles(each, tiles))?));
@@ -166,10 +170,11 @@ struct Subgroups {
 
 impl Subgroups {
     /// Those for tiles of so many rows: of few, segments are shared, of many there is work enough.
-    fn of(rows: usize, columns: usize) -> Subgroups {
+    fn of(rows: usize, columns: usize, room: Room) -> Subgroups {
+        let split = |most| shared(columns, room.subgroups(most, 128 * rows, LITTLE));
         match rows {
-            ..=8 => Subgroups { split: shared(columns, 12), across: 1 },
-            9..=16 => Subgroups { split: shared(columns, 8), across: 1 },
+            ..=8 => Subgroups { split: split(12), across: 1 },
+            9..=16 => Subgroups { split: split(8), across: 1 },
             _ => Subgroups { split: 1, across: 2 },
         }
     }
@@ -178,17 +183,13 @@ impl Subgroups {
 /// Subgroups that share the segments evenly, up to so many.
 fn shared(columns: usize, most: usize) -> usize {
     let segments = columns.div_ceil(SEGMENT);
-    segments.div_ceil(segments.div_ceil(most))
+    segments.div_ceil(segments.div_ceil(most.max(1)))
 }
 
 /// The same of a pair that is alone; nothing where a device has no workgroups for that.
-fn direct_split(gpu: &Gpu, columns: usize) -> Option<usize> {
-    let limits = gpu.device.limits();
-    let split = shared(columns, DIRECT_SPLIT);
-    let bytes = 2 * columns.next_multiple_of(128) + split * 640 + 1024;
-    let fits = bytes <= limits.max_compute_workgroup_storage_size as usize
-        && 32 * split <= limits.max_compute_invocations_per_workgroup as usize;
-    fits.then_some(split)
+fn direct_split(room: Room, columns: usize) -> Option<usize> {
+    let most = room.subgroups(DIRECT_SPLIT, 640, 2 * columns.next_multiple_of(128) + LITTLE);
+    (most > 0).then(|| shared(columns, most))
 }
 
 impl<'a> Product<'a> {

@@ -207,6 +207,7 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    begin_units(subgroup, lane);
     let tile = tile_at(workgroup.y);
     if (tile.z > 0u) {
         multiply(tile, workgroup.x, thread, subgroup, lane);
@@ -244,8 +245,8 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     //@if ALONE
     let rounds = segments;
     //@for r in ROWFRAGMENTS
-    var total_0_$r = no_sums();
-    var total_1_$r = no_sums();
+    var total_0_$r = no_totals();
+    var total_1_$r = no_totals();
     //@end
     //@end
     // What is multiplied next: weights and inputs of as many groups as are loaded ahead.
@@ -387,8 +388,8 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     //@if ALONE
     //@for r in ROWFRAGMENTS
     {
-        let first = sums_of(total_0_$r);
-        let second = sums_of(total_1_$r);
+        let first = totals_of(total_0_$r);
+        let second = totals_of(total_1_$r);
         //@for e in FOUR
         {
             let row = row_of($r, $e, word);

@@ -1,4 +1,4 @@
-// A product of known halves in several steps, and where lanes have its elements. QUESTION 0 has whole numbers from -30 to
+// A product of known halves in several steps, and where lanes have its elements, in two subgroups. QUESTION 0 has whole numbers from -30 to
 // 30, the others any halves; of question 2 all outputs are like the first, of 3 all rows.
 
 @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;
@@ -26,11 +26,13 @@ fn four(words: vec2<u32>) -> vec4<f16> {
     return vec4<f16>(halves_of(words.x), halves_of(words.y));
 }
 
-@compute @workgroup_size(32)
+@compute @workgroup_size(64)
 fn main(
     @builtin(local_invocation_index) thread: u32,
+    @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    begin_units(subgroup, lane);
     let own = lane / 4u * 16u + lane % 4u * 2u;
     let alike = lane % 4u * 2u;
     var sums = no_sums();

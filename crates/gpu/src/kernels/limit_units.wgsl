@@ -9,7 +9,12 @@ fn left_matrix(seed: u32) -> Left {
 }
 
 @compute @workgroup_size(256)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+fn main(
+    @builtin(global_invocation_id) id: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    begin_units(subgroup, lane);
     let factor = out[1];
     let seed = id.x * factor & 0x3bff3bffu;
     let left_0 = left_matrix(seed);
@@ -27,7 +32,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         sums_2 = multiplied(left_2, right, sums_2);
         sums_3 = multiplied(left_3, right, sums_3);
     }
-    let all = sums_of(added(added(sums_0, sums_1), added(sums_2, sums_3)));
+    let all = totals_of(added(added(added(added(no_totals(), sums_0), sums_1), sums_2), sums_3));
     if (all.near.x == 7.0 && all.far.w == 7.0) {
         out[0] = id.x;
     }

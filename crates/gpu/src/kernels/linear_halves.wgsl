@@ -182,8 +182,8 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@if ALONE
     let rounds = segments;
     //@for r in ROWFRAGMENTS
-    var total_0_$r = no_sums();
-    var total_1_$r = no_sums();
+    var total_0_$r = no_totals();
+    var total_1_$r = no_totals();
     //@end
     //@end
     // What is multiplied next: weights and inputs of as many groups as are loaded ahead.
@@ -335,8 +335,8 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     let far_factors = row_factors_$BODY(first_output + own + 8u);
     //@for r in ROWFRAGMENTS
     {
-        let first = sums_of(total_0_$r);
-        let second = sums_of(total_1_$r);
+        let first = totals_of(total_0_$r);
+        let second = totals_of(total_1_$r);
         //@for e in FOUR
         {
             let row = first_row + row_of($r, $e, word);

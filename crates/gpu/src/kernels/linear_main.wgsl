@@ -9,6 +9,9 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
     //@end
 ) {
+    //@if SUBGROUPS
+    begin_units(subgroup, lane);
+    //@end
     //@if ROWSFIRST
     let block = workgroup.y;
     let block_row = workgroup.x;

@@ -23,9 +23,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
+use crate::fragments::FRAGMENTS;
 use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights};
 use crate::step::{Counts, Items, header};
-use crate::{Gpu, Result, spirv};
+use crate::{Gpu, Result};
 use expert_tiles::Tiles;
 
 /// Columns of one row of a buffer on the device.
@@ -263,7 +264,7 @@ impl<'a> Source<'a> {
     /// What kernels on matrix units of halves need.
     pub fn on_units(mut self) -> Self {
         self.constants.insert_str(0, UNITS_ENABLED);
-        self.snippet(spirv::FRAGMENTS)
+        self.snippet(FRAGMENTS)
     }
 
     /// The same with another text in all: constants and functions.

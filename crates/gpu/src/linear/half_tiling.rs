@@ -4,33 +4,26 @@ use gleed_model::arithmetic::SEGMENT;
 
 use super::layout::GROUP;
 use super::tiling::Tiling;
-use crate::matrices::{Element, MatrixShape};
-use crate::{AdapterInfo, Gpu};
+use crate::fragments::Room;
 
 /// Groups of a segment of halves.
 const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;
 
-/// The products that [`Tiling::Halves`] needs.
-pub(crate) const HALF_MATRICES: MatrixShape =
-    MatrixShape { m: 16, n: 16, k: 16, operands: Element::F16, sums: Element::F32 };
-
-/// Whether an adapter can run [`Tiling::Halves`]: products of 16x16 matrices of f16, summed in f32, by subgroups of 32,
-/// through Vulkan. An open device does not list them if it computes something else than its kernels expect.
-pub fn half_units(adapter: &AdapterInfo) -> bool {
-    adapter.backend == wgpu::Backend::Vulkan
-        && adapter.f16
-        && adapter.subgroups == Some((32, 32))
-        && adapter.cooperative_matrices.contains(&HALF_MATRICES)
-}
-
 /// Subgroups that share the segments of a single row: as many as there are registers for.
-const SINGLE_SPLIT: u32 = 24;
+const SINGLE_SPLIT: usize = 24;
+
+/// Bytes of workgroup memory that kernels need for this and that.
+const LITTLE: usize = 1024;
 
 impl Tiling {
     /// Those for inputs of halves of so many groups, of which the one that takes least time by an estimate is used. The
     /// segments of few rows are shared by as many subgroups as there may be.
-    pub fn halves(groups: u32) -> Vec<Tiling> {
-        let shared = |rows: u32, most: u32| Tiling::shared(rows, groups, most);
+    pub(crate) fn halves(groups: u32, room: Room) -> Vec<Tiling> {
+        let shared = |rows: u32, most: u32| {
+            // Sums of 32 outputs, but none for rows that are not there.
+            let bytes = 128 * rows as usize;
+            Tiling::shared(rows, groups, room.subgroups(most as usize, bytes, LITTLE) as u32)
+        };
         vec![
             shared(8, 12),
             shared(16, 8),
@@ -42,10 +35,11 @@ impl Tiling {
 
     /// That for a single row. A workgroup of a gated layer has 32 outputs as others have, a group of columns for the layer
     /// after it.
-    pub(super) fn single(groups: u32, gated: bool) -> Tiling {
-        match Tiling::shared(1, groups, SINGLE_SPLIT) {
+    pub(super) fn single(groups: u32, gated: bool, room: Room) -> Tiling {
+        let most = Tiling::single_subgroups(groups, room);
+        match Tiling::shared(1, groups, most) {
             Tiling::Halves { rows, split, .. } if gated => {
-                let split = if split < 8 { split } else { split.div_ceil(2) };
+                let split = if split < 8 { split.min(most / 2) } else { split.div_ceil(2) };
                 Tiling::Halves { rows, split, across: 2 }
             }
             tiling => tiling,
@@ -53,17 +47,21 @@ impl Tiling {
     }
 
     /// Whether a device has workgroups for that: memory for a half of each column and for what is added up, and threads.
-    pub(crate) fn has_single(gpu: &Gpu, columns: usize) -> bool {
-        let bytes = 2 * columns.next_multiple_of(SEGMENT) + SINGLE_SPLIT as usize * 640 + 1024;
-        let limits = gpu.device.limits();
-        bytes <= limits.max_compute_workgroup_storage_size as usize
-            && 32 * SINGLE_SPLIT <= limits.max_compute_invocations_per_workgroup
+    pub(crate) fn has_single(columns: usize, room: Room) -> bool {
+        // A gated layer takes two at least.
+        Tiling::single_subgroups(columns.div_ceil(GROUP) as u32, room) >= 2
+    }
+
+    /// Subgroups that there may be for a single row.
+    fn single_subgroups(groups: u32, room: Room) -> u32 {
+        let row = 2 * (groups as usize * GROUP).next_multiple_of(SEGMENT);
+        room.subgroups(SINGLE_SPLIT, 640, row + LITTLE) as u32
     }
 
     /// As many subgroups as share the segments evenly, up to so many.
     fn shared(rows: u32, groups: u32, most: u32) -> Tiling {
         let segments = groups.div_ceil(SEGMENT_GROUPS);
-        let rounds = segments.div_ceil(most).max(1);
+        let rounds = segments.div_ceil(most.max(1)).max(1);
         Tiling::Halves { rows, split: segments.div_ceil(rounds).max(1), across: 1 }
     }
 

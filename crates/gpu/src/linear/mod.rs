@@ -24,9 +24,8 @@ mod tiling;
 mod upload;
 mod weight;
 
+pub use crate::units::half_units;
 pub use half_layout::{HalfLayout, Terms};
-pub(crate) use half_tiling::HALF_MATRICES;
-pub use half_tiling::half_units;
 pub use halves::{HalfRows, ToHalves};
 pub use layer::Linear;
 pub use layout::{Factors, Integers, Layout, Scales};

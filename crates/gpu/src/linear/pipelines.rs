@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::half_tiling::half_units;
 use super::layer::Shape;
 use super::shader::{InputKind, LinearSpec, quantize_source, source, to_halves_source};
 use super::tiling::Tiling;
@@ -66,7 +65,7 @@ impl LinearKernels {
                 immediate_size: 0,
             });
             let [tilings, integer_tilings] = [tilings, integer_tilings].map(<[Tiling]>::to_vec);
-            let half_tilings = (!half_units(&gpu.info)).then(Vec::new);
+            let half_tilings = gpu.fragments().is_none().then(Vec::new);
             LinearKernels {
                 tilings,
                 integer_tilings,
@@ -122,10 +121,13 @@ impl LinearKernels {
         let tilings = match spec.input {
             InputKind::Integers => Tiling::of_layer(&self.integer_tilings, spec),
             InputKind::Aligned | InputKind::Unaligned => Tiling::of_layer(&self.tilings, spec),
-            InputKind::Halves(groups) => self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups)),
-            InputKind::Single(groups) | InputKind::SingleNormed(groups) => {
-                self.half_tilings.clone().unwrap_or_else(|| vec![Tiling::single(groups, spec.is_gated())])
+            InputKind::Halves(groups) => {
+                self.half_tilings.clone().unwrap_or_else(|| Tiling::halves(groups, gpu.room()))
             }
+            InputKind::Single(groups) | InputKind::SingleNormed(groups) => self
+                .half_tilings
+                .clone()
+                .unwrap_or_else(|| vec![Tiling::single(groups, spec.is_gated(), gpu.room())]),
         };
         let tiled: Tiled =
             tilings.into_iter().map(|tiling| (tiling, self.pipeline(gpu, spec, tiling))).collect();

@@ -7,8 +7,8 @@ use super::layout::{Layout, Scales};
 use super::template::{Values, expand};
 use super::tiling::Tiling;
 use super::{decode, half_weights, integers};
+use crate::fragments::FRAGMENTS;
 use crate::kernels::activate;
-use crate::spirv;
 
 /// What kernels on matrix units begin with.
 pub(crate) const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
@@ -223,7 +223,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     let groups = spec.half_groups();
     if halves {
         text.push_str(&format!("const GROUPS = {groups}u;\n"));
-        text.push_str(spirv::FRAGMENTS);
+        text.push_str(FRAGMENTS);
         text.push_str(HALF_FACTOR);
         if spec.is_single() {
             text.push_str(LANES);

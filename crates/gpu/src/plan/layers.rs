@@ -245,7 +245,7 @@ impl<'a> Planner<'a> {
             }
         };
         let one = epsilon.map_or(Input::Single(halves), |epsilon| Input::SingleNormed(halves, epsilon));
-        let has_single = Tiling::has_single(gpu, input.width);
+        let has_single = Tiling::has_single(input.width, gpu.room());
         let single = if has_single { make(Some(one))? } else { vec![] };
         let with_norm = if has_single { self.with_norm(gpu, op, Some(one))? } else { None };
         let layers = make(Some(Input::Halves(halves)))?;

@@ -50,7 +50,8 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
     if options.arithmetic == Arithmetic::F16 {
         let groups = Packing::new("", program.weights[id].format, 0, program.weights[id].columns);
         let groups = groups.map_or(0, |packing| packing.for_halves().groups());
-        let tilings: Vec<String> = Tiling::halves(groups as u32).iter().map(Tiling::to_string).collect();
+        let tilings: Vec<String> =
+            Tiling::halves(groups as u32, gpu.room()).iter().map(Tiling::to_string).collect();
         return format!("f16: {}", tilings.join(", "));
     }
     let input = if integers { InputKind::Integers } else { InputKind::Aligned };

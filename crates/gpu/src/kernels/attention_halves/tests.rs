@@ -8,10 +8,12 @@ use half::f16;
 
 use super::{Style, source};
 use crate::cache::LayerCache;
+use crate::fragments::Fragments;
 use crate::kernels::attention::{Attention, merge, partial_room};
 use crate::kernels::{Dispatch, Grid, Kernels, List, Place};
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::support::{Random, Written, buffer, read, setup};
+use crate::linear::tests::translation::translate_shared;
 use crate::linear::{HalfRows, half_units};
 use crate::step::{Counts, Items, header};
 use crate::{Gpu, spirv};
@@ -233,7 +235,7 @@ enum Cut {
 
 fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Items) -> Dispatch {
     // Without more workgroup memory than emulation leaves.
-    let (source, each) = source(8192, step, List::All, op, kind, Style::Loops);
+    let (source, each) = source(Fragments::Lanes.room(8192, 1024), step, List::All, op, kind, Style::Loops);
     let source = source.on_units().with_text(|text| {
         let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
         let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
@@ -278,14 +280,16 @@ fn check(case: &Case) {
 #[test]
 fn every_kernel_is_completed() {
     let (gpu, ..) = setup();
+    let room = Fragments::Lanes.room(32 << 10, 1024);
     for key_dim in [64, 40, 256] {
         let case = Case::new(KvLayer { heads: 2, key_dim, value_dim: 128 }, 3, 1, 1);
         for kind in [Items::Near, Items::Whole, Items::Few, Items::Split, Items::Tiles] {
             let (step, _) = case.step(gpu, kind, Cut::All);
             case.with_op(gpu, |op| {
-                let (source, _) = source(32 << 10, &step, List::All, op, kind, Style::WrittenOut);
+                let (source, _) = source(room, &step, List::All, op, kind, Style::WrittenOut);
                 let text = source.on_units().size("ROW_WORDS", ROW_WORDS).finish().text;
                 assert_eq!(spirv::translate(&text).err(), None, "{kind:?}, {key_dim} dimensions");
+                translate_shared(&text);
             });
         }
     }

@@ -9,6 +9,7 @@ use crate::kernels::expert_tiles::half_bytes;
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::halves::half_matrix;
 use crate::linear::tests::support::{Random, UNTOUCHED, Weight, buffer, read, setup};
+use crate::linear::tests::translation::translate_shared;
 use crate::linear::{PackedWeight, half_units};
 use crate::step::Counts;
 use crate::{Gpu, spirv};
@@ -165,11 +166,11 @@ impl Case {
         let mut kernels = Kernels::new(gpu.clone(), 6);
         let mut dispatches = vec![];
         let way = match cut {
-            Cut::Direct => Way::Direct { split: direct_split(gpu, self.columns).unwrap() },
+            Cut::Direct => Way::Direct { split: direct_split(gpu.room(), self.columns).unwrap() },
             Cut::Tiles(tile_rows) | Cut::Alone(tile_rows) => {
                 let subgroups = match cut {
                     Cut::Alone(_) => Subgroups { split: 1, across: 2 },
-                    _ => Subgroups::of(tile_rows, self.columns),
+                    _ => Subgroups::of(tile_rows, self.columns, gpu.room()),
                 };
                 let tiles = product.tiles(tile_rows);
                 if self.chosen.is_some() {
@@ -365,13 +366,14 @@ fn every_kernel_is_completed() {
         let rows = ExpertRows::with(gpu, [16, 16], 3).unwrap();
         let count = gpu.uniform("count").unwrap();
         let tiled = TILES.map(|(tile, _)| {
-            let (tiles, subgroups) = (product.tiles(tile), Subgroups::of(tile, 1536));
+            let (tiles, subgroups) = (product.tiles(tile), Subgroups::of(tile, 1536, gpu.room()));
             Way::Tiled { tiles, subgroups, rows: &rows, count: &count }
         });
         for way in [Way::Direct { split: 3 }].into_iter().chain(tiled) {
             for product in [product, Product { choice: None, ..product }] {
                 let text = product.source(0, way, true).0.on_units().size("ROW_WORDS", 6).finish().text;
                 assert_eq!(spirv::translate(&text).err(), None);
+                translate_shared(&text);
             }
         }
     }

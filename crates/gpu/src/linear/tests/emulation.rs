@@ -1,9 +1,10 @@
 //! Kernels on matrix units, on devices that have none: what they multiply is multiplied by plain WGSL, so that all else
 //! that such a kernel does can be tested anywhere.
 
+use crate::Gpu;
+use crate::fragments::{FRAGMENTS, Fragments};
 use crate::linear::shader::{LANES, UNITS_ENABLED, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
-use crate::{Gpu, spirv};
 
 /// Kernels of one tiling on matrix units.
 pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {
@@ -21,9 +22,29 @@ pub fn emulated(spec: LinearSpec, tiling: Tiling) -> String {
 pub fn with_plain_halves(text: &str, subgroups: usize, not_zero: &str) -> String {
     let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
     let fragments = include_str!("fragments_plain.wgsl").replace("shape.columns", not_zero);
-    let text = text.replace(spirv::FRAGMENTS, &fragments);
+    let text = text.replace(FRAGMENTS, &fragments);
     let text = format!("enable f16;\nconst ALL_FRAGMENTS = {}u;\n{text}", 256 * subgroups);
     of_32_lanes(&text)
+}
+
+/// A kernel whose lanes share elements of matrices, with plain products of 8x8 matrices.
+pub fn with_plain_parts(text: &str) -> String {
+    let text = Fragments::Shared(8).shared_in(text).expect("a kernel on matrix units");
+    let text = text.strip_prefix(UNITS_ENABLED).expect("a kernel on matrix units");
+    let parts: Vec<&str> = text.lines().filter(|line| line.contains("coop_mat8x8")).collect();
+    let text = parts.iter().fold(text.to_string(), |text, line| text.replace(line, ""));
+    let functions = [
+        ("coopLoadT<LeftPart>(&unit_halves[", "load_left("),
+        ("coopLoad<RightPart>(&unit_halves[", "load_right("),
+        ("coopLoadT<SumsPart>(&unit_sums[", "load_sums("),
+        ("coopStoreT(", "store_sums("),
+        ("&unit_sums[", ""),
+        ("], 16u)", ")"),
+        ("coopMultiplyAdd(", "multiply_parts("),
+        ("subgroupBarrier()", "workgroupBarrier()"),
+    ];
+    let text = functions.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    of_32_lanes(&format!("enable f16;\n{}{text}", include_str!("parts_plain.wgsl")))
 }
 
 /// A kernel whose lanes are counted by its threads.
@@ -31,7 +52,6 @@ fn of_32_lanes(text: &str) -> String {
     let text = text.replace("    @builtin(subgroup_id) subgroup: u32,\n", "");
     let text = text.replace("    @builtin(subgroup_invocation_id) lane: u32,\n", "");
     let (before, main) = text.split_once("fn main(").expect("an entry");
-    let lanes = ") {\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n    units_lane = lane;\n    \
-                 units_subgroup = subgroup;\n";
+    let lanes = ") {\n    let subgroup = thread / 32u;\n    let lane = thread % 32u;\n";
     format!("{before}fn main({}", main.replacen(") {\n", lanes, 1))
 }

@@ -17,6 +17,7 @@ struct Sums {
 }
 
 alias LaneSums = Sums;
+alias Totals = Sums;
 
 // The place of this thread among its 32, and theirs in the workgroup.
 var<private> units_lane: u32;
@@ -25,6 +26,11 @@ var<private> units_subgroup: u32;
 // [subgroup][output or row][column]
 var<workgroup> all_left: array<f32, ALL_FRAGMENTS>;
 var<workgroup> all_right: array<f32, ALL_FRAGMENTS>;
+
+fn begin_units(subgroup: u32, lane: u32) {
+    units_subgroup = subgroup;
+    units_lane = lane;
+}
 
 fn left_of(near: vec4<f16>, far: vec4<f16>) -> Left {
     return Left(near, far);
@@ -60,8 +66,16 @@ fn no_sums() -> Sums {
     return Sums();
 }
 
-fn added(sums: Sums, more: Sums) -> Sums {
-    return Sums(sums.near + more.near, sums.far + more.far);
+fn no_totals() -> Totals {
+    return Totals();
+}
+
+fn added(totals: Totals, sums: Sums) -> Totals {
+    return Totals(totals.near + sums.near, totals.far + sums.far);
+}
+
+fn totals_of(totals: Totals) -> LaneSums {
+    return totals;
 }
 
 // Sixteen, which compilers do not know, so that they do not write loops out.

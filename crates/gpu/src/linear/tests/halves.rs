@@ -33,7 +33,7 @@ fn all_kernels(gpu: &Gpu) -> Vec<LinearKernels> {
             let kernels = LinearKernels::new(gpu, &[], &[]).unwrap();
             kernels.with_texts(tiling, crate::linear::source)
         };
-        return Tiling::halves(56).into_iter().chain(SMALL).map(one).collect();
+        return Tiling::halves(56, setup().0.room()).into_iter().chain(SMALL).map(one).collect();
     }
     SMALL.into_iter().map(|tiling| emulating(gpu, tiling)).collect()
 }
@@ -204,8 +204,11 @@ fn every_tiling_multiplies_the_same() {
     let gpu = &setup().0;
     let mut random = Random(33);
     let real = half_units(&gpu.info);
-    let tilings: Vec<Tiling> =
-        if real { Tiling::halves(56).into_iter().chain(SMALL).collect() } else { SMALL.to_vec() };
+    let tilings: Vec<Tiling> = if real {
+        Tiling::halves(56, setup().0.room()).into_iter().chain(SMALL).collect()
+    } else {
+        SMALL.to_vec()
+    };
     for (tiling, kernels) in tilings.into_iter().zip(all_kernels(gpu)) {
         let Tiling::Halves { split, .. } = tiling else { unreachable!("only those are tested") };
         // Emulated subgroups come to as many barriers, and so have as many columns.

@@ -6,7 +6,7 @@ mod half_norms;
 pub(crate) mod halves;
 mod integers;
 pub(crate) mod support;
-mod translation;
+pub(crate) mod translation;
 
 use crate::linear::{Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, RowsView, Tiling};
 use gleed_gguf::Format;

@@ -1,6 +1,9 @@
 //! Every kernel through naga to the languages of all backends.
 
-use crate::linear::{Combination, InputKind, Layout, LinearSpec, Tiling, quantize_source, source};
+use crate::fragments::Fragments;
+use crate::linear::{
+    Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, quantize_source, source,
+};
 use gleed_gguf::Format;
 use gleed_model::program::Activation;
 
@@ -16,16 +19,47 @@ fn translate_for_vulkan(source: &str) -> (naga::Module, naga::valid::ModuleInfo)
     (module, info)
 }
 
-fn translate(source: &str) {
-    let (module, info) = translate_for_vulkan(source);
+fn for_metal(module: &naga::Module, info: &naga::valid::ModuleInfo) -> String {
     let pipeline = naga::back::msl::PipelineOptions::default();
     let options =
         naga::back::msl::Options { lang_version: (2, 3), fake_missing_bindings: true, ..Default::default() };
-    naga::back::msl::write_string(&module, &info, &options, &pipeline).unwrap();
+    naga::back::msl::write_string(module, info, &options, &pipeline).unwrap().0
+}
+
+fn translate(source: &str) {
+    let (module, info) = translate_for_vulkan(source);
+    for_metal(&module, &info);
     let options = naga::back::hlsl::Options { fake_missing_bindings: true, ..Default::default() };
     let pipeline = naga::back::hlsl::PipelineOptions::default();
     let mut text = String::new();
     naga::back::hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None).unwrap();
+}
+
+/// A kernel on matrix units, of which lanes share the elements.
+pub(crate) fn translate_shared(text: &str) {
+    let [sixteen, eight] = [16, 8].map(|side| Fragments::Shared(side).shared_in(text).expect("fragments"));
+    translate_for_vulkan(&sixteen);
+    let (module, info) = translate_for_vulkan(&eight);
+    let metal = for_metal(&module, &info);
+    assert!(metal.contains("simdgroup_multiply_accumulate(") && metal.contains("simdgroup_half8x8"));
+}
+
+#[test]
+fn kernels_on_units_are_translated_for_metal() {
+    let room = Fragments::Shared(8).room(32 << 10, 1024);
+    for format in Format::all() {
+        let first = (Layout::Halves(HalfLayout::of(format)), false);
+        let gated = Some((first, Combination::Gated(Activation::Silu)));
+        for second in [None, gated] {
+            let spec =
+                |input| LinearSpec { first, second, input, normed: false, requantizes: false, known: None };
+            for tiling in Tiling::halves(36, room) {
+                translate_shared(&source(spec(InputKind::Halves(36)), tiling));
+            }
+            let single = Tiling::single(36, second.is_some(), room);
+            translate_shared(&source(spec(InputKind::SingleNormed(36)), single));
+        }
+    }
 }
 
 #[test]
