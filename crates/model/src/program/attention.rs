@@ -81,6 +81,32 @@ impl Attention {
 
     /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
     pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
+        self.sight().visible(position, length)
+    }
+
+    /// Which positions rows see.
+    pub fn sight(&self) -> Sight {
+        Sight { causal: self.causal, window: self.window, chunk: self.chunk }
+    }
+}
+
+/// Which positions rows see: what [`Attention`] says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sight {
+    /// None after their own.
+    pub causal: bool,
+    /// So many.
+    pub window: Option<usize>,
+    /// Those of their own chunk of this length.
+    pub chunk: Option<usize>,
+}
+
+impl Sight {
+    /// All positions up to a row's own.
+    pub const BACK: Sight = Sight { causal: true, window: None, chunk: None };
+
+    /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
+    pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
         let end = position + 1;
         match (self.causal, self.window) {
             (true, window) => {

@@ -2,7 +2,7 @@
 //! they are emulated.
 
 use gleed_model::KvType;
-use gleed_model::arithmetic::{PAGE, attend_halves};
+use gleed_model::arithmetic::{PAGE, Scoring, attend_halves};
 use gleed_model::program::{self, KvLayer};
 use half::f16;
 
@@ -74,8 +74,14 @@ impl Case {
         let queries = self.queries.chunks(self.shape.key_dim).enumerate();
         let results = queries.map(|(i, query)| {
             let (row, head) = (i / self.heads, i % self.heads / (self.heads / self.shape.heads));
-            let visible = self.first + row + 1;
-            attend_halves(query, self.scale(), visible, |p| self.key(head, p), |p| self.value(head, p))
+            let scoring = Scoring { scale: self.scale(), ..Scoring::default() };
+            attend_halves(
+                query,
+                scoring,
+                0..self.first + row + 1,
+                |p| self.key(head, p),
+                |p| self.value(head, p),
+            )
         });
         results.flatten().collect()
     }
