@@ -52,9 +52,10 @@ impl Attention {
         whole && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
     }
 
-    /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such.
+    /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such, and all
+    /// positions in sight.
     pub fn in_halves(&self, stored: KvLayer, kv: KvType) -> bool {
-        self.is_plain() && kv == KvType::F16 && stored.key_dim <= HALF_DIMENSIONS
+        self.chosen.is_none() && kv == KvType::F16 && stored.key_dim <= HALF_DIMENSIONS
     }
 
     /// Over all positions up to the row's own.
