@@ -161,12 +161,14 @@ impl GpuExecutor {
             Arithmetic::F16 => ExpertRows::new(&gpu, &program, max_rows)?,
             Arithmetic::Q8 | Arithmetic::F32 => None,
         };
-        let mut kernels = Kernels::new(gpu.clone(), capacity.row_words());
+        let mut kernels =
+            Kernels::new(gpu.clone(), capacity.row_words()).with_first_row(capacity.first_row());
         start.allocating = begun.elapsed();
         let (nodes, choosers, pipelines) = std::thread::scope(|scope| {
             let upload = Upload::begin(scope, &gpu, &chunks);
             let resources = Resources {
                 step: &step_buffer,
+                outlooks: &sizes.outlooks,
                 first_scale: capacity.first_scale(),
                 first_angle: capacity.first_angle(),
                 weights: &weights,
@@ -205,7 +207,7 @@ impl GpuExecutor {
         start.loading = begun.elapsed();
         let uncompiled = pipelines.all;
         start.kernels = uncompiled.len();
-        let (step, logits, head) = (Step::new(capacity), Vec::new(), plan::head(&program));
+        let (step, logits, head) = (Step::new(capacity, sizes.outlooks), Vec::new(), plan::head(&program));
         Ok(GpuExecutor {
             gpu,
             program,

@@ -24,6 +24,7 @@ use crate::kernels::{
 };
 use crate::linear::{HalfRows, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;
+use crate::step::Outlook;
 use crate::weights::Weights;
 use crate::{Error, Result};
 pub(crate) use check::{attention_tiles, check, gathered, head, logits_inputs};
@@ -45,6 +46,8 @@ pub(crate) struct RowCounts {
 #[derive(Clone, Copy)]
 pub(crate) struct Resources<'a> {
     pub step: &'a wgpu::Buffer,
+    /// By which the step cuts attention.
+    pub outlooks: &'a [Outlook],
     /// Where a row's scales of adapters begin after its fixed words, and where its angles do.
     pub first_scale: usize,
     pub first_angle: usize,
@@ -116,7 +119,7 @@ pub(crate) fn plan(
             (Op::Attention { attention, out, .. }, _)
                 if planner.attention_halves(attention, *out).is_some() =>
             {
-                Some((*out, Producer::SingleAttention))
+                Some((*out, Producer::SingleAttention(planner.outlook(attention))))
             }
             _ => None,
         };
@@ -304,10 +307,11 @@ impl<'a> Planner<'a> {
                 let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
                 let chosen = op.chosen.map(|chosen| self.place(chosen));
                 let (op, rows) = (*op, self.attention_rows);
-                let halves = self.in_halves(&op);
+                let (halves, outlook) = (self.in_halves(&op), self.outlook(&op));
                 let op = Attention {
                     cache,
                     op,
+                    outlook,
                     sinks,
                     chosen,
                     query,
@@ -324,6 +328,7 @@ impl<'a> Planner<'a> {
                 let op = Attention {
                     cache: &caches[indexer.cache],
                     op: program::Attention::over_all(indexer.cache, indexer.heads, 1.0),
+                    outlook: 0,
                     sinks: None,
                     chosen: None,
                     query: place(query),

@@ -20,7 +20,7 @@ use crate::rope::Rope;
 use crate::routing::Routing;
 
 pub use adapters::{AdapterInfo, LowRank};
-pub use attention::{Attention, Indexer};
+pub use attention::{Attention, Indexer, Sight};
 pub use view::View;
 
 /// A buffer of activations: one row per token.

@@ -14,7 +14,7 @@ use gleed_model::{Batch, StepError};
 use super::GpuExecutor;
 use super::run::{record_node, write_count};
 use crate::compiler::Pipeline;
-use crate::kernels::{Dispatch, Kernels, Place, choose};
+use crate::kernels::{Dispatch, Kernels, List, Place, choose};
 use crate::plan::Recorded;
 use crate::{Gpu, Result};
 
@@ -162,15 +162,14 @@ impl GpuExecutor {
 
     /// Records a step and the choice of its tokens.
     fn record_step(&self, encoder: &mut wgpu::CommandEncoder, drawn: bool) -> Result<()> {
-        let counts = self.step.counts;
         let choosing = if drawn { &self.choosers.drawn } else { &self.choosers.greedy };
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for node in &self.nodes {
-            record_node(&mut pass, node, counts[node.list as usize], Recorded::Together)?;
+            record_node(&mut pass, node, self.counts(node.list), Recorded::Together)?;
         }
         choosing
             .iter()
-            .filter_map(|dispatch| dispatch.run(counts[0]))
+            .filter_map(|dispatch| dispatch.run(self.counts(List::All)))
             .try_for_each(|run| run.record(&mut pass))
     }
 }

@@ -28,12 +28,12 @@ impl GpuExecutor {
 
     /// Uploads how many rows the step has, where it has not as many as the one before.
     pub(super) fn upload_counts(&mut self) {
-        for ((counts, uploaded), buffer) in
-            self.step.counts.iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
+        for ((rows, uploaded), buffer) in
+            self.step.rows.into_iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
         {
-            if *uploaded != Some(counts.rows) {
-                write_count(&self.gpu, buffer, counts.rows);
-                *uploaded = Some(counts.rows);
+            if *uploaded != Some(rows) {
+                write_count(&self.gpu, buffer, rows);
+                *uploaded = Some(rows);
             }
         }
     }
@@ -59,8 +59,8 @@ impl GpuExecutor {
     }
 
     /// What the nodes of a list see.
-    pub(super) fn counts(&self, list: List) -> Counts {
-        self.step.counts[list as usize]
+    pub(super) fn counts(&self, list: List) -> Counts<'_> {
+        self.step.counts(list as usize)
     }
 
     /// Records nodes, those with no rows left out.

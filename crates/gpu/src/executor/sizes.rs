@@ -7,7 +7,7 @@ use gleed_model::{Arithmetic, split};
 use super::Memory;
 use crate::kernels::{choose, expert_tiles, index};
 use crate::linear::{HalfRows, Quantized};
-use crate::step::Capacity;
+use crate::step::{Capacity, Outlook};
 use crate::weights::Weights;
 use crate::{Error, Gpu, Options, Result, buffers, cache, plan, state};
 
@@ -21,6 +21,8 @@ const LINK_BYTES: u64 = 256 << 10;
 pub(super) struct Sizes {
     /// Rows of a sequence that one workgroup of attention takes.
     pub attention_rows: usize,
+    /// By which a step cuts attention, and what it has room for.
+    pub outlooks: Vec<Outlook>,
     pub capacity: Capacity,
     /// Rows of logits that fit on the device.
     pub logits_rows: usize,
@@ -46,7 +48,9 @@ impl Sizes {
     pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
         let Options { arithmetic, kv, max_rows, slots, logits_rows, .. } = options;
         let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
-        let capacity = Capacity::new(program, max_rows, attention_rows.min(max_rows).max(1));
+        let outlooks = Outlook::of(program, arithmetic, kv);
+        let item_rows = attention_rows.min(max_rows).max(1);
+        let capacity = Capacity::new(program, outlooks.len(), max_rows, item_rows);
         let capacity = if program.states.is_empty() { capacity } else { capacity.with_slots(slots) };
         let logits_stride = buffers::stride(program.buffers[program.logits.buffer].width);
         let logits_rows = match program.output {
@@ -107,6 +111,7 @@ impl Sizes {
         };
         Ok(Sizes {
             attention_rows,
+            outlooks,
             capacity,
             logits_rows,
             logits_stride,

@@ -1,14 +1,14 @@
 //! Attention over pages: how rows and heads are cut into workgroups, and the merge of spans.
 
-use gleed_model::arithmetic::alibi_slope;
 use gleed_model::{KvType, program};
 
-use super::attention_halves::halves;
+use super::attention_halves::{halves, with_sinks};
+use super::attention_options::with_options;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
 use crate::linear::template::{Values, expand};
 use crate::linear::{HalfRows, Quantized};
-use crate::step::{Items, SPAN, header, pages_word};
+use crate::step::{Items, SPAN, header};
 use crate::{Gpu, Result};
 
 /// Threads that have the same query heads of a span.
@@ -56,6 +56,8 @@ impl QueryTiling {
 pub(crate) struct Attention<'a> {
     pub cache: &'a LayerCache,
     pub op: program::Attention,
+    /// By which of the step's outlooks it is cut; that of plain attention is the first.
+    pub outlook: usize,
     /// One score for each query head, where there are any.
     pub sinks: Option<&'a wgpu::Buffer>,
     /// The positions that rows see, where they are chosen.
@@ -87,9 +89,6 @@ pub(crate) fn attention(
     list: List,
     op: Attention,
 ) -> Result<Vec<Dispatch>> {
-    if !op.op.is_plain() {
-        return Ok(vec![with_options(kernels, step, list, op)?]);
-    }
     let mut all = Vec::new();
     if op.halves {
         let tiles = (op.rows > 1).then_some(Items::Tiles);
@@ -98,6 +97,9 @@ pub(crate) fn attention(
         }
         all.push(merge(kernels, step, list, op)?);
         return Ok(all);
+    }
+    if !op.op.is_plain() {
+        return Ok(vec![with_options(kernels, step, list, op)?]);
     }
     for kind in [Items::Near, Items::Whole] {
         all.push(row(kernels, step, list, op, kind)?);
@@ -113,7 +115,7 @@ pub(crate) fn attention(
 }
 
 /// How quads of values are read: the text, and what the buffer is then made of.
-fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
+pub(super) fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
     match kind {
         KvType::F32 => (include_str!("quad_value_f32.wgsl"), "vec4<u32>"),
         KvType::F16 => (include_str!("quad_value_f16.wgsl"), "vec2<u32>"),
@@ -121,66 +123,17 @@ fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
     }
 }
 
-/// Attention with any of its options, of one row and head for each workgroup.
-fn with_options(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
-    let program::Attention { heads, causal, window, chunk, soft_cap, alibi, .. } = op.op;
-    let unrolled = op
-        .unrolled()
-        .list("FOUR", ["x", "y", "z", "w"])
-        .switch("CAUSAL", causal)
-        .switch("BOTHWAYS", !causal)
-        .switch("CAPPED", soft_cap.is_some())
-        .switch("FADING", alibi.is_some())
-        .switch("SINKS", op.sinks.is_some())
-        .switch("CHOSEN", op.chosen.is_some())
-        .switch("ALL", op.chosen.is_none());
-    let text = [include_str!("key_unit.wgsl"), include_str!("attention_options.wgsl")].concat();
-    let (quads, element) = quads_of_values(op.cache.kind);
-    let source = op
-        .source("attention with options", &expand(&text, &unrolled), step, list)
-        .snippet(quads)
-        .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
-        .size("CACHE_PAGES", pages_word(op.cache.group))
-        .size("WINDOW", window.unwrap_or(u32::MAX as usize))
-        .size("CHUNK", chunk.unwrap_or(u32::MAX as usize))
-        .read_place("query", "QUERY_", op.query)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", element, &op.cache.values)
-        .write_place("out", "OUT_", op.out);
-    let source = match soft_cap {
-        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("map_soft_cap.wgsl")),
-        None => source,
-    };
-    let source = match alibi {
-        Some(largest) => source.snippet(&slopes(largest, heads)),
-        None => source,
-    };
-    let source = match op.sinks {
-        Some(sinks) => source.read("sinks", "f32", sinks),
-        None => source,
-    };
-    let source = match op.chosen {
-        Some(chosen) => source.size("COUNT", chosen.width).read_place("chosen", "CHOSEN_", chosen),
-        None => source,
-    };
-    kernels.dispatch(source, Grid::Rows(heads as u32))
-}
-
-/// The function `slope`: what a head's scores lose for every position of distance.
-fn slopes(largest: f32, heads: usize) -> String {
-    let each = (0..heads).map(|head| {
-        let slope = alibi_slope(largest, head, heads);
-        format!("        case {head}u: {{ return {slope:?}; }}\n")
-    });
-    let cases: String = each.collect();
-    format!(
-        "fn slope(head: u32) -> f32 {{\n    switch head {{\n{cases}        default: {{ return 0.0; }}\n    }}\n}}\n"
-    )
-}
-
 impl Attention<'_> {
     pub(super) fn group(&self) -> usize {
         self.op.heads / self.cache.shape.heads
+    }
+
+    /// Where the step says where the items of a kind begin; of those of few rows, where they are.
+    pub(super) fn items(&self, list: List, kind: Items) -> usize {
+        match kind {
+            Items::Near => header::near(self.outlook, list as usize),
+            kind => header::items(self.outlook, kind) + list as usize,
+        }
     }
 
     fn value_blocks(&self) -> usize {
@@ -330,10 +283,7 @@ fn row(
         .switch("NEAR", kind == Items::Near)
         .switch("INTEGERS", op.integers.is_some())
         .switch("LISTED", kind != Items::Near);
-    let items = match kind {
-        Items::Near => header::near(list as usize),
-        kind => header::ITEMS + 2 * kind as usize + list as usize,
-    };
+    let items = op.items(list, kind);
     let (pairs, element) = match op.cache.kind {
         KvType::F32 => (include_str!("pair_f32.wgsl"), "vec2<u32>"),
         KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
@@ -349,7 +299,8 @@ fn row(
         Some(integers) => source.put_integers(integers, 32 * queries),
         None => source,
     };
-    kernels.dispatch(source, Grid::Items(kind, (op.cache.shape.heads * parts * op.value_blocks()) as u32))
+    let each = (op.cache.shape.heads * parts * op.value_blocks()) as u32;
+    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
 }
 
 /// Attention of single rows over one span each, in one of two ways.
@@ -381,15 +332,15 @@ fn span(
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
         .list("HALF", 0..8);
     let (quads, element) = quads_of_values(op.cache.kind);
-    let items = header::ITEMS + 2 * kind as usize + list as usize;
+    let items = op.items(list, kind);
     let cut = Cut { items, teams, queries, parts, positions: 2, chunk, values, early };
     let source = op
         .single_rows(include_str!("attention_span.wgsl"), unrolled, step, list, cut, element)
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .write("partials", "vec2<f32>", op.partials);
-    let each = op.cache.shape.heads * parts * op.value_blocks();
-    kernels.dispatch(source, Grid::Items(kind, each as u32))
+    let each = (op.cache.shape.heads * parts * op.value_blocks()) as u32;
+    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
 }
 
 /// The merge of spans.
@@ -406,12 +357,14 @@ pub(super) fn merge(
         .list("FOUR", 0..4)
         .list("PEAKS", 0..MERGE_VALUES / 4)
         .switch("INTEGERS", op.integers.is_some())
-        .switch("WRITES", op.written.is_some());
+        .switch("WRITES", op.written.is_some())
+        .switch("SINKS", op.sinks.is_some())
+        .switch("SINKLESS", op.sinks.is_none());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
         .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
-        .size("MERGES", header::MERGES)
+        .size("MERGES", header::merges(op.outlook))
         .size("THREADS", MERGE_VALUES)
         .size("HEADS", op.op.heads)
         .size("VALUE_DIM", value_dim)
@@ -425,7 +378,10 @@ pub(super) fn merge(
     if let Some(halves) = op.written {
         source = source.with_f16().snippet(include_str!("half_factor.wgsl")).put_values(halves);
     }
-    kernels.dispatch(source, Grid::Merges((op.op.heads * blocks) as u32))
+    if let Some(sinks) = op.sinks {
+        source = with_sinks(source, sinks);
+    }
+    kernels.dispatch(source, Grid::Merges { outlook: op.outlook, each: (op.op.heads * blocks) as u32 })
 }
 
 /// Attention of several neighbouring rows.
@@ -455,7 +411,7 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
             step,
             list,
         )
-        .size("ITEMS", header::ITEMS + 2 * Items::Tiles as usize + list as usize)
+        .size("ITEMS", op.items(list, Items::Tiles))
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)
         .size("CHUNK", chunk)
@@ -466,5 +422,6 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
         .read("values", "vec4<u32>", &op.cache.values)
         .write("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
-    kernels.dispatch(source, Grid::Items(Items::Tiles, (shape.heads * parts * op.value_blocks()) as u32))
+    let each = (shape.heads * parts * op.value_blocks()) as u32;
+    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind: Items::Tiles, each })
 }

@@ -2,13 +2,15 @@
 //! `attention_halves_row.wgsl`.
 
 use gleed_model::arithmetic::half_scale;
+use gleed_model::program::{self, Sight};
 
 use super::attention::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
+use super::attention_options::slopes;
 use super::{Dispatch, Grid, Kernels, List, Source};
 use crate::Result;
 use crate::fragments::Room;
 use crate::linear::template::{Values, expand};
-use crate::step::{Items, header};
+use crate::step::{Items, pages_word};
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +43,7 @@ pub(super) fn halves(
     kind: Items,
 ) -> Result<Dispatch> {
     let (source, each) = source(kernels.gpu.room(), step, list, op, kind, Style::WrittenOut);
-    kernels.dispatch(source.on_units(), Grid::Items(kind, each))
+    kernels.dispatch(source.on_units(), Grid::Items { outlook: op.outlook, kind, each })
 }
 
 /// The kernel for a kind of items, and workgroups for each of them; `room` is that of a workgroup.
@@ -91,11 +93,8 @@ pub(super) fn source<'a>(
         .switch("WHOLE", shape.key_dim.is_multiple_of(32))
         .switch("PADDED", !shape.key_dim.is_multiple_of(32));
     let words = if tiles { 4 } else { 2 };
+    let unrolled = options(&op).fold(unrolled, |values, (name, on)| values.switch(name, on));
     let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
-    let items = match kind {
-        Items::Near => header::near(list as usize),
-        kind => header::ITEMS + 2 * kind as usize + list as usize,
-    };
     let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
     let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
     let kernel = if tiles {
@@ -110,7 +109,7 @@ pub(super) fn source<'a>(
         .snippet(include_str!("softmax.wgsl"))
         .snippet(include_str!("half_factor.wgsl"))
         .snippet(include_str!("lanes.wgsl"))
-        .size("ITEMS", items)
+        .size("ITEMS", op.items(list, kind))
         .size("SUBGROUPS", subgroups)
         .size("THREADS", 32 * subgroups)
         .size("TEAMS", teams)
@@ -127,11 +126,13 @@ pub(super) fn source<'a>(
         .size("VALUE_BLOCKS", blocks)
         .size("BLOCK_VALUES", block_values)
         .size("PARTIAL", partial_room(shape.value_dim))
+        .size("CACHE_PAGES", pages_word(op.cache.group))
         .float("SCALE", half_scale(op.op.scale))
         .place("QUERY_", op.query)
         .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
         .read("keys", "vec4<u32>", &op.cache.keys)
         .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, &op.cache.values);
+    let source = with_options(source, op, rows || tiles);
     let source = if rows { source } else { source.write("partials", "f32", op.partials) };
     let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
     let source = match op.written {
@@ -139,6 +140,53 @@ pub(super) fn source<'a>(
         _ => source,
     };
     (source, (shape.heads * parts * blocks) as u32)
+}
+
+/// Which parts of the kernels there are for the options of attention.
+fn options(op: &Attention) -> impl Iterator<Item = (&'static str, bool)> {
+    let program::Attention { causal, soft_cap, alibi, .. } = op.op;
+    let limited = op.op.sight() != Sight::BACK;
+    let (fades, has_sinks) = (alibi.is_some(), op.sinks.is_some());
+    let has_scores = soft_cap.is_some() || fades;
+    let all = [
+        ("LIMITED", limited),
+        ("UNLIMITED", !limited),
+        ("CAUSAL", causal),
+        ("BOTHWAYS", !causal),
+        ("PLACED", limited || fades),
+        ("SCORED", has_scores),
+        ("PRODUCTS", !has_scores),
+        ("CAPPED", soft_cap.is_some()),
+        ("FADING", fades),
+        ("SINKS", has_sinks),
+        ("SINKLESS", !has_sinks),
+    ];
+    all.into_iter()
+}
+
+/// What those parts need; sinks are for kernels that write results.
+fn with_options<'a>(mut source: Source<'a>, op: Attention<'a>, results: bool) -> Source<'a> {
+    let program::Attention { heads, window, chunk, soft_cap, alibi, .. } = op.op;
+    let most = u32::MAX as usize;
+    if op.op.sight() != Sight::BACK {
+        source = source.size("WINDOW", window.unwrap_or(most)).size("CHUNK", chunk.unwrap_or(most));
+    }
+    if let Some(cap) = soft_cap {
+        source = source.float("CAP", half_scale(cap)).float("RATE", 2.0 / cap);
+        source = source.snippet(include_str!("half_soft_cap.wgsl"));
+    }
+    if let Some(largest) = alibi {
+        source = source.snippet(&slopes(largest, heads, half_scale));
+    }
+    match op.sinks.filter(|_| results) {
+        Some(sinks) => with_sinks(source, sinks),
+        None => source,
+    }
+}
+
+/// The sinks of all heads, and what makes scores of them.
+pub(super) fn with_sinks<'a>(source: Source<'a>, sinks: &'a wgpu::Buffer) -> Source<'a> {
+    source.snippet(include_str!("half_sink.wgsl")).read("sinks", "f32", sinks)
 }
 
 impl Style {

@@ -59,6 +59,30 @@ fn query_quad(at: u32, quad: u32) -> vec4<f32> {
     return x;
 }
 
+//@if LIMITED
+// The first position that a row sees.
+fn first_seen(position: u32) -> u32 {
+    //@if CAUSAL
+    let end = position + 1u;
+    return max(end - min(end, WINDOW), position / CHUNK * CHUNK);
+    //@end
+    //@if BOTHWAYS
+    return position - min(position, WINDOW / 2u);
+    //@end
+}
+
+// Where the positions end that it sees.
+fn end_of_seen(record: u32) -> u32 {
+    let position = step[record + ROW_POSITION];
+    //@if CAUSAL
+    return position + 1u;
+    //@end
+    //@if BOTHWAYS
+    return min(step[record + ROW_LENGTH], position + 1u + min(WINDOW / 2u, 0x7fffffffu - position));
+    //@end
+}
+
+//@end
 fn halves_of_four(x: vec4<f32>, up: f32) -> vec4<f16> {
     return vec4<f16>(select(vec4<f32>(), x * up, vec4<bool>(up > 0.0)));
 }
@@ -95,8 +119,19 @@ fn is_bad(x: vec4<u32>) -> bool {
         let first = largest_of(query_quad($h_at, 8u * g + 2u * word));
         $h_largest = max($h_largest, max(first, largest_of(query_quad($h_at, 8u * g + 2u * word + 1u))));
     }
+    //@if PRODUCTS
     let $h_factor = half_factor(largest_bits_of_four($h_largest));
     let $h_up = one_over($h_factor);
+    //@end
+    //@if SCORED
+    // Products become scores before anything is done to them.
+    let $h_power = half_factor(largest_bits_of_four($h_largest));
+    let $h_up = one_over($h_power);
+    let $h_factor = 1.0;
+    //@end
+    //@if FADING
+    let $h_slope = slope($h_head);
+    //@end
     //@end
     for (var g = 0u; g < $KEYTURNS; g++) {
         //@for g in KEYGROUPS

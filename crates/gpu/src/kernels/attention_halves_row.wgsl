@@ -10,7 +10,7 @@
 //@end
 //@if SPLIT
 //
-// An item is one span: the row, positions that it sees, the span's page, the span, its end, where its partial result is.
+// An item is one span: the row, where what it sees ends, the span's page, the span, its end, where its partial result is.
 //@end
 
 // [team][quarter][lane]: eight weights, as halves.
@@ -89,6 +89,17 @@ fn main(
     let own = lane / 4u;
     let row = step[item];
     let visible = step[item + 1u];
+    //@if PLACED
+    //@if CAUSAL
+    let own_position = visible - 1u;
+    //@end
+    //@if BOTHWAYS
+    let own_position = step[record_of(row) + ROW_POSITION];
+    //@end
+    //@end
+    //@if LIMITED
+    let first_visible = first_seen(own_position);
+    //@end
     //@for h in SIDES
     let $h_place = own + $h_query;
     let $h_is = $h_place < HEAD_PART && first_head + $h_place < GROUP;
@@ -101,7 +112,13 @@ fn main(
     let end_span = step[item + 4u];
     //@for e in ENTRIES
     var total_$e = 0.0;
+    //@if SINKLESS
     var whole_$e = Softmax();
+    //@end
+    //@if SINKS
+    let place_$e = min(first_head + ($e * $THREADS + thread) / BLOCK_VALUES, GROUP - 1u);
+    var whole_$e = Softmax(half_sink(sinks[kv_head * GROUP + place_$e]), 1.0);
+    //@end
     //@end
     //@end
     //@if SPLIT
@@ -134,19 +151,31 @@ $QUERIES
         // Those past the last span do nothing, or the same again where lanes wait for each other.
         let is_there = $ALLTEAMS || start + team < end_span;
         let span = min(start + team, end_span - 1u);
+        //@if UNLIMITED
         let some_are_not_seen = span + 1u == end_span;
+        //@end
     //@end
     //@if SPLIT
     {
         let is_there = true;
         let span = first_span;
+        //@if UNLIMITED
         let some_are_not_seen = (span + 1u) * SPAN > visible;
+        //@end
     //@end
+        //@if LIMITED
+        let some_are_not_seen = (span + 1u) * SPAN > visible || span * SPAN < first_visible;
+        //@end
         let of_team = team * 64u;
         // Positions of the lane begin here.
         let first_position = span * SPAN + 8u * word;
         let at = vec4<u32>(first_position + quarter / 2u * 32u + quarter % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+        //@if UNLIMITED
         let is_seen = at < vec4<u32>(visible);
+        //@end
+        //@if LIMITED
+        let is_seen = (at < vec4<u32>(visible)) & (at >= vec4<u32>(first_visible));
+        //@end
         //@for h in SIDES
         var $h_scores: vec4<f32>;
         //@end
@@ -161,6 +190,21 @@ $QUERIES
             let sums = sums_of(product);
             //@for h in SIDES
             $h_scores = sums.$h;
+            //@if SCORED
+            $h_scores *= $h_power;
+            //@end
+            //@if CAPPED
+            //@for c in FOUR
+            $h_scores[$c] = capped($h_scores[$c]);
+            //@end
+            //@end
+            //@if FADING
+            $h_scores = fma(
+                vec4<f32>(-$h_slope),
+                abs(vec4<f32>(at) - vec4<f32>(f32(own_position))),
+                $h_scores,
+            );
+            //@end
             {
                 let seen = select(vec4<f32>(NOTHING), $h_scores, is_seen);
                 let most = largest_of_four(max(max(seen.x, seen.y), max(seen.z, seen.w)));
@@ -271,7 +315,12 @@ $QUERIES
         var bad_and_seen = 0u;
         for (var i = 0u; i < 16u; i++) {
             let position = first_position + i / 8u * 32u + i % 8u;
+            //@if UNLIMITED
             bad_and_seen |= select(0u, bad_positions >> i & 1u, position < visible);
+            //@end
+            //@if LIMITED
+            bad_and_seen |= select(0u, bad_positions >> i & 1u, position < visible && position >= first_visible);
+            //@end
         }
         bad_and_seen = largest_bits_of_four(bad_and_seen);
         // All queries are of one row, and see the same.
@@ -307,7 +356,13 @@ $LOADS
             //@for e in ENTRIES
             {
                 let i = min($e * $THREADS + thread, HEAD_PART * BLOCK_VALUES - 1u);
-                let merged = merge(whole_$e, softmaxes[other * HEAD_PART + i / BLOCK_VALUES], start + other == first_span);
+                let of_span = softmaxes[other * HEAD_PART + i / BLOCK_VALUES];
+                //@if SINKLESS
+                let merged = merge(whole_$e, of_span, start + other == first_span);
+                //@end
+                //@if SINKS
+                let merged = merge(whole_$e, of_span, false);
+                //@end
                 total_$e = fma(total_$e, merged.before, results[other * HEAD_PART * BLOCK_VALUES + i] * merged.after);
                 whole_$e = merged.softmax;
             }

@@ -24,23 +24,53 @@ fn main(
     let end_span = step[item + 3u];
     let partial_at = step[item + 4u];
     let partial_stride = step[item + 5u];
-    let pages = step[record_of(first_row) + ROW_PAGES];
-    // The first row sees least.
+    let pages = step[record_of(first_row) + CACHE_PAGES];
+    // The first row sees least far.
+    //@if UNLIMITED
     let seen_by_all = step[record_of(first_row) + ROW_POSITION] + 1u;
+    //@end
+    //@if LIMITED
+    // And the last one begins last.
+    let seen_by_all = end_of_seen(record_of(first_row));
+    let all_begin = first_seen(step[record_of(first_row + rows - 1u) + ROW_POSITION]);
+    //@end
+    //@if SINKS
+    // What is merged with other spans has its sink there.
+    let has_sink = partial_stride == 0u;
+    //@end
     //@for h in SIDES
     let $h_place = subgroup * 16u + own + $h_query;
     let $h_is = $h_place / HEAD_PART < rows && first_head + $h_place % HEAD_PART < GROUP;
     let $h_row = first_row + min($h_place / HEAD_PART, rows - 1u);
+    //@if PLACED
+    let $h_position = step[record_of($h_row) + ROW_POSITION];
+    //@end
+    //@if UNLIMITED
     let $h_sees = select(0u, step[record_of($h_row) + ROW_POSITION] + 1u, $h_is);
+    //@end
+    //@if LIMITED
+    let $h_sees = select(0u, end_of_seen(record_of($h_row)), $h_is);
+    let $h_begins = first_seen($h_position);
+    //@end
     let $h_head = kv_head * GROUP + min(first_head + $h_place % HEAD_PART, GROUP - 1u);
+    //@if SINKLESS
     var $h_whole = Softmax();
+    //@end
+    //@if SINKS
+    var $h_whole = Softmax(half_sink(sinks[$h_head]), 1.0);
+    //@end
     //@end
     $TOTALS
 
 $QUERIES
 
     for (var span = first_span; span < end_span; span++) {
+        //@if UNLIMITED
         let some_do_not_see = (span + 1u) * SPAN > seen_by_all;
+        //@end
+        //@if LIMITED
+        let some_do_not_see = (span + 1u) * SPAN > seen_by_all || span * SPAN < all_begin;
+        //@end
         let page = step[pages + span];
         let block = page * KV_HEADS + kv_head;
         let key_at = block * UNITS * PAGE + own / 2u * 8u + own % 2u;
@@ -69,6 +99,24 @@ $QUERIES
                 let sums = sums_of(product);
                 near_scores$f = sums.near;
                 far_scores$f = sums.far;
+                //@for h in SIDES
+                //@if SCORED
+                $h_scores$f *= $h_power;
+                //@end
+                //@if CAPPED
+                //@for c in FOUR
+                $h_scores$f[$c] = capped($h_scores$f[$c]);
+                //@end
+                //@end
+                //@if FADING
+                {
+                    let first = span * SPAN + 8u * word + number$f / 2u * 32u + number$f % 2u * 4u;
+                    let at = vec4<f32>(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u));
+                    let distance = abs(at - vec4<f32>(f32($h_position)));
+                    $h_scores$f = fma(vec4<f32>(-$h_slope), distance, $h_scores$f);
+                }
+                //@end
+                //@end
             }
             //@end
         }
@@ -79,8 +127,15 @@ $QUERIES
                 //@for f in POSITIONS
                 {
                     let at = vec4<u32>(first_position + number$f / 2u * 32u + number$f % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-                    near_scores$f = select(vec4<f32>(NOTHING), near_scores$f, at < vec4<u32>(near_sees));
-                    far_scores$f = select(vec4<f32>(NOTHING), far_scores$f, at < vec4<u32>(far_sees));
+                    //@for h in SIDES
+                    //@if UNLIMITED
+                    let $h_sees_them = at < vec4<u32>($h_sees);
+                    //@end
+                    //@if LIMITED
+                    let $h_sees_them = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
+                    //@end
+                    $h_scores$f = select(vec4<f32>(NOTHING), $h_scores$f, $h_sees_them);
+                    //@end
                 }
                 //@end
             }
@@ -105,7 +160,13 @@ $QUERIES
                 $h_weights[$c] = exponential(fma($h_scores$f[$c], $h_factor, -$h_highest));
                 //@end
                 if some_do_not_see {
+                    //@if UNLIMITED
                     $h_weights = select(vec4<f32>(), $h_weights, at < vec4<u32>($h_sees));
+                    //@end
+                    //@if LIMITED
+                    let is_seen = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
+                    $h_weights = select(vec4<f32>(), $h_weights, is_seen);
+                    //@end
                 }
                 $h_lane_sum += ($h_weights.x + $h_weights.y) + ($h_weights.z + $h_weights.w);
                 //@end
@@ -118,8 +179,20 @@ $QUERIES
         //@end
         //@for h in SIDES
         // Spans that the query does not see leave it as it is.
+        //@if UNLIMITED
         let $h_counts = !some_do_not_see || span * SPAN < $h_sees;
-        let $h_merged = merge($h_whole, Softmax($h_highest, $h_sum), span == first_span);
+        let $h_is_first = span == first_span;
+        //@end
+        //@if LIMITED
+        let $h_counts = !some_do_not_see || (span * SPAN < $h_sees && (span + 1u) * SPAN > $h_begins);
+        let $h_is_first = span == max(first_span, $h_begins / SPAN);
+        //@end
+        //@if SINKLESS
+        let $h_merged = merge($h_whole, Softmax($h_highest, $h_sum), $h_is_first);
+        //@end
+        //@if SINKS
+        let $h_merged = merge($h_whole, Softmax($h_highest, $h_sum), $h_is_first && !has_sink);
+        //@end
         if $h_counts {
             $h_whole = $h_merged.softmax;
         }
@@ -191,8 +264,14 @@ $QUERIES
             for (var i = 0u; i < 16u; i++) {
                 let position = first_position + i / 8u * 32u + i % 8u;
                 let is = all_bad >> i & 1u;
-                near_bad |= select(0u, is, position < near_sees);
-                far_bad |= select(0u, is, position < far_sees);
+                //@for h in SIDES
+                //@if UNLIMITED
+                $h_bad |= select(0u, is, position < $h_sees);
+                //@end
+                //@if LIMITED
+                $h_bad |= select(0u, is, position < $h_sees && position >= $h_begins);
+                //@end
+                //@end
             }
             near_bad = largest_bits_of_four(near_bad);
             far_bad = largest_bits_of_four(far_bad);
@@ -205,7 +284,13 @@ $QUERIES
     }
 
     //@for h in SIDES
-    if first_span * SPAN < $h_sees {
+    //@if UNLIMITED
+    let $h_saw_some = first_span * SPAN < $h_sees;
+    //@end
+    //@if LIMITED
+    let $h_saw_some = first_span * SPAN < $h_sees && end_span * SPAN > $h_begins;
+    //@end
+    if $h_saw_some {
         let inverse = 1.0 / $h_whole.sum;
         let row = $h_row - first_row;
         let out_at = $h_row * OUT_STRIDE + OUT_OFFSET + $h_head * VALUE_DIM;
@@ -231,7 +316,7 @@ $QUERIES
     //@end
     if word == 0u && value_block == 0u && partial_stride != 0u {
         //@for h in SIDES
-        if first_span * SPAN < $h_sees {
+        if $h_saw_some {
             let to = ((partial_at + ($h_row - first_row) * partial_stride) * HEADS + $h_head + 1u) * PARTIAL;
             partials[to - 2u] = $h_whole.largest;
             partials[to - 1u] = $h_whole.sum;

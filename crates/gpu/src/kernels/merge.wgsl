@@ -32,8 +32,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let value_at = (first * HEADS + head) * PARTIAL + min(c, VALUE_DIM - 1u);
     let softmax_at = (first * HEADS + head) * PARTIAL + PARTIAL - 2u;
     var result = 0.0;
+    //@if SINKLESS
     var sum = 0.0;
     var largest = NOTHING;
+    //@end
+    //@if SINKS
+    var sum = 1.0;
+    var largest = half_sink(sinks[head]);
+    //@end
     //@for i in EIGHT
     var next_$i = partials[value_at + min($i, spans - 1u) * (HEADS * PARTIAL)];
     //@end
@@ -63,7 +69,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var before = max(max(highest.x, highest.y), max(highest.z, highest.w));
         //@for k in FOUR
         {
+            //@if SINKLESS
             let merged = merge(Softmax(before, 0.0), own_$k, start + 4u * lane + $k == 0u);
+            //@end
+            //@if SINKS
+            let merged = merge(Softmax(before, 0.0), own_$k, false);
+            //@end
             factors[4u * lane + $k] = vec4<f32>(merged.before, merged.after, own_$k.sum * merged.after, 0.0);
             before = merged.softmax.largest;
         }

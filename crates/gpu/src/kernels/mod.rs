@@ -7,6 +7,7 @@ pub(crate) mod activate;
 pub(crate) mod adapters;
 pub(crate) mod attention;
 mod attention_halves;
+mod attention_options;
 pub(crate) mod choose;
 pub(crate) mod embed;
 pub(crate) mod expert_halves;
@@ -53,10 +54,10 @@ pub(crate) enum List {
 pub(crate) enum Grid {
     /// So many for each row.
     Rows(u32),
-    /// So many for each item of attention of this kind.
-    Items(Items, u32),
-    /// So many for each row whose spans of attention are merged.
-    Merges(u32),
+    /// So many for each item of attention of this kind, as an outlook has it.
+    Items { outlook: usize, kind: Items, each: u32 },
+    /// So many for each row whose spans of attention are merged, as an outlook has it.
+    Merges { outlook: usize, each: u32 },
     /// So many for each sequence.
     Sequences(u32),
     /// One in all.
@@ -71,11 +72,15 @@ impl Grid {
     /// Rows from which on steps need it, about: the sooner, the fewer.
     pub fn rows(self) -> u32 {
         match self {
-            Grid::Rows(_) | Grid::Sequences(_) | Grid::Items(Items::Near, _) | Grid::Pairs { .. } => 1,
-            Grid::Items(Items::Whole, _) => 5,
-            // A single row needs these too, when there are many positions before it.
-            Grid::Items(Items::Few | Items::Split, _) | Grid::Merges(_) => 8,
-            Grid::Items(Items::Tiles, _) => 64,
+            Grid::Rows(_) | Grid::Sequences(_) | Grid::Pairs { .. } => 1,
+            Grid::Items { kind, .. } => match kind {
+                Items::Near => 1,
+                Items::Whole => 5,
+                // A single row needs these too, when there are many positions before it.
+                Items::Few | Items::Split => 8,
+                Items::Tiles => 64,
+            },
+            Grid::Merges { .. } => 8,
             Grid::Once => 8,
             Grid::Tiles(_, tiles) => tiles.rows_needed() as u32,
         }
@@ -95,8 +100,8 @@ impl Dispatch {
     pub fn run(&self, counts: Counts) -> Option<Run<'_>> {
         let (x, y) = match self.grid {
             Grid::Rows(each) => (each, counts.rows),
-            Grid::Items(kind, each) => (each, counts.items[kind as usize]),
-            Grid::Merges(each) => (each, counts.merges),
+            Grid::Items { outlook, kind, each } => (each, counts.pieces(outlook).items[kind as usize]),
+            Grid::Merges { outlook, each } => (each, counts.pieces(outlook).merges),
             Grid::Sequences(each) => (each, counts.sequences),
             Grid::Once => (1, counts.rows.min(1)),
             Grid::Pairs { each, slots } => (each, counts.rows * slots),
@@ -277,10 +282,7 @@ impl<'a> Source<'a> {
 
     /// The rows of the step, for kernels that look at them.
     pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
-        self.size("LIST", list as usize)
-            .size("FIRST_ROW", header::WORDS)
-            .read("step", "u32", step)
-            .snippet(include_str!("step.wgsl"))
+        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("step.wgsl"))
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
@@ -400,7 +402,8 @@ fn rename(text: &str, from: &str, to: &str) -> String {
 /// Binds kernels, and remembers their texts.
 pub(crate) struct Kernels {
     pub gpu: Gpu,
-    /// Words of a row of the step.
+    /// Where the rows of a step begin, and words of each.
+    first_row: usize,
     row_words: usize,
     texts: BTreeSet<String>,
     /// One for every combination of slots.
@@ -408,8 +411,14 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
+    /// For steps of one outlook with so many words of a row.
     pub fn new(gpu: Gpu, row_words: usize) -> Kernels {
-        Kernels { gpu, row_words, texts: BTreeSet::new(), bindings: Vec::new() }
+        Kernels { gpu, first_row: header::words(1), row_words, texts: BTreeSet::new(), bindings: Vec::new() }
+    }
+
+    /// The same for steps whose rows begin elsewhere.
+    pub fn with_first_row(self, first_row: usize) -> Kernels {
+        Kernels { first_row, ..self }
     }
 
     /// All texts of kernels.
@@ -420,7 +429,8 @@ impl Kernels {
     /// The kernel of a source, which is compiled when it is needed, with its buffers bound.
     pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
         let name = source.name;
-        let Finished { text, slots, entries } = source.size("ROW_WORDS", self.row_words).finish();
+        let source = source.size("FIRST_ROW", self.first_row).size("ROW_WORDS", self.row_words);
+        let Finished { text, slots, entries } = source.finish();
         let known = self.bindings.iter().position(|bindings| bindings.slots == slots);
         let known = match known {
             Some(known) => known,

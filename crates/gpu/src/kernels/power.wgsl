@@ -2,7 +2,11 @@
 // that are multiplied with log2(e) before. What is not a number stays so.
 fn exponential(x: f32) -> f32 {
     let n = round(x);
-    let rest = x - n;
+    return power_of_parts(n, x - n);
+}
+
+// 2^(n + rest), of a whole number and what is between -1/2 and 1/2.
+fn power_of_parts(n: f32, rest: f32) -> f32 {
     var p = 0.009582853;
     p = fma(p, rest, 0.055906426);
     p = fma(p, rest, 0.24024099);

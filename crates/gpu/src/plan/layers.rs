@@ -15,7 +15,7 @@ use crate::linear::{
     HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, Rounded,
     RowsView, Tiling, ToHalves,
 };
-use crate::step::Counts;
+use crate::step::{Counts, Outlook};
 use crate::{Gpu, Result};
 
 /// Finds a matrix, or says that the weight is none.
@@ -305,9 +305,16 @@ impl<'a> Planner<'a> {
 
     /// Where attention of a single row writes its output as halves.
     pub(super) fn attention_halves(&self, op: &program::Attention, out: View) -> Option<&'a HalfRows> {
-        let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32) && op.is_plain();
+        let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32);
         let [_, by_others] = self.resources.halves?;
         (whole && self.in_halves(op) && self.next_makes_none(out)).then_some(by_others)
+    }
+
+    /// By which of the step's outlooks attention is cut.
+    pub(super) fn outlook(&self, op: &program::Attention) -> usize {
+        let group = self.resources.caches[op.cache].group;
+        let own = Outlook { sight: op.sight(), group };
+        self.resources.outlooks.iter().position(|outlook| *outlook == own).unwrap_or(0)
     }
 
     /// Whether attention is on matrix units.

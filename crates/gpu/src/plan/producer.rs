@@ -12,8 +12,8 @@ pub(super) enum Producer {
     Norm,
     /// When all rows are single ones, or have merged spans.
     Attention,
-    /// Of a single row.
-    SingleAttention,
+    /// Of a single row, as this outlook cuts it.
+    SingleAttention(usize),
 }
 
 impl Producer {
@@ -23,11 +23,13 @@ impl Producer {
             Producer::Layer(layer) => layer.requantizes(counts.rows as u32),
             Producer::Norm => true,
             Producer::Attention => {
-                let whole = [Items::Near, Items::Whole].map(|kind| counts.items[kind as usize]);
-                whole.iter().sum::<usize>() + counts.merges == counts.rows
+                let pieces = counts.pieces(0);
+                let whole = [Items::Near, Items::Whole].map(|kind| pieces.items[kind as usize]);
+                whole.iter().sum::<usize>() + pieces.merges == counts.rows
             }
-            Producer::SingleAttention => {
-                counts.rows == 1 && counts.items[Items::Near as usize] + counts.merges == 1
+            Producer::SingleAttention(outlook) => {
+                let pieces = counts.pieces(*outlook);
+                counts.rows == 1 && pieces.items[Items::Near as usize] + pieces.merges == 1
             }
         }
     }
@@ -36,11 +38,13 @@ impl Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::Pieces;
 
     #[test]
     fn attention_writes_integers_unless_rows_attend_together() {
         let quantizes = |rows, items: [usize; 5], merges| {
-            Producer::Attention.quantizes(Counts { rows, items, merges, ..Counts::default() })
+            let attention = &[Pieces { items, merges }];
+            Producer::Attention.quantizes(Counts { rows, attention, ..Counts::default() })
         };
         // Near; whole; near and split in three spans.
         assert!(quantizes(1, [1, 0, 0, 0, 0], 0));

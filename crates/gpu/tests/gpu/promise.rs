@@ -67,6 +67,10 @@ fn check_family(family: &str) {
         let on_units = |rows: usize| all_at_once.layers_on_matrix_units(rows) > 0;
         let should = arithmetic == Arithmetic::F16;
         assert_eq!([sequences.lengths.iter().sum(), 1].map(on_units), [should; 2]);
+        // In halves attention with options is on the units too, but for that over chosen positions.
+        let is_plain = |text: &str| text.contains("QUADS_EACH");
+        let has_plain = all_at_once.kernel_texts().any(is_plain);
+        assert!(!should || !has_plain || family == "glm_dsa", "{family} attends without the units");
 
         let (rounds_to_groups, max_rows) = ((arithmetic == Arithmetic::Q8).then_some(0), options.max_rows);
         let order = if arithmetic == Arithmetic::F16 { Arithmetic::F16 } else { Arithmetic::F32 };

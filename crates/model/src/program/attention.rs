@@ -52,9 +52,10 @@ impl Attention {
         whole && soft_cap.is_none() && alibi.is_none() && sinks.is_none()
     }
 
-    /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such.
+    /// Whether it is computed in halves where linear layers are: over keys and values that are stored as such, and all
+    /// positions in sight.
     pub fn in_halves(&self, stored: KvLayer, kv: KvType) -> bool {
-        self.is_plain() && kv == KvType::F16 && stored.key_dim <= HALF_DIMENSIONS
+        self.chosen.is_none() && kv == KvType::F16 && stored.key_dim <= HALF_DIMENSIONS
     }
 
     /// Over all positions up to the row's own.
@@ -78,6 +79,32 @@ impl Attention {
     pub fn reach(&self) -> Option<usize> {
         self.window.into_iter().chain(self.chunk).min()
     }
+
+    /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
+    pub fn visible(&self, position: usize, length: usize) -> Range<usize> {
+        self.sight().visible(position, length)
+    }
+
+    /// Which positions rows see.
+    pub fn sight(&self) -> Sight {
+        Sight { causal: self.causal, window: self.window, chunk: self.chunk }
+    }
+}
+
+/// Which positions rows see: what [`Attention`] says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sight {
+    /// None after their own.
+    pub causal: bool,
+    /// So many.
+    pub window: Option<usize>,
+    /// Those of their own chunk of this length.
+    pub chunk: Option<usize>,
+}
+
+impl Sight {
+    /// All positions up to a row's own.
+    pub const BACK: Sight = Sight { causal: true, window: None, chunk: None };
 
     /// The positions that a row sees of a sequence that ends at `length`, or of one that has no end yet.
     pub fn visible(&self, position: usize, length: usize) -> Range<usize> {

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::Reference;
 use crate::arithmetic::{
-    self as plain, Arithmetic, PAGE, SPAN, Softmax, accumulate, attend_halves, choose_positions,
+    self as plain, Arithmetic, PAGE, SPAN, Scoring, Softmax, accumulate, attend_halves, choose_positions,
     chosen_in_page, index_score, score,
 };
 use crate::batch::Row;
@@ -108,11 +108,12 @@ impl Reference {
         let KvLayer { heads: kv_heads, key_dim, value_dim } = stored;
         let kv_head = head / (heads / kv_heads);
         let visible = self.visible(attention, r);
-        if self.options.arithmetic == Arithmetic::F16 && attention.in_halves(stored, self.options.kv) {
-            return self.attend_in_halves(attention, kv_head, r, query);
-        }
         let (own, slope) =
             (self.rows[r].position as usize, alibi.map(|largest| plain::alibi_slope(largest, head, heads)));
+        if self.options.arithmetic == Arithmetic::F16 && attention.in_halves(stored, self.options.kv) {
+            let scoring = Scoring { scale, soft_cap, fading: slope.map(|slope| (slope, own)), sink };
+            return self.attend_in_halves(cache, scoring, kv_head, r, visible, query);
+        }
         let mut softmax = sink.map_or(Softmax::default(), Softmax::of_sink);
         let mut acc = vec![0.0f32; value_dim];
         for span in (visible.start / SPAN * SPAN..visible.end).step_by(SPAN) {
@@ -162,18 +163,25 @@ impl Reference {
     }
 
     /// The same in halves, as which keys and values are stored.
-    fn attend_in_halves(&self, attention: Attention, kv_head: usize, r: usize, query: &[f32]) -> Vec<f32> {
-        let Attention { cache, scale, .. } = attention;
+    fn attend_in_halves(
+        &self,
+        cache: usize,
+        scoring: Scoring,
+        kv_head: usize,
+        r: usize,
+        visible: Range<usize>,
+        query: &[f32],
+    ) -> Vec<f32> {
         let KvLayer { heads, key_dim, value_dim } = self.program.caches[cache];
-        let visible = self.visible(attention, r).end;
         let halves = |stored: &[f32], dim: usize| -> Vec<Vec<f16>> {
             let of = |position| {
                 let at = (self.slot(cache, r, position) * heads + kv_head) * dim;
                 stored[at..][..dim].iter().copied().map(f16::from_f32).collect()
             };
-            (0..visible).map(of).collect()
+            visible.clone().map(of).collect()
         };
         let (keys, values) = (halves(&self.keys[cache], key_dim), halves(&self.values[cache], value_dim));
-        attend_halves(query, scale, visible, |p| &keys[p], |p| &values[p])
+        let first = visible.start;
+        attend_halves(query, scoring, visible, |p| &keys[p - first], |p| &values[p - first])
     }
 }

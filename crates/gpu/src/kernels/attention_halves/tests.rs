@@ -1,25 +1,31 @@
 //! Every way to cut the work against the definition, and against each other bit for bit. On a device without matrix units
 //! they are emulated.
 
+use std::ops::Range;
+
 use gleed_model::KvType;
-use gleed_model::arithmetic::{PAGE, attend_halves};
-use gleed_model::program::{self, KvLayer};
+use gleed_model::arithmetic::{PAGE, Scoring, alibi_slope, attend_halves};
+use gleed_model::groups::NO_PAGE;
+use gleed_model::program::{self, KvLayer, Sight};
 use half::f16;
 
 use super::{Style, source};
 use crate::cache::LayerCache;
 use crate::fragments::Fragments;
-use crate::kernels::attention::{Attention, merge, partial_room};
+use crate::kernels::attention::{Attention, TILE_QUERIES, merge, partial_room};
 use crate::kernels::{Dispatch, Grid, Kernels, List, Place};
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::support::{Random, Written, buffer, read, setup};
 use crate::linear::tests::translation::translate_shared;
 use crate::linear::{HalfRows, half_units};
-use crate::step::{Counts, Items, header};
+use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header};
 use crate::{Gpu, spirv};
 
-/// Words of a row in these tests: token, position, pages, page, source, length.
-const ROW_WORDS: usize = 6;
+/// Words of a row in these tests: token, position, pages, page, source, length, and pages and page of a second group.
+const ROW_WORDS: usize = 8;
+
+/// Outlooks of a step in these tests: plain attention, and any other.
+const OUTLOOKS: usize = 2;
 
 /// Words of an item.
 const ITEM_WORDS: usize = 6;
@@ -27,6 +33,9 @@ const ITEM_WORDS: usize = 6;
 /// One sequence whose last rows attend.
 struct Case {
     shape: KvLayer,
+    attention: program::Attention,
+    /// One for each head, where there are any.
+    sinks: Option<Vec<f32>>,
     heads: usize,
     /// The position of the first row.
     first: usize,
@@ -54,7 +63,33 @@ impl Case {
         let queries = random.floats(rows * heads * shape.key_dim);
         // In any order, with one between that belongs to others.
         let pages = (0..pages as u32).map(|page| (page * 2 + 1) % (2 * pages as u32 + 1)).collect();
-        Case { shape, heads, first, rows, pages, queries, keys, values }
+        let attention = program::Attention::over_all(0, heads, 1.0 / (shape.key_dim as f32).sqrt());
+        Case { shape, attention, sinks: None, heads, first, rows, pages, queries, keys, values }
+    }
+
+    /// The same with options, which keep what is there.
+    fn with(self, options: impl Fn(program::Attention) -> program::Attention) -> Case {
+        Case { attention: options(self.attention), ..self }
+    }
+
+    fn with_sinks(self) -> Case {
+        let sinks = Some(Random(11).floats(self.heads).iter().map(|sink| sink * 3.0).collect());
+        Case { sinks, ..self }
+    }
+
+    /// The outlook by which it is cut, which is also the group of its pages.
+    fn outlook(&self) -> usize {
+        usize::from(self.attention.sight() != Sight::BACK)
+    }
+
+    fn length(&self) -> usize {
+        self.first + self.rows
+    }
+
+    /// The positions that a row sees, or all of some rows.
+    fn visible(&self, rows: Range<usize>) -> Range<usize> {
+        let of = |row: usize| self.attention.visible(self.first + row, self.length());
+        of(rows.start).start..of(rows.end - 1).end
     }
 
     fn key(&self, head: usize, position: usize) -> &[f16] {
@@ -67,17 +102,17 @@ impl Case {
         &self.values[at * self.shape.value_dim..][..self.shape.value_dim]
     }
 
-    fn scale(&self) -> f32 {
-        1.0 / (self.shape.key_dim as f32).sqrt()
-    }
-
     /// `[row][head][value]`
     fn truth(&self) -> Vec<f32> {
         let queries = self.queries.chunks(self.shape.key_dim).enumerate();
         let results = queries.map(|(i, query)| {
-            let (row, head) = (i / self.heads, i % self.heads / (self.heads / self.shape.heads));
-            let visible = self.first + row + 1;
-            attend_halves(query, self.scale(), visible, |p| self.key(head, p), |p| self.value(head, p))
+            let (row, head) = (i / self.heads, i % self.heads);
+            let program::Attention { scale, soft_cap, alibi, .. } = self.attention;
+            let slope = |largest| (alibi_slope(largest, head, self.heads), self.first + row);
+            let sink = self.sinks.as_ref().map(|sinks| sinks[head]);
+            let scoring = Scoring { scale, soft_cap, fading: alibi.map(slope), sink };
+            let (kv_head, visible) = (head / (self.heads / self.shape.heads), self.visible(row..row + 1));
+            attend_halves(query, scoring, visible, |p| self.key(kv_head, p), |p| self.value(kv_head, p))
         });
         results.flatten().collect()
     }
@@ -90,7 +125,7 @@ impl Case {
         // What others have written there is anything, also what is not a number.
         let mut keys = vec![f16::NAN; pages * heads * PAGE * key_units * 8];
         let mut values = vec![f16::INFINITY; pages * heads * PAGE * value_units * 8];
-        for position in 0..self.first + self.rows {
+        for position in self.visible(0..self.rows) {
             for head in 0..heads {
                 let block = self.pages[position / PAGE] as usize * heads + head;
                 let slot = position % PAGE;
@@ -112,71 +147,89 @@ impl Case {
             buffer(gpu, &words, wgpu::BufferUsages::STORAGE)
         };
         let (keys, values) = (stored(&keys), stored(&values));
-        LayerCache { group: 0, shape: self.shape, kind: KvType::F16, keys, values }
+        LayerCache { group: self.outlook(), shape: self.shape, kind: KvType::F16, keys, values }
     }
 
-    fn spans(&self, row: usize) -> usize {
-        (self.first + row) / PAGE + 1
+    /// The spans that some rows see.
+    fn spans(&self, rows: Range<usize>) -> Range<usize> {
+        let visible = self.visible(rows);
+        visible.start / PAGE..visible.end.div_ceil(PAGE)
     }
 
     /// The step that says how the work is cut, and how many there are of everything.
-    fn step(&self, gpu: &Gpu, kind: Items, cut: Cut) -> (wgpu::Buffer, Counts) {
-        let mut words = vec![0u32; header::WORDS];
-        words[header::ROWS] = header::WORDS as u32;
-        let pages = (header::WORDS + self.rows * ROW_WORDS) as u32;
+    fn step(&self, gpu: &Gpu, kind: Items, cut: Cut) -> (wgpu::Buffer, Pieces) {
+        let outlook = self.outlook();
+        let mut words = vec![0u32; header::words(OUTLOOKS)];
+        words[header::ROWS] = words.len() as u32;
+        let pages = (words.len() + self.rows * ROW_WORDS) as u32;
+        let of_group = |group: usize| if group == outlook { pages } else { 0 };
         for row in 0..self.rows {
-            words.extend([0, (self.first + row) as u32, pages, 0, row as u32, 0]);
+            let (position, length) = ((self.first + row) as u32, self.length() as u32);
+            words.extend([0, position, of_group(0), 0, row as u32, length, of_group(1), 0]);
         }
-        words.extend(&self.pages);
+        let all = self.spans(0..self.rows);
+        words.extend(vec![NO_PAGE; all.start]);
+        words.extend(&self.pages[all.start..]);
         let (mut items, mut merges, mut partials) = (vec![], vec![], 0);
-        let position = |row: usize| (self.first + row + 1) as u32;
-        let all_spans = self.spans(self.rows - 1) as u32;
         match (kind, cut) {
-            (Items::Tiles, Cut::All) => items.push([0, self.rows as u32, 0, all_spans, 0, 0]),
-            (Items::Tiles, Cut::Spans) => {
-                let rows = self.rows as u32;
-                items.extend((0..all_spans).map(|span| [0, rows, span, span + 1, span, all_spans]));
-                merges.extend(
-                    (0..self.rows).map(|row| [row as u32, row as u32 * all_spans, self.spans(row) as u32]),
-                );
-            }
-            (Items::Near | Items::Whole, _) => {
-                let item = |row: usize| [row as u32, position(row), pages, 0, self.spans(row) as u32, 0];
-                items.extend((0..self.rows).map(item));
+            (Items::Tiles, _) => {
+                let most = TILE_QUERIES / (self.heads / self.shape.heads);
+                for first in (0..self.rows).step_by(most) {
+                    let end = self.rows.min(first + most);
+                    let (rows, all) = (end - first, self.spans(first..end));
+                    if matches!(cut, Cut::All) {
+                        items.push([first, rows, all.start, all.end, 0, 0]);
+                        continue;
+                    }
+                    let spans = all.clone().zip(partials..);
+                    items.extend(spans.map(|(span, at)| [first, rows, span, span + 1, at, all.len()]));
+                    for row in first..end {
+                        let own = self.spans(row..row + 1);
+                        merges.push([row, partials + own.start - all.start, own.len()]);
+                        partials += all.len();
+                    }
+                }
             }
             _ => {
-                for row in 0..self.rows {
-                    let spans = self.spans(row);
-                    merges.push([row as u32, partials, spans as u32]);
-                    for span in 0..spans {
-                        let page = self.pages[span];
-                        items.push([row as u32, position(row), page, span as u32, span as u32 + 1, partials]);
+                let most = if kind == Items::Near { NEAR_ROWS } else { usize::MAX };
+                for row in 0..self.rows.min(most) {
+                    let (end, spans) = (self.visible(row..row + 1).end, self.spans(row..row + 1));
+                    if matches!(kind, Items::Near | Items::Whole) {
+                        items.push([row, end, pages as usize, spans.start, spans.end, 0]);
+                        continue;
+                    }
+                    merges.push([row, partials, spans.len()]);
+                    for span in spans {
+                        items.push([row, end, self.pages[span] as usize, span, span + 1, partials]);
                         partials += 1;
                     }
                 }
             }
         }
+        let items: Vec<[u32; ITEM_WORDS]> = items.iter().map(|item| item.map(|word| word as u32)).collect();
         if kind == Items::Near {
             for (i, item) in items.iter().enumerate() {
-                words[header::near(0) + i * ITEM_WORDS..][..ITEM_WORDS].copy_from_slice(item);
+                words[header::near(outlook, 0) + i * ITEM_WORDS..][..ITEM_WORDS].copy_from_slice(item);
             }
         } else {
-            words[header::ITEMS + 2 * kind as usize] = words.len() as u32;
+            words[header::items(outlook, kind)] = words.len() as u32;
             words.extend(items.iter().flatten());
         }
-        words[header::MERGES] = words.len() as u32;
-        words.extend(merges.iter().flatten());
-        let mut counts = Counts { rows: self.rows, merges: merges.len(), ..Counts::default() };
-        counts.items[kind as usize] = items.len();
+        words[header::merges(outlook)] = words.len() as u32;
+        words.extend(merges.iter().flatten().map(|word| *word as u32));
+        let mut pieces = Pieces { merges: merges.len(), ..Pieces::default() };
+        pieces.items[kind as usize] = items.len();
         let words: Vec<f32> = words.into_iter().map(f32::from_bits).collect();
-        (buffer(gpu, &words, wgpu::BufferUsages::STORAGE), counts)
+        (buffer(gpu, &words, wgpu::BufferUsages::STORAGE), pieces)
     }
 
-    /// What a device computes of it. What it writes of the first row as halves must be the halves of that.
+    /// What a device computes of it; of near rows, for which there is little room in a step, the first ones. What it writes of the first row as halves must be the halves of that.
     fn run(&self, gpu: &Gpu, kind: Items, cut: Cut) -> Vec<f32> {
-        let (step, counts) = self.step(gpu, kind, cut);
+        let (step, pieces) = self.step(gpu, kind, cut);
+        let attention = &[pieces; OUTLOOKS];
+        let counts = Counts { rows: self.rows, attention, ..Counts::default() };
         self.with_op(gpu, |op| {
-            let mut kernels = Kernels::new(gpu.clone(), ROW_WORDS);
+            let mut kernels = Kernels::new(gpu.clone(), ROW_WORDS).with_first_row(header::words(OUTLOOKS));
             let attend = if half_units(&gpu.info) {
                 super::halves(&mut kernels, &step, List::All, op, kind).unwrap()
             } else {
@@ -190,8 +243,11 @@ impl Case {
                     run.record(&mut pass).unwrap();
                 }
             }
-            let out = read(gpu, encoder, op.out.buffer);
-            if let Some(halves) = op.written.filter(|_| kind == Items::Near || counts.merges > 0) {
+            let mut out = read(gpu, encoder, op.out.buffer);
+            if kind == Items::Near {
+                out.truncate(NEAR_ROWS * op.out.width);
+            }
+            if let Some(halves) = op.written.filter(|_| kind == Items::Near || pieces.merges > 0) {
                 let first = &out[..op.out.width];
                 Written::read(gpu, halves, first.len()).assert_groups(&format!("{kind:?}"), first);
             }
@@ -209,11 +265,13 @@ impl Case {
         let room = self.rows * self.pages.len() * self.heads * partial_room(self.shape.value_dim);
         let partials = buffer(gpu, &vec![f32::NAN; room], wgpu::BufferUsages::STORAGE);
         let halves = HalfRows::new(gpu, 1, value_width).unwrap();
+        let sinks = self.sinks.as_ref().map(|sinks| buffer(gpu, sinks, wgpu::BufferUsages::STORAGE));
         let place = |buffer, width| Place { buffer, offset: 0, width, stride: width };
         use_it(Attention {
             cache: &cache,
-            op: program::Attention::over_all(0, self.heads, self.scale()),
-            sinks: None,
+            op: self.attention,
+            outlook: self.outlook(),
+            sinks: sinks.as_ref(),
             chosen: None,
             query: place(&queries, key_width),
             out: place(&out, value_width),
@@ -246,15 +304,15 @@ fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Ite
             text.replace(include_str!("../lanes.wgsl"), include_str!("../../linear/tests/lanes_plain.wgsl"));
         with_plain_halves(&text, subgroups, "step[0u]")
     });
-    kernels.dispatch(source, Grid::Items(kind, each)).unwrap()
+    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each }).unwrap()
 }
 
 const CUTS: [(&str, Items, Cut); 5] = [
-    ("a row with its spans", Items::Near, Cut::All),
     ("rows with their spans", Items::Whole, Cut::All),
     ("single spans", Items::Split, Cut::All),
     ("rows together", Items::Tiles, Cut::All),
     ("rows together, single spans", Items::Tiles, Cut::Spans),
+    ("a row with its spans", Items::Near, Cut::All),
 ];
 
 fn check(case: &Case) {
@@ -272,7 +330,7 @@ fn check(case: &Case) {
         }
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let first = first.get_or_insert_with(|| got.clone());
-        assert_eq!(bits(first), bits(&got), "{what} differs");
+        assert_eq!(bits(&first[..got.len()]), bits(&got), "{what} differs");
     }
 }
 
@@ -281,13 +339,24 @@ fn check(case: &Case) {
 fn every_kernel_is_completed() {
     let (gpu, ..) = setup();
     let room = Fragments::Lanes.room(32 << 10, 1024);
+    let kinds = [Items::Near, Items::Whole, Items::Few, Items::Split, Items::Tiles];
+    let all = |attention| program::Attention {
+        window: Some(9),
+        soft_cap: Some(1.0),
+        alibi: Some(8.0),
+        ..attention
+    };
+    let both_ways = |attention| program::Attention { causal: false, ..attention };
     for key_dim in [64, 40, 256] {
-        let case = Case::new(KvLayer { heads: 2, key_dim, value_dim: 128 }, 3, 1, 1);
-        for kind in [Items::Near, Items::Whole, Items::Few, Items::Split, Items::Tiles] {
+        let case = || Case::new(KvLayer { heads: 2, key_dim, value_dim: 128 }, 3, 1, 1);
+        let cases = [case(), case().with(all).with_sinks(), case().with(both_ways)];
+        for (case, kind) in cases.iter().flat_map(|case| kinds.map(|kind| (case, kind))) {
             let (step, _) = case.step(gpu, kind, Cut::All);
             case.with_op(gpu, |op| {
                 let (source, _) = source(room, &step, List::All, op, kind, Style::WrittenOut);
-                let text = source.on_units().size("ROW_WORDS", ROW_WORDS).finish().text;
+                let first_row = header::words(OUTLOOKS);
+                let source = source.on_units().size("FIRST_ROW", first_row).size("ROW_WORDS", ROW_WORDS);
+                let text = source.finish().text;
                 assert_eq!(spirv::translate(&text).err(), None, "{kind:?}, {key_dim} dimensions");
                 translate_shared(&text);
             });
@@ -309,6 +378,64 @@ fn odd_sizes_give_what_is_defined() {
     check(&Case::new(KvLayer { heads: 1, key_dim: 40, value_dim }, 20, 4 * PAGE + 5, 3));
 }
 
+/// Windows that are smaller than a span, as large and larger, which begin within a span and at its border, and the
+/// spans before which are not there.
+#[test]
+fn windows_give_what_is_defined() {
+    let window = |size| move |attention| program::Attention { window: Some(size), ..attention };
+    let shape = |heads, key_dim, value_dim| KvLayer { heads, key_dim, value_dim };
+    check(&Case::new(shape(2, 64, 64), 3, 2 * PAGE - 2, 4).with(window(5)));
+    check(&Case::new(shape(1, 40, 56), 5, 3 * PAGE - 1, 3).with(window(PAGE)).with_sinks());
+    check(&Case::new(shape(1, 64, 64), 8, 5 * PAGE + 60, 8).with(window(128)).with_sinks());
+    check(&Case::new(shape(1, 32, 32), 1, 7 * PAGE + 9, 1).with(window(1)));
+}
+
+#[test]
+fn caps_and_sinks_give_what_is_defined() {
+    let capped = |attention| program::Attention { soft_cap: Some(2.5), ..attention };
+    let both = |attention| program::Attention { window: Some(100), soft_cap: Some(0.7), ..attention };
+    let shape = |heads, key_dim, value_dim| KvLayer { heads, key_dim, value_dim };
+    check(&Case::new(shape(1, 64, 64), 2, PAGE - 1, 2).with(capped));
+    check(&Case::new(shape(2, 24, 40), 17, 2 * PAGE + 30, 2).with(both).with_sinks());
+    check(&Case::new(shape(1, 64, 64), 8, 3 * PAGE - 3, 5).with_sinks());
+}
+
+#[test]
+fn chunks_both_ways_and_fading_scores_give_what_is_defined() {
+    let chunks = |attention| program::Attention { chunk: Some(70), window: Some(60), ..attention };
+    let fading = |attention| program::Attention { alibi: Some(8.0), ..attention };
+    let both_ways = |attention| program::Attention { causal: false, ..attention };
+    let near = |attention| program::Attention { causal: false, window: Some(41), ..attention };
+    let all = |attention| program::Attention { soft_cap: Some(3.0), ..near(fading(attention)) };
+    let shape = |heads, key_dim, value_dim| KvLayer { heads, key_dim, value_dim };
+    check(&Case::new(shape(1, 32, 32), 2, 2 * PAGE + 9, 6).with(chunks));
+    check(&Case::new(shape(1, 48, 64), 3, PAGE + 3, 4).with(fading));
+    check(&Case::new(shape(3, 32, 32), 1, 0, PAGE + 2).with(both_ways));
+    check(&Case::new(shape(1, 40, 32), 2, 50, 30).with(near));
+    check(&Case::new(shape(1, 32, 24), 6, 60, 9).with(all).with_sinks());
+}
+
+/// Whatever the shape, the options and where the rows are.
+#[test]
+fn random_shapes_and_options_give_what_is_defined() {
+    let mut state = 77u32;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % end
+    };
+    for _ in 0..4 {
+        let (heads, key_dim, value_dim) = (1 + below(2), 1 + below(70), 1 + below(64));
+        let (group, first, rows) = (1 + below(10), below(6 * PAGE), 1 + below(9));
+        let window = (below(4) > 0).then(|| 1 + below(3 * PAGE));
+        let chunk = (below(4) == 0).then(|| 1 + below(3 * PAGE));
+        let soft_cap = (below(3) == 0).then(|| 0.5 + below(10) as f32);
+        let alibi = (below(5) == 0).then_some(8.0);
+        let options = |attention| program::Attention { window, chunk, soft_cap, alibi, ..attention };
+        let case = Case::new(KvLayer { heads, key_dim, value_dim }, group, first, rows).with(options);
+        check(&if below(2) == 0 { case.with_sinks() } else { case });
+    }
+}
+
 /// A value that is not a number makes those rows so that see it, and no other.
 #[test]
 fn values_that_are_not_seen_do_not_count() {
@@ -320,5 +447,12 @@ fn values_that_are_not_seen_do_not_count() {
         let got = case.run(gpu, kind, cut);
         assert!(got[..64].iter().all(|x| x.is_finite()), "{what}: the row before sees it");
         assert!(!got[64 + 5].is_finite() && !got[128 + 5].is_finite(), "{what}: it is not seen");
+    }
+    // The window of the last row has left it.
+    let case = case.with(|attention| program::Attention { window: Some(1), ..attention });
+    for (what, kind, cut) in CUTS {
+        let got = case.run(gpu, kind, cut);
+        assert!(got[..64].iter().chain(&got[128..]).all(|x| x.is_finite()), "{what}: others see it");
+        assert!(!got[64 + 5].is_finite(), "{what}: it is not seen");
     }
 }
