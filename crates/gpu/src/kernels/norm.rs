@@ -115,7 +115,12 @@ pub(crate) fn norm(
         source = source.snippet(&quad("bias", false)).read("bias", element, bias);
     }
     if let Some(addend) = addend {
+        let slots = match addend {
+            Addend::Plain(_) => 0,
+            Addend::Combined { choice, .. } => choice.width / 2,
+        };
         let values = Values::default()
+            .list("SLOTS", (0..slots).map(|slot| format!("{slot}u")))
             .switch("PLAIN", matches!(addend, Addend::Plain(_)))
             .switch("COMBINED", matches!(addend, Addend::Combined { .. }));
         source = source
@@ -123,7 +128,7 @@ pub(crate) fn norm(
             .snippet(&expand(include_str!("addend.wgsl"), &values))
             .read("addend", element, addend.place().buffer);
         if let Addend::Combined { choice, weighted, .. } = addend {
-            source = source.size("USED", choice.width / 2).flag("WEIGHTED", weighted);
+            source = source.size("USED", slots).flag("WEIGHTED", weighted);
             source = source.read_place("choice", "CHOICE_", choice);
         }
     }

@@ -397,8 +397,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
 }
 
 /// Groups that a lane of the kernel for few rows has loaded ahead for each of its outputs: about 64 bytes of
-/// weights in all (512 of a single row, whose layers wait for nothing else), and no more columns than workgroup memory has
-/// room for (9 KiB).
+/// weights in all, and no more columns than workgroup memory has room for (9 KiB).
 fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
     let first = spec.first.0.low_words();
     let words = match spec.second {
@@ -406,8 +405,7 @@ fn steps(spec: LinearSpec, rows: u32, outputs: u32) -> u32 {
         Some(((second, _), Combination::Joined)) => first.max(second.low_words()),
         None => first,
     };
-    let most = if rows == 1 { 128 } else { 16 };
-    (most / (words as u32 * outputs)).min(8 / rows).clamp(1, 4)
+    (16 / (words as u32 * outputs)).min(8 / rows).clamp(1, 4)
 }
 
 /// The same of the kernel for inputs of integers: where there are several rows, other threads make up for loads that
