@@ -384,6 +384,8 @@ fn windows_give_what_is_defined() {
     check(&Case::new(shape(1, 40, 56), 5, 3 * PAGE - 1, 3).with(window(PAGE)).with_sinks());
     check(&Case::new(shape(1, 64, 64), 8, 5 * PAGE + 60, 8).with(window(128)).with_sinks());
     check(&Case::new(shape(1, 32, 32), 1, 7 * PAGE + 9, 1).with(window(1)));
+    // Some rows of a tile begin a span later than others.
+    check(&Case::new(shape(1, 32, 32), 2, 3 * PAGE - 4, 10).with(window(PAGE)));
 }
 
 #[test]
