@@ -1,8 +1,8 @@
 //! Measures what a decoded token or a prompt waits for besides its linear layers: attention, the residual sum
 //! with its norm, and head norms with rotation and KV write, each alone, many in one pass.
 //!
-//! `attention_bench [--adapter NAME] [--kv f16|f32|q8_0] [--heads QUERYxKEYxDIM] [--layers N] [--times N]
-//! [--only attention|norm|heads] [ROWS@DEPTH | SEQUENCESxDEPTH]…`
+//! `attention_bench [--adapter NAME] [--arithmetic q8|f32|f16] [--kv f16|f32|q8_0] [--heads QUERYxKEYxDIM] [--layers N]
+//! [--times N] [--only attention|norm|heads] [--window N] [--soft-cap X] [--sinks] [ROWS@DEPTH | SEQUENCESxDEPTH]…`
 //! `512@0` is a prompt of 512 rows, `1@8192` a row that sees 8,192 others, `32x500` one row of each of 32
 //! sequences. Layers have caches of their own, so that a deep context does not stay in the device's cache.
 //! Of an 8B model, with no arguments.
@@ -32,24 +32,32 @@ struct Load {
 
 struct Arguments {
     adapter: Option<String>,
+    arithmetic: Arithmetic,
     kv: KvType,
     heads: usize,
     cache: KvLayer,
     layers: usize,
     times: Option<usize>,
     only: Option<String>,
+    window: Option<usize>,
+    soft_cap: Option<f32>,
+    sinks: bool,
     loads: Vec<Load>,
 }
 
 fn parse() -> Result<Arguments, Box<dyn Error>> {
     let mut parsed = Arguments {
         adapter: None,
+        arithmetic: Arithmetic::Q8,
         kv: KvType::F16,
         heads: 32,
         cache: KvLayer { heads: 8, key_dim: 128, value_dim: 128 },
         layers: 8,
         times: None,
         only: None,
+        window: None,
+        soft_cap: None,
+        sinks: false,
         loads: vec![],
     };
     let mut arguments = std::env::args().skip(1);
@@ -57,10 +65,14 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--adapter" => parsed.adapter = Some(value()?),
+            "--arithmetic" => parsed.arithmetic = value()?.parse()?,
             "--kv" => parsed.kv = value()?.parse()?,
             "--layers" => parsed.layers = value()?.parse()?,
             "--times" => parsed.times = Some(value()?.parse()?),
             "--only" => parsed.only = Some(value()?),
+            "--window" => parsed.window = Some(value()?.parse()?),
+            "--soft-cap" => parsed.soft_cap = Some(value()?.parse()?),
+            "--sinks" => parsed.sinks = true,
             "--heads" => {
                 let text = value()?;
                 let numbers = text.split('x').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
@@ -106,10 +118,16 @@ impl Load {
         batch
     }
 
-    /// Positions that all rows see together.
-    fn seen(&self) -> usize {
-        let of_sequence: usize = (0..self.rows).map(|row| self.depth + row + 1).sum();
-        self.sequences * of_sequence
+    /// Positions that all rows see together, of a window where there is one.
+    fn seen(&self, window: Option<usize>) -> usize {
+        let seen = |row: usize| (self.depth + row + 1).min(window.unwrap_or(usize::MAX));
+        self.sequences * (0..self.rows).map(seen).sum::<usize>()
+    }
+
+    /// Positions of the cache that they look at.
+    fn stored(&self, window: Option<usize>) -> usize {
+        let near = window.map_or(usize::MAX, |window| window + self.rows - 1);
+        self.sequences * (self.depth + self.rows).min(near)
     }
 }
 
@@ -143,7 +161,12 @@ fn program(arguments: &Arguments) -> Program {
     let query = projected.part(0, queries);
     let scale = 1.0 / (key_dim as f32).sqrt();
     ops.extend((0..*layers).map(|cache| Op::Attention {
-        attention: Attention::over_all(cache, *heads, scale),
+        attention: Attention {
+            window: arguments.window,
+            soft_cap: arguments.soft_cap,
+            sinks: arguments.sinks.then_some(4),
+            ..Attention::over_all(cache, *heads, scale)
+        },
         query,
         out: view(1),
     }));
@@ -158,6 +181,7 @@ fn program(arguments: &Arguments) -> Program {
             weight(1, key_dim),
             weight(1, widths[1]),
             weight(VOCABULARY, widths[1]),
+            weight(1, *heads),
         ],
         nodes: ops.into_iter().map(|op| Node { op, labels: vec![], layer: None }).collect(),
         caches: vec![*cache; *layers],
@@ -198,11 +222,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = parse()?;
     let choice = arguments.adapter.as_deref().map_or(Selection::BestOrSoftware, Selection::Named);
     let gpu = Gpu::open(choice)?;
-    println!("{}, kv {}", gpu.info, arguments.kv);
+    println!("{}, {}, kv {}", gpu.info, arguments.arithmetic, arguments.kv);
     let program = program(&arguments);
     let most = |of: fn(&Load) -> usize| arguments.loads.iter().map(of).max().unwrap_or(0);
     let options = Options {
-        arithmetic: Arithmetic::Q8,
+        arithmetic: arguments.arithmetic,
         kv: arguments.kv,
         max_rows: most(|load| load.sequences * load.rows),
         pages: most(|load| load.sequences * load.pages()),
@@ -229,7 +253,7 @@ fn measure(
     kind: &str,
     index: usize,
 ) -> Result<(), Box<dyn Error>> {
-    let Arguments { heads, cache, layers, .. } = arguments;
+    let Arguments { heads, cache, layers, window, .. } = arguments;
     let nodes = 1 + index * layers..1 + (index + 1) * layers;
     let batch = load.batch();
     let rows = load.sequences * load.rows;
@@ -250,9 +274,9 @@ fn measure(
     let dims = cache.key_dim + cache.value_dim;
     let width = heads * cache.key_dim;
     // What has to be read and written at least, and multiplied.
-    let stored = (load.sequences * (load.depth + load.rows) * cache.heads * dims) as f64 * element;
+    let stored = (load.stored(*window) * cache.heads * dims) as f64 * element;
     let (bytes, work) = match kind {
-        "attention" => (stored, 2.0 * (load.seen() * heads * dims) as f64),
+        "attention" => (stored, 2.0 * (load.seen(*window) * heads * dims) as f64),
         "norm" => (16.0 * (rows * width) as f64, 0.0),
         _ => ((rows * (8 * width + 4 * cache.heads * dims)) as f64, 0.0),
     };

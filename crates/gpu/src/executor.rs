@@ -22,7 +22,7 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 use crate::buffers::Activations;
 use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
-use crate::kernels::expert_tiles::ExpertRows;
+use crate::kernels::expert_tiles::{self, ExpertRows};
 use crate::kernels::{Kernels, List};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, Within, plan};
@@ -113,8 +113,12 @@ impl GpuExecutor {
             return Err(Error::NoHalves { adapter: gpu.info.name.clone() });
         }
         let Options { kv, max_rows, .. } = options;
-        if max_rows > MOST_ROWS {
-            return Err(Error::TooManyRows { rows: max_rows, limit: MOST_ROWS });
+        let limit = match options.arithmetic {
+            Arithmetic::F16 => expert_tiles::most_rows(&program, MOST_ROWS),
+            Arithmetic::Q8 | Arithmetic::F32 => MOST_ROWS,
+        };
+        if max_rows > limit {
+            return Err(Error::TooManyRows { rows: max_rows, limit });
         }
         let sizes = Sizes::new(&gpu, file, &program, options)?;
         let Sizes { attention_rows, capacity, logits_rows, logits_stride, integer_columns, memory, .. } =

@@ -1,6 +1,7 @@
 //! Which rows meet which expert: pairs of rows and slots, cut into tiles of one expert each, and room for them on the device.
 
-use gleed_model::program::{Op, Program, experts_used};
+use gleed_model::groups::most_that;
+use gleed_model::program::{Op, Program, Projection, experts_used};
 
 use crate::linear::HalfRows;
 use crate::{Gpu, Result};
@@ -29,6 +30,11 @@ impl Tiles {
         } else {
             self.experts * rows.div_ceil(self.rows)
         }
+    }
+
+    /// Rows up to which there are no more than so many; of up to as many rows.
+    fn most_rows(self, most: usize) -> usize {
+        most_that(most, |rows| self.most(rows) <= most)
     }
 
     /// Whether they are those to use for so many rows.
@@ -70,6 +76,22 @@ impl ExpertRows {
     }
 }
 
+/// Rows of a step whose tiles are no more than so many workgroups, of up to as many rows. Many rows have large tiles.
+pub(crate) fn most_rows(program: &Program, most: usize) -> usize {
+    let tiles = program.nodes.iter().flat_map(|node| match &node.op {
+        Op::ExpertLinear { parts, choice, .. } => {
+            let tiles = |part: &Projection| {
+                let experts = program.weights[part.weight].experts;
+                let (rows, slots) = (TILES[TILES.len() - 1].0, experts_used(*choice, experts));
+                Tiles { rows, slots, experts, chosen: choice.is_some() }
+            };
+            parts.iter().map(tiles).collect()
+        }
+        _ => vec![],
+    });
+    tiles.map(|tiles| tiles.most_rows(most)).min().unwrap_or(most)
+}
+
 /// Bytes of what [`ExpertRows`] has for a program.
 pub(crate) fn bytes(program: &Program, most_rows: usize) -> u64 {
     sizes(program, most_rows).iter().sum()
@@ -99,4 +121,20 @@ pub(super) fn half_bytes(rows: usize, columns: usize) -> u64 {
 /// Where the list of pairs begins, after all tiles.
 pub(super) fn list_at(most_pairs: usize, experts: usize) -> usize {
     4 * (most_pairs / TILES[0].0 + experts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_have_no_more_rows_than_there_may_be_tiles() {
+        let of = |slots, experts, chosen| Tiles { rows: 64, slots, experts, chosen }.most_rows(65_535);
+        assert_eq!(of(8, 128, true), 65_535);
+        // 511 tiles of each expert.
+        assert_eq!(of(128, 128, false), 511 * 64);
+        let most = of(100, 128, true);
+        let tiles = Tiles { rows: 64, slots: 100, experts: 128, chosen: true };
+        assert!(tiles.most(most) <= 65_535 && tiles.most(most + 1) > 65_535);
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::common::{Case, Random, batch, bits, executor, gpu};
 use gleed_gguf::Gguf;
+use gleed_gpu::linear::half_units;
 use gleed_gpu::{Gpu, Options};
 use gleed_model::arithmetic::Xielu;
 use gleed_model::compare::ops_alone;
@@ -61,11 +62,15 @@ impl Case {
 
 /// Runs batches of rows `(sequence, position)` of two sequences on both executors, op by op.
 fn compare(gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
+    compare_in(Arithmetic::F32, gpu, case, kv, batches);
+}
+
+/// The same in an arithmetic.
+fn compare_in(arithmetic: Arithmetic, gpu: &Gpu, case: Case, kv: KvType, batches: &[Vec<(usize, usize)>]) {
     let (file, program) = case.finish();
-    let options = Options { kv, ..OPTIONS };
+    let options = Options { arithmetic, kv, ..OPTIONS };
     let Options { max_rows, pages, .. } = options;
-    let made_for =
-        reference::Options { arithmetic: Arithmetic::F32, rounds_to_groups: None, kv, max_rows, pages };
+    let made_for = reference::Options { arithmetic, rounds_to_groups: None, kv, max_rows, pages };
     let mut truth = Reference::new(Arc::clone(&file), program.clone(), made_for).unwrap();
     let mut found = executor(gpu, &file, &program, options);
     for places in batches {
@@ -308,24 +313,27 @@ fn attention_with_windows_chunks_caps_and_sinks() {
         (None, Some(67), None, false),
         (Some(30), Some(40), None, true),
     ];
-    // Each with two shapes.
-    for (kind, (window, chunk, soft_cap, sinks)) in options.into_iter().enumerate() {
+    let case = |index: usize, (window, chunk, soft_cap, sinks): (_, _, _, bool)| {
+        let (heads, kv_heads, key_dim, value_dim) = shapes[index];
+        let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
+        let heads_of = Heads { heads, cache, rope: None, norms: false, fused: false };
+        let mut case = attention_case(30 + index as u64, heads_of);
+        let sinks = sinks.then(|| case.floats(1, heads));
+        let Some(Op::Attention { attention, .. }) = case.program.nodes.last_mut().map(|node| &mut node.op)
+        else {
+            panic!("it ends with attention")
+        };
+        *attention = Attention { window, chunk, soft_cap, sinks, ..*attention };
+        case
+    };
+    // Each with two shapes, and in halves where there are units for them.
+    for (kind, options) in options.into_iter().enumerate() {
         for index in [kind % 4, (kind + 1) % 4] {
-            let (heads, kv_heads, key_dim, value_dim) = shapes[index];
-            let cache = KvLayer { heads: kv_heads, key_dim, value_dim };
-            let mut case = attention_case(
-                30 + index as u64,
-                Heads { heads, cache, rope: None, norms: false, fused: false },
-            );
-            let sinks = sinks.then(|| case.floats(1, heads));
-            let Some(Op::Attention { attention, .. }) =
-                case.program.nodes.last_mut().map(|node| &mut node.op)
-            else {
-                panic!("it ends with attention")
-            };
-            *attention = Attention { window, chunk, soft_cap, sinks, ..*attention };
             let kv = [KvType::F16, KvType::Q8_0, KvType::F32][(index + kind) % 3];
-            compare(&gpu, case, kv, &batches);
+            compare(&gpu, case(index, options), kv, &batches);
+            if half_units(&gpu.info) {
+                compare_in(Arithmetic::F16, &gpu, case(index, options), KvType::F16, &batches);
+            }
         }
     }
 }
