@@ -270,17 +270,12 @@ impl GpuExecutor {
         done.filter(in_layers).count()
     }
 
-    /// How many sums over experts are left to the norms after them.
-    pub fn sums_in_norms(&self) -> usize {
-        self.nodes.iter().filter(|node| matches!(node.within, Some(Within::Norm))).count()
-    }
-
     /// How many linear layers multiply so many rows of integers on matrix units.
     pub fn layers_on_matrix_units(&self, rows: usize) -> usize {
         let commands = self.nodes.iter().flat_map(|node| &node.commands);
         let layers = commands.filter_map(|command| match command {
             Command::Linear(layers) => Some(layers.layers()),
-            Command::Dispatch(_) | Command::Norm { .. } | Command::Experts(_) => None,
+            Command::Dispatch(_) | Command::Experts(_) => None,
         });
         layers.flatten().filter(|layer| layer.on_matrix_units(rows as u32)).count()
     }

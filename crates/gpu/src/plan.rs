@@ -17,7 +17,7 @@ use crate::kernels::attention::{self, Attention};
 use crate::kernels::embed::{Index, embed};
 use crate::kernels::expert_tiles::ExpertRows;
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
-use crate::kernels::norm::{Addend, Also, Norm, norm as norm_kernel};
+use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
 use crate::kernels::{
     Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams,
@@ -31,7 +31,6 @@ pub(crate) use check::{attention_tiles, check, gathered, head, logits_inputs};
 use experts::{Sorted, sorted_after};
 pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
-use norms::combined_by_norm;
 pub(crate) use planned::{Command, Planned, Recorded, Within};
 use producer::Producer;
 
@@ -129,8 +128,7 @@ pub(crate) fn plan(
             [Command::Experts(experts)] => experts.activated_rows().map(Within::Experts),
             _ => None,
         };
-        let after = combined_by_norm(program, index).then_some(Within::Norm);
-        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next).or(after) })
+        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
     });
     nodes.collect()
 }
@@ -164,18 +162,6 @@ impl<'a> Planner<'a> {
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
             Op::ExpertLinear { .. } => self.experts(kernels, op, matrix),
-            Op::AddNorm { x, y, norm, out } => {
-                let mut add_norm = |addend| {
-                    let (also, [x, out]) =
-                        (self.norm_also(norm, *out), [x, out].map(|view| self.place(*view)));
-                    norm_kernel(kernels, self.norm(norm), 1, x, Some(addend), out, also)
-                };
-                let apart = add_norm(Addend::Plain(self.place(*y)))?;
-                Ok(vec![match self.combined() {
-                    Some(sum) => Command::Norm { together: add_norm(sum)?, apart },
-                    None => Command::Dispatch(apart),
-                }])
-            }
             op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
         }
     }
@@ -201,7 +187,7 @@ impl<'a> Planner<'a> {
         self.resources.activations.place(view, self.list)
     }
 
-    /// The dispatches of all other ops, which have no matrix.
+    /// The dispatches of all ops that have no matrix.
     fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
         let Resources { step, activations, caches, states, partials, weights, .. } = self.resources;
         let list = self.list;
@@ -210,7 +196,11 @@ impl<'a> Planner<'a> {
         match op {
             Op::Norm { norm: of, heads, input, out } => {
                 let also = if *heads == 1 { self.norm_also(of, *out) } else { Also::Nothing };
-                norm_kernel(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
+                norm(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
+            }
+            Op::AddNorm { x, y, norm: of, out } => {
+                let also = self.norm_also(of, *out);
+                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), also).map(one)
             }
             Op::Center { heads, input, out } => center(kernels, *heads, place(input), place(out)).map(one),
             // The step's upload has brought it.
@@ -220,8 +210,7 @@ impl<'a> Planner<'a> {
             | Op::ExpertLinear { .. }
             | Op::Embed { .. }
             | Op::AddPositions { .. }
-            | Op::AddVector { .. }
-            | Op::AddNorm { .. } => unreachable!("they have plans of their own"),
+            | Op::AddVector { .. } => unreachable!("ops with matrices are not planned here"),
             Op::Unzip { heads, input, outs } => {
                 let outs: Vec<Place> = outs.iter().map(place).collect();
                 state::unzip(kernels, *heads, place(input), &outs)
@@ -380,13 +369,6 @@ impl<'a> Planner<'a> {
                 pool(kernels, step, from, to.buffer).map(one)
             }
         }
-    }
-
-    /// What the norm adds in place of the op before it.
-    fn combined(&self) -> Option<Addend<'a>> {
-        let before = self.index.checked_sub(1).filter(|before| combined_by_norm(self.program, *before))?;
-        let Op::Combine { choice, weighted, input, .. } = &self.program.nodes[before].op else { return None };
-        Some(Addend::Combined { choice: self.place(*choice), weighted: *weighted, input: self.place(*input) })
     }
 
     fn norm(&self, norm: &program::Norm) -> Norm<'a> {

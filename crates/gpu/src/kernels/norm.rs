@@ -30,23 +30,6 @@ pub(crate) enum Also<'a> {
     HalfProducts(&'a HalfRows),
 }
 
-/// What a norm adds to its input.
-#[derive(Clone, Copy)]
-pub(crate) enum Addend<'a> {
-    /// What is there.
-    Plain(Place<'a>),
-    /// The sum of what the experts of the row gave, in order of rank.
-    Combined { choice: Place<'a>, weighted: bool, input: Place<'a> },
-}
-
-impl<'a> Addend<'a> {
-    fn place(self) -> Place<'a> {
-        match self {
-            Addend::Plain(place) | Addend::Combined { input: place, .. } => place,
-        }
-    }
-}
-
 /// Bytes of memory that a workgroup needs for an RMS norm of so many columns that writes halves of products.
 pub(crate) fn half_product_bytes(width: usize) -> usize {
     width.next_multiple_of(1024) + width / 8 + 4096
@@ -58,13 +41,12 @@ pub(crate) fn norm(
     norm: Norm,
     heads: usize,
     input: Place,
-    addend: Option<Addend>,
+    addend: Option<Place>,
     out: Place,
     also: Also,
 ) -> Result<Dispatch> {
     let width = out.width / heads;
-    let added = addend.map(Addend::place);
-    let places = [Some(input), added, Some(out)];
+    let places = [Some(input), addend, Some(out)];
     let aligned = width.is_multiple_of(4)
         && places.iter().flatten().all(|place| (place.offset | place.stride).is_multiple_of(4));
     let element = if aligned { "vec4<f32>" } else { "f32" };
@@ -110,27 +92,12 @@ pub(crate) fn norm(
         .write("out", element, out.buffer)
         .place("SOURCE_", input)
         .write("source", element, input.buffer)
-        .place("ADDEND_", added.unwrap_or(input));
+        .place("ADDEND_", addend.unwrap_or(input));
     if let Some(bias) = norm.bias {
         source = source.snippet(&quad("bias", false)).read("bias", element, bias);
     }
     if let Some(addend) = addend {
-        let slots = match addend {
-            Addend::Plain(_) => 0,
-            Addend::Combined { choice, .. } => choice.width / 2,
-        };
-        let values = Values::default()
-            .list("SLOTS", (0..slots).map(|slot| format!("{slot}u")))
-            .switch("PLAIN", matches!(addend, Addend::Plain(_)))
-            .switch("COMBINED", matches!(addend, Addend::Combined { .. }));
-        source = source
-            .snippet(&quad("addend", false))
-            .snippet(&expand(include_str!("addend.wgsl"), &values))
-            .read("addend", element, addend.place().buffer);
-        if let Addend::Combined { choice, weighted, .. } = addend {
-            source = source.size("USED", slots).flag("WEIGHTED", weighted);
-            source = source.read_place("choice", "CHOICE_", choice);
-        }
+        source = source.snippet(&quad("addend", false)).read("addend", element, addend.buffer);
     }
     let block_quads = 256 * width.div_ceil(4 * 256);
     if by_groups {

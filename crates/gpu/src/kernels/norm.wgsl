@@ -31,11 +31,12 @@ fn within(quad: u32) -> vec4<bool> {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let source_at = group.y * SOURCE_STRIDE + SOURCE_OFFSET + group.x * WIDTH;
     let out_at = group.y * OUT_STRIDE + OUT_OFFSET + group.x * WIDTH;
+    let addend_at = group.y * ADDEND_STRIDE + ADDEND_OFFSET;
     //@for i in EACH
     let quad_$i = lane + 256u * $i;
     var own_$i = source_quad(source_at, quad_$i);
     //@if ADD
-    let added_$i = what_is_added(group.y, quad_$i);
+    let added_$i = addend_quad(addend_at, quad_$i);
     //@end
     let weight_$i = weight_quad(group.x * WEIGHTS_STRIDE, quad_$i);
     //@if LAYER

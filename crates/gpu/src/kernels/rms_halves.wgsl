@@ -20,11 +20,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let row = workgroup.y;
     let source_at = row * SOURCE_STRIDE + SOURCE_OFFSET;
     let out_at = row * OUT_STRIDE + OUT_OFFSET;
+    let addend_at = row * ADDEND_STRIDE + ADDEND_OFFSET;
     //@for i in EACH
     let quad_$i = lane + 256u * $i;
     var own_$i = source_quad(source_at, quad_$i);
     //@if ADD
-    let added_$i = what_is_added(row, quad_$i);
+    let added_$i = addend_quad(addend_at, quad_$i);
     //@end
     let weight_$i = weight_quad(0u, quad_$i);
     //@end

@@ -1,6 +1,5 @@
-//! Which ops do a part of the norm after them, or leave it theirs: linear layers what is before the factors of rows, where
-//! the norm leaves those to the layers that read it ([`Program::leaves_factors`]), and sums over experts all they do. It is
-//! settled by the program alone.
+//! Which linear layers do a part of the RMS norm after them: what is before the factors of rows, where the norm leaves
+//! those to the layers that read it ([`Program::leaves_factors`]). It is settled by the program alone.
 
 use gleed_model::program::{Norm, Op, Program, View, WeightId};
 
@@ -33,16 +32,4 @@ pub(super) fn next_norm(
     let is_read = readers(program, index + 2, *result).next().is_some();
     let rounded = readers(program, index + 2, *out).all(|op| op.linear_input() == Some(*out) && rounds(op));
     (alone && !is_read && rounded).then_some((*x, norm.weight))
-}
-
-/// Whether the norm after a sum over experts can add them up itself: nobody else reads the sum.
-pub(super) fn combined_by_norm(program: &Program, index: usize) -> bool {
-    let nodes = &program.nodes;
-    let (Op::Combine { out: sum, input, choice, .. }, Some(Op::AddNorm { x, y, out, .. })) =
-        (&nodes[index].op, nodes.get(index + 1).map(|node| &node.op))
-    else {
-        return false;
-    };
-    let written = [x, out].into_iter().any(|view| view.overlaps(*input) || view.overlaps(*choice));
-    y == sum && !written && readers(program, index + 2, *sum).next().is_none()
 }

@@ -14,19 +14,17 @@ pub(crate) struct Planned {
     /// The rows that it sees; a gather already sees the wanted ones.
     pub list: List,
     pub commands: Vec<Command>,
-    /// What is before or after it, if that does this node's work too.
+    /// What is before it, if that does this node's work too.
     pub within: Option<Within>,
 }
 
-/// What does the work of the node beside it too.
+/// What does the work of the node after it too.
 #[derive(Debug)]
 pub(crate) enum Within {
-    /// A layer that of the norm after it, for some numbers of rows.
+    /// A layer, that of a norm, for some numbers of rows.
     Layer(Linear),
-    /// Experts that of the activation after them, up to so many rows.
+    /// Experts, that of an activation, up to so many rows.
     Experts(usize),
-    /// A norm that of the sum over experts before it.
-    Norm,
 }
 
 impl Planned {
@@ -35,7 +33,6 @@ impl Planned {
         match &self.within {
             Some(Within::Layer(layer)) => recorded.together(layer, counts),
             Some(Within::Experts(most)) => recorded == Recorded::Together && counts.rows <= *most,
-            Some(Within::Norm) => recorded == Recorded::Together,
             None => false,
         }
     }
@@ -52,10 +49,6 @@ impl Planned {
         }
         self.commands.iter().try_for_each(|command| match command {
             Command::Dispatch(dispatch) => dispatch.run(counts).map_or(Ok(()), &mut *see),
-            Command::Norm { together, apart } => {
-                let dispatch = if recorded == Recorded::Together { together } else { apart };
-                dispatch.run(counts).map_or(Ok(()), &mut *see)
-            }
             Command::Linear(layers) => layers.runs(counts, recorded).try_for_each(&mut *see),
             Command::Experts(experts) => {
                 let dispatches = experts.dispatches(counts.rows, recorded == Recorded::Apart);
@@ -68,13 +61,12 @@ impl Planned {
     pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
         let dispatches = self.commands.iter().flat_map(|command| match command {
             Command::Dispatch(dispatch) => vec![dispatch],
-            Command::Norm { together, apart } => vec![together, apart],
             Command::Experts(experts) => experts.all().collect(),
             Command::Linear(_) => vec![],
         });
         let of_layers = self.commands.iter().filter_map(|command| match command {
             Command::Linear(layers) => Some(layers.pipelines()),
-            Command::Dispatch(_) | Command::Norm { .. } | Command::Experts(_) => None,
+            Command::Dispatch(_) | Command::Experts(_) => None,
         });
         dispatches.map(|dispatch| (dispatch.grid.rows(), &dispatch.pipeline)).chain(of_layers.flatten())
     }
@@ -100,11 +92,6 @@ impl Recorded {
 #[derive(Debug)]
 pub(crate) enum Command {
     Dispatch(Dispatch),
-    /// A norm with the work of the sum before it, and without.
-    Norm {
-        together: Dispatch,
-        apart: Dispatch,
-    },
     Linear(Layers),
     Experts(ExpertHalves),
 }

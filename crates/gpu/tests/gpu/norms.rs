@@ -10,7 +10,6 @@ use gleed_gpu::{Gpu, GpuExecutor, Options};
 use gleed_model::compare::ops_alone;
 use gleed_model::executor::{Buffers, Observer};
 use gleed_model::program::{Activation, Norm, Op, Program, Projection};
-use gleed_model::routing::{Gate, Routing};
 use gleed_model::{Arithmetic, Executor, KvType, Reference, reference};
 
 const TOKENS: usize = 300;
@@ -182,75 +181,6 @@ fn norms_that_are_read_as_floats_are_written_as_floats() {
         ([Format::F32; 8], 0),
     ] {
         check(&gpu, Arithmetic::Q8, 30, Shape { formats: &formats, ..shape }, norms);
-    }
-}
-
-/// Rows choose among six experts, whose results a linear layer stands for, and a norm follows their sum.
-fn summed(
-    seed: u64,
-    width: usize,
-    formats: &[Format],
-    weighted: bool,
-    is_read: bool,
-) -> (Arc<Gguf>, Program) {
-    let shape = Shape { width, joined: 0, hidden: 0, formats, biases: false };
-    let mut builder = Builder { shape, case: Case::empty(seed, TOKENS, 512), matrices: 0 };
-    let b = &mut builder;
-    let (x, sum, normed) =
-        (b.case.buffer("x", width), b.case.buffer("sum", width), b.case.buffer("normed", width));
-    let (scores, choice) = (b.case.buffer("scores", 6), b.case.buffer("choice", 6));
-    let given = b.case.buffer("given", 3 * width);
-    let table = b.case.floats(TOKENS, width);
-    b.case.push(Op::Embed { table, out: x });
-    for (rows, out) in [(6, scores), (3 * width, given)] {
-        let weight = b.case.floats(rows, width);
-        b.case.push(Op::Linear { parts: vec![Projection { weight, bias: None }], input: x, out });
-    }
-    let routing = Routing {
-        gate: Gate::Softmax,
-        used: 3,
-        groups: None,
-        bias: None,
-        normalised: true,
-        scale: 1.0,
-        factors: None,
-    };
-    b.case.push(Op::Route { routing, scores, out: choice });
-    b.case.push(Op::Combine { choice, weighted, input: given, out: sum });
-    let norm = b.norm();
-    b.case.push(Op::AddNorm { x, y: sum, norm, out: normed });
-    if is_read {
-        b.case.push(Op::Add { x: normed, y: sum });
-    }
-    let logits = b.case.buffer("logits", TOKENS);
-    let parts = vec![b.part(TOKENS, width)];
-    b.case.push(Op::Linear { parts, input: normed, out: logits });
-    builder.case.with_logits(logits)
-}
-
-/// A norm adds up what experts gave, and the bits are those of the sum by itself; not where somebody else reads the sum.
-#[test]
-fn sums_over_experts_within_norms_are_the_same_bits_as_sums_alone() {
-    let gpu = gpu();
-    for (seed, (width, format, weighted)) in [
-        (96, Format::Q8_0, true),
-        (1056, Format::Q8_0, false),
-        (33, Format::F16, true),
-        (7, Format::F32, false),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        for is_read in [false, true] {
-            let (file, program) = summed(50 + seed as u64, width, &[format], weighted, is_read);
-            let mut executor = executor(&gpu, &file, &program, OPTIONS);
-            assert_eq!(executor.sums_in_norms(), usize::from(!is_read));
-            for rows in [1, 2, 9, 33] {
-                let tokens: Vec<usize> = (0..rows).map(|i| 7 * i % TOKENS).collect();
-                let together = step(&mut executor, &tokens, &mut ());
-                assert!(together == step(&mut executor, &tokens, &mut Looks), "{rows} rows of {width}");
-            }
-        }
     }
 }
 
