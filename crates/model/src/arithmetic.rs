@@ -18,7 +18,7 @@ pub use adapters::add_low_rank;
 pub use encoders::{
     ERF_RATE, TAIL_END, TAIL_POLYNOMIAL, alibi_slope, center, exact_gelu, faded, mean_of_rows,
 };
-pub use half_attention::{HALF_DIMENSIONS, Scoring, attend_halves, half_scale};
+pub use half_attention::{HALF_DIMENSIONS, Scoring, attend_halves, half_scale, half_sink, half_soft_cap};
 pub use halves::{
     HALF_GROUP, HalfRow, HalfTerms, SEGMENT, STEP, STEPS, dot_halves, half_activations, half_row, half_terms,
     half_values, half_weights, unit,
