@@ -12,7 +12,7 @@ use crate::kernels::blocked::BLOCK_ROWS;
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
 use crate::kernels::packed::{PanelRoom, STREAMS};
-use crate::kernels::products::{GROUP, ROWS, WAITING, packed_vectors, tiles_together};
+use crate::kernels::products::{ROWS, WAITING, packed_tile_vectors, packed_vectors, tiles_together};
 use crate::kernels::shared::zeros;
 use crate::kernels::tile::{Line, TILE};
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
@@ -92,7 +92,7 @@ impl Largest {
             float_vectors: largest(
                 &mut floats(false)
                     .chain(floats(true))
-                    .map(|columns| packed_vectors(tiles(columns) * TILE, columns)),
+                    .map(|columns| packed_tile_vectors(tiles(columns), columns)),
             ),
             float_columns: [false, true].map(|of_experts| largest(&mut floats(of_experts))),
             weights: program.weights.len(),
@@ -260,7 +260,7 @@ impl Scratch {
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
                 multiplied: zeros(sizes.weights)?,
-                floats: zeros(DOT_ROWS.max(GROUP).checked_mul(sizes.decoded_columns)?)?,
+                floats: zeros(DOT_ROWS.max(TILE).checked_mul(sizes.decoded_columns)?)?,
                 packed: zeros(sizes.float_vectors)?,
                 packed_rows: zeros(packed_vectors(ROWS, sizes.float_columns[1]))?,
                 sums: zeros(WAITING)?,
