@@ -10,7 +10,8 @@ use gleed_model::program::KvLayer;
 
 use crate::kernels::Kernels;
 use crate::kernels::attention::Page;
-use crate::kernels::convert::{FromHalf, FromKeyBlocks, FromValueBlocks, ToBlocks, ToHalf};
+use crate::kernels::convert::{FromHalf, ToBlocks, ToHalf};
+use crate::kernels::many::{LayKeys, LayValues};
 use crate::kernels::shared::BlockQueue;
 use crate::memory::Large;
 
@@ -130,30 +131,22 @@ impl Side {
         }
     }
 
-    /// The first `count` positions of a page in f32: as they are, or decoded into `scratch`.
-    pub fn decode<'a>(
+    /// The first `count` positions of a page, laid out for many queries.
+    pub fn lay<'a>(
         &self,
         kernels: Kernels,
-        page: Page<'a>,
+        page: Page,
         count: usize,
-        scratch: &'a mut [[f32; LANES]],
-    ) -> Page<'a> {
+        out: &'a mut [[f32; LANES]],
+    ) -> &'a [[f32; LANES]] {
         let Slots { order, dim, .. } = self.slots;
-        let (vectors, used) = (dim.div_ceil(LANES), self.slots.used(count));
-        let out = &mut scratch[..used];
-        match (page, order) {
-            (Page::F32(_), _) => return page,
-            (Page::F16(x), _) => {
-                kernels.run(FromHalf { x: x[..used].as_flattened(), out: out.as_flattened_mut() });
-            }
-            (Page::Q8_0 { integers, scales }, Lanes::Positions) => {
-                kernels.run(FromKeyBlocks { integers: &integers[..used], scales, dim, out });
-            }
-            (Page::Q8_0 { integers, scales }, Lanes::Columns) => {
-                kernels.run(FromValueBlocks { integers: &integers[..used], scales, vectors, out });
+        match order {
+            Lanes::Positions => kernels.run(LayKeys { page, dim, positions: count, out }),
+            Lanes::Columns => {
+                kernels.run(LayValues { page, vectors: dim.div_ceil(LANES), positions: count, out });
             }
         }
-        Page::F32(out)
+        out
     }
 }
 

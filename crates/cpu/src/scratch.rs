@@ -11,8 +11,9 @@ use crate::kernels::attention::Seen;
 use crate::kernels::blocked::BLOCK_ROWS;
 use crate::kernels::dot::DOT_ROWS;
 use crate::kernels::integer::PACK_COLUMNS;
+use crate::kernels::many::{laid_vectors, with_room};
 use crate::kernels::packed::{PanelRoom, STREAMS};
-use crate::kernels::products::{GROUP, ROWS, WAITING, packed_vectors, tiles_together};
+use crate::kernels::products::{ROWS, WAITING, packed_tile_vectors, packed_vectors, tiles_together};
 use crate::kernels::shared::zeros;
 use crate::kernels::tile::{Line, TILE};
 use crate::weights::{UnpackedRows, Way, Weight, Weights};
@@ -92,7 +93,7 @@ impl Largest {
             float_vectors: largest(
                 &mut floats(false)
                     .chain(floats(true))
-                    .map(|columns| packed_vectors(tiles(columns) * TILE, columns)),
+                    .map(|columns| packed_tile_vectors(tiles(columns), columns)),
             ),
             float_columns: [false, true].map(|of_experts| largest(&mut floats(of_experts))),
             weights: program.weights.len(),
@@ -207,8 +208,8 @@ pub(crate) struct PageScratch {
     pub rows: Box<[f32]>,
     /// The same, interleaved.
     pub queries: Box<[f32]>,
-    /// One head's page, decoded: `[PAGE][dim / 16]` vectors.
-    pub decoded: Box<[Line]>,
+    /// One head's keys or values of a page, laid out for many queries.
+    pub laid: Box<[Line]>,
     /// The scales of one head's page: `[PAGE][dim / 32]`.
     pub scales: Box<[f32]>,
     /// `[q][PAGE]`.
@@ -241,6 +242,7 @@ impl Scratch {
         // Every row may have a remainder, and the tile unit fills up its last block of rows.
         let result_rows = max_rows.checked_mul(2)?.checked_next_multiple_of(BLOCK_ROWS)?;
         let queries = run_rows(sizes.group) * sizes.group;
+        let room = with_room(queries);
         let value_vectors = sizes.value_dim.div_ceil(LANES);
         let accumulators = || {
             Some(Accumulators {
@@ -260,7 +262,7 @@ impl Scratch {
                 tile_unit: zeros(kernels.tile_scratch())?,
                 tiles_multiplied: 0,
                 multiplied: zeros(sizes.weights)?,
-                floats: zeros(DOT_ROWS.max(GROUP).checked_mul(sizes.decoded_columns)?)?,
+                floats: zeros(DOT_ROWS.max(TILE).checked_mul(sizes.decoded_columns)?)?,
                 packed: zeros(sizes.float_vectors)?,
                 packed_rows: zeros(packed_vectors(ROWS, sizes.float_columns[1]))?,
                 sums: zeros(WAITING)?,
@@ -269,10 +271,10 @@ impl Scratch {
             attention: AttentionScratch {
                 page: PageScratch {
                     rows: zeros(queries * sizes.key_dim)?,
-                    queries: zeros(queries * sizes.key_dim)?,
-                    decoded: zeros(PAGE * value_vectors.max(sizes.key_dim.div_ceil(LANES)))?,
+                    queries: zeros(room * sizes.key_dim)?,
+                    laid: zeros(laid_vectors(sizes.key_dim, sizes.value_dim))?,
                     scales: zeros(PAGE * sizes.key_dim.max(sizes.value_dim).div_ceil(BLOCK))?,
-                    scores: zeros(queries * PAGE / LANES)?,
+                    scores: zeros(room * PAGE / LANES)?,
                     seen: vec![Seen::default(); queries].into(),
                     corrections: zeros(queries)?,
                 },
@@ -294,7 +296,7 @@ impl Scratch {
             + size_of_val(&tile.sums[..])
             + 2 * size_of_val(&scratch.results[0][..])
             + 2 * size_of_val(&attention.page.queries[..])
-            + size_of_val(&attention.page.decoded[..])
+            + size_of_val(&attention.page.laid[..])
             + size_of_val(&attention.page.scales[..])
             + size_of_val(&attention.page.scores[..])
             + size_of_val(&attention.page.seen[..])

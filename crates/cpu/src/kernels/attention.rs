@@ -126,7 +126,7 @@ impl Kernel for Scores<'_> {
 
 /// From the first position that one of some queries sees to behind the last.
 #[inline(always)]
-fn hull(seen: &[Seen]) -> (usize, usize) {
+pub(super) fn hull(seen: &[Seen]) -> (usize, usize) {
     let (mut start, mut end) = (PAGE, 0);
     for seen in seen.iter().filter(|seen| !seen.is_empty()) {
         (start, end) = (start.min(seen.start), end.max(seen.end));

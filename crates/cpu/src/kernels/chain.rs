@@ -121,8 +121,9 @@ impl<'a> Ahead<'a> {
         Ahead { done: self.done + steps, ..self }
     }
 
+    /// Asks for what is due at a step.
     #[inline(always)]
-    fn step<S: Simd>(self, s: S, k: usize) {
+    pub fn step<S: Simd>(self, s: S, k: usize) {
         let first = (self.done + k) * self.lines;
         for line in first..first + self.lines {
             if let Some(byte) = self.bytes.get(line % STREAMS * self.stream + line / STREAMS * LINE) {
@@ -156,6 +157,33 @@ pub fn chain<S: Simd, const Q: usize, const N: usize>(
             let factor = s.splat(factors.at(q, k));
             for (acc, vector) in acc.iter_mut().zip(&vectors) {
                 *acc = s.mul_add(factor, *vector, *acc);
+            }
+        }
+    }
+    acc
+}
+
+/// Vectors that lie beside each other where many chains run over them.
+pub const BESIDE: usize = 4;
+
+/// The same over the first `N` of vectors that lie beside each other, times the first `Q` of `W` factors, so that there
+/// is nothing to check or to reckon in the loop: four instructions a cycle are few for two multiply-adds.
+#[inline(always)]
+pub fn chain_beside<S: Simd, const Q: usize, const N: usize, const W: usize>(
+    s: S,
+    steps: &[[[f32; LANES]; BESIDE]],
+    factors: &[[f32; W]],
+    mut acc: [[S::F32; N]; Q],
+) -> [[S::F32; N]; Q] {
+    for (step, factors) in steps.iter().zip(factors) {
+        let mut vectors = [s.splat(0.0); N];
+        for n in 0..N {
+            vectors[n] = s.load(&step[n]);
+        }
+        for q in 0..Q {
+            let factor = s.splat(factors[q]);
+            for n in 0..N {
+                acc[q][n] = s.mul_add(factor, vectors[n], acc[q][n]);
             }
         }
     }

@@ -25,6 +25,7 @@ pub mod integer;
 mod isa;
 pub mod limits;
 pub mod low_rank;
+pub mod many;
 pub mod map;
 mod math;
 #[cfg(target_arch = "aarch64")]
@@ -273,8 +274,6 @@ compiled! {
     attention::Scores<'_>,
     convert::FromBf16<'_>,
     convert::FromHalf<'_>,
-    convert::FromKeyBlocks<'_>,
-    convert::FromValueBlocks<'_>,
     convert::ToBlocks<'_>,
     convert::ToHalf<'_>,
     index::IndexScores<'_>,
@@ -282,6 +281,10 @@ compiled! {
     integer::Pack<'_>,
     fade::Fade<'_>,
     low_rank::AddLowRank<'_>,
+    many::LayKeys<'_>,
+    many::LayValues<'_>,
+    many::ManyScores<'_>,
+    many::ManyValues<'_>,
     map::MapValues<'_>,
     norm::Center<'_>,
     norm::Norm<'_>,

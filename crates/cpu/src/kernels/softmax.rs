@@ -37,11 +37,16 @@ impl Kernel for SoftmaxTiles<'_> {
             }
             let mut factors = [0.0; LANES];
             s.store(exp(s, s.sub(s.load(&old), s.load(&new))), &mut factors);
-            let seeing = seen.iter().zip(scores).enumerate().filter(|(_, (seen, _))| !seen.is_empty());
-            for (q, (seen, scores)) in seeing {
+            // So are the folds of their sums. Of a query that sees nothing all that is not used.
+            let mut lanes = [s.splat(0.0); LANES];
+            for (q, (seen, scores)) in seen.iter().zip(scores).enumerate() {
+                lanes[q] = weights(s, new[q], &mut scores[seen.range()]);
+            }
+            let mut sums = [0.0; LANES];
+            s.store(s.fold_each(&lanes), &mut sums);
+            for (q, _) in seen.iter().enumerate().filter(|(_, seen)| !seen.is_empty()) {
                 corrections[q] = if old[q] == f32::NEG_INFINITY { 0.0 } else { factors[q] };
-                let sum = weights(s, new[q], &mut scores[seen.range()]);
-                states[q] = Softmax { max: new[q], sum: states[q].sum.mul_add(corrections[q], sum) };
+                states[q] = Softmax { max: new[q], sum: states[q].sum.mul_add(corrections[q], sums[q]) };
             }
         }
     }
@@ -58,11 +63,24 @@ fn largest<S: Simd>(s: S, max: f32, scores: &[f32]) -> f32 {
     rest.iter().fold(s.largest(largest), |m, x| m.max(*x))
 }
 
-/// Turns scores into weights and returns their sum.
+/// Turns scores into weights and returns the lanes of their sum.
 #[inline(always)]
-fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> f32 {
-    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
+fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> S::F32 {
     let mut lanes = s.splat(0.0);
+    // Most pages are seen as a whole: so many vectors that the compiler knows their number.
+    if let Some(page) = scores.as_mut_array::<PAGE>() {
+        let mut weights = [s.splat(0.0); PAGE / LANES];
+        let vectors = page.as_chunks_mut::<LANES>().0;
+        for i in 0..PAGE / LANES {
+            weights[i] = exp(s, s.sub(s.load(&vectors[i]), s.splat(max)));
+        }
+        for i in 0..PAGE / LANES {
+            s.store(weights[i], &mut vectors[i]);
+            lanes = s.add(lanes, weights[i]);
+        }
+        return lanes;
+    }
+    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
     for chunk in chunks {
         let weights = exp(s, s.sub(s.load(chunk), s.splat(max)));
         s.store(weights, chunk);
@@ -73,7 +91,7 @@ fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> f32 {
         // Weights are positive, so the zeros beyond the rest change no lane.
         lanes = s.add(lanes, s.load_partial(rest));
     }
-    s.fold(lanes)
+    lanes
 }
 
 /// The factor of what a softmax has accumulated when the largest score becomes `max`.

@@ -15,6 +15,7 @@ use crate::cache::LayerCache;
 use crate::kernels::Kernels;
 use crate::kernels::attention::{Accumulate, QUERIES, Scores, Seen, interleave};
 use crate::kernels::fade::Fade;
+use crate::kernels::many::{self, ManyScores, ManyValues, with_room};
 use crate::kernels::map::MapValues;
 use crate::kernels::shared::{BlockQueue, Boundaries, Rectangle, Source};
 use crate::kernels::softmax::{Finish, Merge, SoftmaxTiles};
@@ -24,9 +25,6 @@ use crate::scratch::{Accumulators, AttentionScratch, PageScratch, lock};
 
 /// Fewer tasks than this for each thread are split over spans, so that all threads have work to the end.
 const TASKS: usize = 8;
-
-/// A page is decoded for more queries than this; fewer read it as it is stored.
-const DECODED: usize = 2 * QUERIES;
 
 /// out = for each query head, the softmax-weighted values of the positions that the row sees.
 pub(super) fn attention(
@@ -165,7 +163,11 @@ impl Attention<'_> {
         for (row, queries) in run.zip(scratch.rows.chunks_exact_mut(width)) {
             queries.copy_from_slice(&self.queries.row(row)[head * width..][..width]);
         }
-        interleave(&scratch.rows[..all], dim, &mut scratch.queries[..all]);
+        if all > QUERIES * dim {
+            many::interleave(&scratch.rows[..all], dim, &mut scratch.queries);
+        } else {
+            interleave(&scratch.rows[..all], dim, &mut scratch.queries[..all]);
+        }
     }
 
     /// Attention of a run's queries over the pages of one span, starting from nothing.
@@ -179,12 +181,15 @@ impl Attention<'_> {
         acc: &mut [[f32; LANES]],
     ) {
         let (kernels, count) = (self.kernels, self.queries(&run));
-        let PageScratch { queries, decoded, scales, scores, seen, corrections, .. } = scratch;
+        let PageScratch { queries, laid, scales, scores, seen, corrections, .. } = scratch;
         let (states, seen, corrections) =
             (&mut states[..count], &mut seen[..count], &mut corrections[..count]);
-        let queries = &queries[..count * self.layer.keys.dim()];
-        let scores = &mut bytemuck::cast_slice_mut::<_, [f32; PAGE]>(scores)[..count];
-        let decoded = bytemuck::cast_slice_mut(decoded);
+        // A page is laid out for many; few read it as it is stored.
+        let are_many = count > QUERIES;
+        let room = if are_many { with_room(count) } else { count };
+        let queries = &queries[..room * self.layer.keys.dim()];
+        let all_scores = &mut bytemuck::cast_slice_mut::<_, [f32; PAGE]>(scores)[..room];
+        let laid = bytemuck::cast_slice_mut(laid);
         states.fill(Softmax::default());
         acc.fill([0.0; LANES]);
         let all = self.visible(run.clone());
@@ -198,13 +203,15 @@ impl Attention<'_> {
             }
             let (page, most) = (pages[start / PAGE] as usize, PAGE.min(visible - start));
             let LayerCache { keys: key_side, values: value_side, .. } = self.layer;
-            let decode = count > DECODED;
-            let mut keys = key_side.page(kernels, page, head, most, scales);
-            if decode {
-                keys = key_side.decode(kernels, keys, most, decoded);
-            }
+            let (scale, scores) = (self.op.scale, &mut all_scores[..count]);
+            let keys = key_side.page(kernels, page, head, most, scales);
             let ahead = value_side.stored(page, head, most);
-            kernels.run(Scores { queries, keys, seen, scale: self.op.scale, ahead, scores });
+            if are_many {
+                let keys = key_side.lay(kernels, keys, most, laid);
+                kernels.run(ManyScores { queries, keys, seen, scale, ahead, scores });
+            } else {
+                kernels.run(Scores { queries, keys, seen, scale, ahead, scores });
+            }
             if let Some(cap) = self.op.soft_cap {
                 for (scores, seen) in scores.iter_mut().zip(&*seen) {
                     kernels.run(MapValues { map: Map::SoftCap(cap), x: &mut scores[seen.range()] });
@@ -247,16 +254,19 @@ impl Attention<'_> {
                     }
                 }
             }
-            let mut values = value_side.page(kernels, page, head, most, scales);
-            if decode {
-                values = value_side.decode(kernels, values, most, decoded);
-            }
+            let values = value_side.page(kernels, page, head, most, scales);
             // The next page of the span: another span may be another thread's.
             let ahead = match visible.saturating_sub(start + PAGE).min(PAGE) {
                 0 => &[],
                 next => key_side.stored(pages[start / PAGE + 1] as usize, head, next),
             };
-            kernels.run(Accumulate { acc, corrections, seen, weights: scores, values, ahead });
+            let weights = &*all_scores;
+            if are_many {
+                let values = value_side.lay(kernels, values, most, laid);
+                kernels.run(ManyValues { acc, corrections, seen, weights, values, ahead });
+            } else {
+                kernels.run(Accumulate { acc, corrections, seen, weights, values, ahead });
+            }
         }
     }
 

@@ -14,7 +14,9 @@ use super::linear::Inputs;
 use crate::kernels::chain::{Bf16, Stored};
 use crate::kernels::dot::{DOT_ROWS, Dots};
 use crate::kernels::packed::STREAMS;
-use crate::kernels::products::{GROUP, PackRows, Products, ROWS, packed_vectors, tiles_together};
+use crate::kernels::products::{
+    GROUP, PackRows, Products, ROWS, TILES, packed_tile_vectors, packed_vectors, tiles_together,
+};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::tile::TILE;
 use crate::machine::{Machine, fork};
@@ -24,6 +26,9 @@ use crate::weights::{Way, Weight, as_stored, decode};
 
 /// Rows up to which weights are multiplied a few at a time, as they lie.
 pub(super) const IN_PLACE_ROWS: usize = 8;
+
+/// Rows of activations are packed with nothing beside them.
+const ALONE: (usize, usize) = (0, 1);
 
 /// Packs the input of an op, all rows once.
 pub(super) fn pack(machine: &mut Machine, input: View) {
@@ -36,7 +41,7 @@ pub(super) fn pack(machine: &mut Machine, input: View) {
             let first = group.index() * GROUP;
             let (rows, count) = (&x.values[first * x.stride..], GROUP.min(x.count - first));
             let out = bytemuck::cast_slice_mut(group.of(0));
-            kernels.run(PackRows { rows, stride: x.stride, count, columns, out });
+            kernels.run(PackRows { rows, stride: x.stride, count, columns, out, beside: ALONE });
         }
     });
 }
@@ -60,44 +65,65 @@ impl Inputs<'_> {
         let firsts = strip.range().step_by(tiles * TILE);
         for (first, out) in firsts.zip(results.chunks_mut(tiles * stride)) {
             let count = (tiles * TILE).min(strip.range().end - first);
-            let packed = &mut packed[..packed_vectors(count, columns)];
-            let groups = (first..first + count).step_by(GROUP);
-            for (row, out) in groups.zip(packed.chunks_mut(packed_vectors(GROUP, columns))) {
-                let count = GROUP.min(first + count - row);
+            let tiles = count.div_ceil(TILE);
+            for (tile, row) in (first..first + count).step_by(TILE).enumerate() {
+                let out = &mut packed[packed_tile_vectors(tile / TILES * TILES, columns)..];
+                let (count, beside) = (TILE.min(first + count - row), (tile % TILES, TILES));
                 let bytes = self.weights.rows(strip.part.weight, before + row, count);
                 match format {
-                    Format::F32 if self.pack::<f32>(bytes, count, out) => {}
-                    Format::F16 if self.pack::<u16>(bytes, count, out) => {}
-                    Format::BF16 if self.pack::<Bf16>(bytes, count, out) => {}
+                    Format::F32 if self.pack::<f32>(bytes, count, out, beside) => {}
+                    Format::F16 if self.pack::<u16>(bytes, count, out, beside) => {}
+                    Format::BF16 if self.pack::<Bf16>(bytes, count, out, beside) => {}
                     _ => {
                         let rows = &mut floats[..count * columns];
                         way = decode(self.kernels, format, bytes, rows);
-                        self.kernels.run(PackRows { rows: &*rows, stride: columns, count, columns, out });
+                        self.kernels.run(PackRows {
+                            rows: &*rows,
+                            stride: columns,
+                            count,
+                            columns,
+                            out,
+                            beside,
+                        });
                     }
                 }
             }
             let (weights, x) = (&*packed, self.floats);
-            if let Some(packed) = self.packed {
-                let rows = x.count;
-                self.kernels.run(Products { weights, columns, x: packed, rows, out, stride, sums });
+            if let Some(x) = self.packed {
+                let rows = self.floats.count;
+                self.kernels.run(Products { weights, tiles, columns, x, rows, out, stride, sums });
                 continue;
             }
             for first in (0..x.count).step_by(ROWS) {
-                let (rows, count) = (&x.values[first * x.stride..], ROWS.min(x.count - first));
-                let packed = &mut packed_rows[..packed_vectors(count, columns)];
-                self.kernels.run(PackRows { rows, stride: x.stride, count, columns, out: packed });
-                let (x, out) = (&*packed, &mut out[first..]);
-                self.kernels.run(Products { weights, columns, x, rows: count, out, stride, sums });
+                let rows = ROWS.min(x.count - first);
+                for group in (0..rows).step_by(GROUP) {
+                    self.kernels.run(PackRows {
+                        rows: &x.values[(first + group) * x.stride..],
+                        stride: x.stride,
+                        count: GROUP.min(rows - group),
+                        columns,
+                        out: &mut packed_rows[packed_vectors(group, columns)..],
+                        beside: ALONE,
+                    });
+                }
+                let (x, out) = (&*packed_rows, &mut out[first..]);
+                self.kernels.run(Products { weights, tiles, columns, x, rows, out, stride, sums });
             }
         }
         way
     }
 
     /// Packs rows of weights as they lie in the file, if they are aligned and in this machine's order of bytes.
-    fn pack<T: Stored + Pod>(&self, bytes: &[u8], count: usize, out: &mut [[f32; LANES]]) -> bool {
+    fn pack<T: Stored + Pod>(
+        &self,
+        bytes: &[u8],
+        count: usize,
+        out: &mut [[f32; LANES]],
+        beside: (usize, usize),
+    ) -> bool {
         let Some(rows) = as_stored::<T>(bytes) else { return false };
         let columns = self.columns;
-        self.kernels.run(PackRows { rows, stride: columns, count, columns, out });
+        self.kernels.run(PackRows { rows, stride: columns, count, columns, out, beside });
         true
     }
 

@@ -11,7 +11,9 @@ use gleed_cpu::kernels::convert::{FromBf16, FromHalf, ToBlocks, ToHalf};
 use gleed_cpu::kernels::dot::{DOT_ROWS, Dots, Rows};
 use gleed_cpu::kernels::map::MapValues;
 use gleed_cpu::kernels::norm::Norm;
-use gleed_cpu::kernels::products::{GROUP, PackRows, Products, WAITING, packed_vectors};
+use gleed_cpu::kernels::products::{
+    GROUP, PackRows, Products, TILES, WAITING, packed_tile_vectors, packed_vectors,
+};
 use gleed_cpu::kernels::rope::Rotate;
 use gleed_cpu::kernels::tile::TILE;
 use gleed_model::KvType;
@@ -247,10 +249,10 @@ fn check_dots<T: Stored>(
 #[test]
 fn products_of_many_rows() {
     each_isa(|kernels, random| {
-        // One chunk of columns, several, and lengths that are no multiple of the lanes.
+        // Lanes without columns, chains at once and in several turns, and lengths that are no multiple of the lanes.
         for columns in [1, 15, 16, 17, 100, 512, 513, 576, 1024, 1289, 2000] {
             for (weight_rows, rows) in
-                [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33)]
+                [(1, 9), (5, 1), (16, 8), (17, 11), (23, 4), (64, 17), (48, 0), (4, 33), (113, 6)]
             {
                 // As many as there are with lengths of some thousand steps.
                 if kernels.isa() == Isa::Portable && columns * weight_rows * rows > 300_000 {
@@ -261,16 +263,27 @@ fn products_of_many_rows() {
                 let (tiles, stride) = (weight_rows.div_ceil(TILE), rows + random.below(3));
                 let mut out = vec![[7.0; TILE]; tiles * stride];
                 let mut sums = vec![[f32::NAN; LANES]; WAITING];
-                let pack = |rows: &[f32], stride: usize, count: usize| {
-                    let mut out = vec![[f32::NAN; LANES]; packed_vectors(count, columns)];
-                    kernels.run(PackRows { rows, stride, count, columns, out: &mut out });
+                let pack = |rows: &[f32], stride: usize, count: usize, tiles: usize, size: usize| {
+                    let mut out = vec![[f32::NAN; LANES]; size];
+                    for (g, first) in (0..count).step_by(GROUP).enumerate() {
+                        kernels.run(PackRows {
+                            rows: &rows[first * stride..],
+                            stride,
+                            count: GROUP.min(count - first),
+                            columns,
+                            out: &mut out[packed_vectors(g / tiles * tiles * GROUP, columns)..],
+                            beside: (g % tiles, tiles),
+                        });
+                    }
                     out
                 };
-                let packed = pack(&weights, columns, weight_rows);
+                let size = packed_tile_vectors(tiles, columns);
+                let packed = pack(&weights, columns, weight_rows, TILES, size);
                 kernels.run(Products {
                     weights: &packed,
+                    tiles,
                     columns,
-                    x: &pack(&x, x_stride, rows),
+                    x: &pack(&x, x_stride, rows, 1, packed_vectors(rows, columns)),
                     rows,
                     out: &mut out,
                     stride,
@@ -278,15 +291,10 @@ fn products_of_many_rows() {
                 });
                 for (index, found) in out.as_flattened().iter().enumerate() {
                     let (tile, r, w) = (index / TILE / stride, index / TILE % stride, index % TILE);
-                    // A group is multiplied as a whole.
-                    let is_padding =
-                        (weight_rows..weight_rows.next_multiple_of(GROUP)).contains(&(tile * TILE + w));
-                    if r < rows && is_padding {
-                        continue;
-                    }
-                    let truth = if r < rows && tile * TILE + w < weight_rows {
-                        let weights = &weights[(tile * TILE + w) * columns..][..columns];
-                        arithmetic::dot(weights, &x[r * x_stride..][..columns])
+                    // A tile is multiplied as a whole; what it has no weights for is zero.
+                    let truth = if r < rows {
+                        let weights = weights.chunks(columns).nth(tile * TILE + w);
+                        weights.map_or(0.0, |weights| arithmetic::dot(weights, &x[r * x_stride..][..columns]))
                     } else {
                         7.0
                     };

@@ -4,7 +4,7 @@
 use crate::common::{Random, bits, comparable, each_isa, plain_quantized, without_numbers};
 use gleed_cpu::kernels::Kernels;
 use gleed_cpu::kernels::attention::{Accumulate, Page, Scores, Seen, interleave};
-use gleed_cpu::kernels::convert::{FromKeyBlocks, FromValueBlocks};
+use gleed_cpu::kernels::many::{self, LayKeys, LayValues, ManyScores, ManyValues, laid_vectors, with_room};
 use gleed_cpu::kernels::softmax::{Finish, Merge, SoftmaxTiles};
 use gleed_model::KvType;
 use gleed_model::arithmetic::{self, BLOCK, LANES, PAGE, Softmax};
@@ -106,33 +106,42 @@ fn attention_pages() {
         for kind in KV_TYPES {
             for dim in [1, 8, 12, 16, 24, 40, 48, 64, 80, 96, 112, 128, 130, 256] {
                 for queries in [1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 29] {
-                    attention_page(kernels, random, kind, dim, queries, false);
+                    for are_many in [false, true] {
+                        attention_page(kernels, random, kind, dim, (queries, are_many), false);
+                    }
                 }
-                attention_page(kernels, random, kind, dim, 7, true);
+                attention_page(kernels, random, kind, dim, (7, false), true);
+                attention_page(kernels, random, kind, dim, (11, true), true);
             }
         }
     });
 }
 
-/// Three pages one after the other, with keys of one size and values of another; or with some that are no
+/// Three pages one after the other, as they are stored or laid out for many queries, with keys of one size and values of another; or with some that are no
 /// numbers.
 fn attention_page(
     kernels: Kernels,
     random: &mut Random,
     kind: KvType,
     dim: usize,
-    queries: usize,
+    (queries, are_many): (usize, bool),
     no_numbers: bool,
 ) {
     let (isa, value_dim, scale) = (kernels.isa(), dim + random.below(2) * 7, 3.0);
     let vectors = value_dim.div_ceil(LANES);
     let query = random.units(queries * dim);
-    let mut interleaved = vec![0.0; query.len()];
-    interleave(&query, dim, &mut interleaved);
+    let room = if are_many { with_room(queries) } else { queries };
+    let mut interleaved = vec![f32::NAN; room * dim];
+    if are_many {
+        many::interleave(&query, dim, &mut interleaved);
+    } else {
+        interleave(&query, dim, &mut interleaved);
+    }
+    let mut laid = vec![[f32::NAN; LANES]; laid_vectors(dim, value_dim)];
     let mut truth = vec![(Softmax::default(), vec![0.0; value_dim]); queries];
     let mut states = vec![Softmax::default(); queries];
     let mut acc = vec![[0.0; LANES]; queries * vectors];
-    let mut scores = vec![[f32::NAN; PAGE]; queries];
+    let mut scores = vec![[f32::NAN; PAGE]; room];
     let mut corrections = vec![f32::NAN; queries];
     for _ in 0..3 {
         let seen = seen(random, queries);
@@ -142,14 +151,16 @@ fn attention_page(
         let page = keys.page();
         // Any memory may be asked for ahead: here less, there more than a line for each step.
         let ahead: &[u8] = &vec![0; random.below(3) * random.below(20_000)];
-        kernels.run(Scores {
-            queries: &interleaved,
-            keys: page,
-            seen: &seen,
-            scale,
-            ahead,
-            scores: &mut scores,
-        });
+        let positions = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
+        {
+            let (queries, seen, scores) = (&interleaved[..], &seen[..], &mut scores[..queries]);
+            if are_many {
+                kernels.run(LayKeys { page, dim, positions, out: &mut laid });
+                kernels.run(ManyScores { queries, keys: &laid, seen, scale, ahead, scores });
+            } else {
+                kernels.run(Scores { queries, keys: page, seen, scale, ahead, scores });
+            }
+        }
         let mut weights: Vec<Vec<f32>> = Vec::new();
         for (q, query) in query.chunks(dim).enumerate() {
             let keys = keys.plain.chunks(dim).take(seen[q].end).skip(seen[q].start);
@@ -159,18 +170,19 @@ fn attention_page(
         kernels.run(SoftmaxTiles {
             states: &mut states,
             seen: &seen,
-            scores: &mut scores,
+            scores: &mut scores[..queries],
             corrections: &mut corrections,
         });
-        let (weight_rows, page) = (&scores, values.page());
-        kernels.run(Accumulate {
-            acc: &mut acc,
-            corrections: &corrections,
-            seen: &seen,
-            weights: weight_rows,
-            values: page,
-            ahead,
-        });
+        {
+            let (acc, corrections, seen, weights) = (&mut acc[..], &corrections[..], &seen[..], &scores[..]);
+            let page = values.page();
+            if are_many {
+                kernels.run(LayValues { page, vectors, positions, out: &mut laid });
+                kernels.run(ManyValues { acc, corrections, seen, weights, values: &laid, ahead });
+            } else {
+                kernels.run(Accumulate { acc, corrections, seen, weights, values: page, ahead });
+            }
+        }
         for (q, (softmax, sums)) in truth.iter_mut().enumerate() {
             if !seen[q].is_empty() {
                 let correction = softmax.tile(&mut weights[q]);
@@ -216,32 +228,6 @@ fn merged_spans() {
                 assert_eq!(comparable(&[state.max, state.sum]), comparable(&[truth.max, truth.sum]));
                 assert_eq!(comparable(acc.as_flattened()), comparable(&truth_acc), "{:?}", kernels.isa());
                 assert_eq!(state.sum.is_nan(), index >= 15);
-            }
-        }
-    });
-}
-
-#[test]
-fn decoded_pages() {
-    each_isa(|kernels, random| {
-        for dim in [1, 12, 24, 32, 40, 64, 80, 128] {
-            let (keys, values) = (
-                StoredPage::keys(random, KvType::Q8_0, dim, false),
-                StoredPage::values(random, KvType::Q8_0, dim, false),
-            );
-            for positions in [0, 1, 16, 33, PAGE] {
-                let used = positions.div_ceil(LANES) * dim;
-                let (integers, mut out) = (&keys.integers[..used], vec![[0.0; LANES]; used]);
-                kernels.run(FromKeyBlocks { integers, scales: &keys.scales, dim, out: &mut out });
-                assert_eq!(bits(out.as_flattened()), bits(keys.floats[..used].as_flattened()));
-                let vectors = dim.div_ceil(LANES);
-                let used = positions * vectors;
-                let (integers, mut out) = (&values.integers[..used], vec![[0.0; LANES]; used]);
-                kernels.run(FromValueBlocks { integers, scales: &values.scales, vectors, out: &mut out });
-                let rows = out.as_flattened().chunks(vectors * LANES);
-                for (row, truth) in rows.zip(values.plain.chunks(dim)) {
-                    assert_eq!(bits(&row[..dim]), bits(truth), "{:?} {dim}", kernels.isa());
-                }
             }
         }
     });
