@@ -4,7 +4,7 @@
 //! with zeros; q8_0 has its scales apart. Keys lie `[page][head][unit][position]`, so that the threads of
 //! attention, one per position, read neighbouring units; values `[page][head][position][unit]`, so that
 //! those for neighbouring values do. The scales of a head follow its units: `[page][head][word][position]`
-//! for keys, `[page][head][position][word]` for values. See `kernels/stored_*.wgsl`.
+//! for keys, `[page][head][position][word]` for values. See `kernels/heads/stored_*.wgsl`.
 
 use gleed_model::KvType;
 use gleed_model::arithmetic::{BLOCK, PAGE};

@@ -11,9 +11,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::device::{Failure, scoped};
-use crate::fragments::Fragments;
 use crate::kernel_file::KernelFile;
-use crate::{Error, Result, spirv};
+use crate::units::fragments::Fragments;
+use crate::units::spirv;
+use crate::{Error, Result};
 
 /// Kernels of a device that are compiled so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

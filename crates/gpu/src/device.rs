@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use gleed_model::Arithmetic;
 
 use crate::compiler::{Compiled, Compiler};
-use crate::fragments::{Fragments, Room};
 use crate::kernel_file::KernelFile;
-use crate::matrices::MatrixShape;
+use crate::units::fragments::{Fragments, Room};
+use crate::units::matrices::MatrixShape;
 use crate::{Error, Result, lost, units, vulkan};
 
 /// What kind of device an adapter is.
@@ -407,7 +407,7 @@ fn describe(adapter: &str, what: &str, error: &wgpu::Error) -> Error {
 mod tests {
     use super::*;
     use crate::linear::half_units;
-    use crate::matrices::Element;
+    use crate::units::matrices::Element;
 
     fn adapter(index: usize, name: &str, kind: Kind) -> AdapterInfo {
         AdapterInfo {

@@ -22,7 +22,7 @@ use gleed_model::{Arithmetic, Batch, Executor, StepError};
 use crate::buffers::Activations;
 use crate::cache::{self, LayerCache};
 use crate::compiler::Pipeline;
-use crate::kernels::expert_tiles::{self, ExpertRows};
+use crate::kernels::experts::tiles::{self, ExpertRows};
 use crate::kernels::{Kernels, List};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload};
 use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, Within, plan};
@@ -114,7 +114,7 @@ impl GpuExecutor {
         }
         let Options { kv, max_rows, .. } = options;
         let limit = match options.arithmetic {
-            Arithmetic::F16 => expert_tiles::most_rows(&program, MOST_ROWS),
+            Arithmetic::F16 => tiles::most_rows(&program, MOST_ROWS),
             Arithmetic::Q8 | Arithmetic::F32 => MOST_ROWS,
         };
         if max_rows > limit {

@@ -10,17 +10,15 @@ mod compiler;
 mod device;
 mod error;
 mod executor;
-mod fragments;
 mod kernel_file;
 mod kernels;
 mod limits;
 pub mod linear;
 mod lost;
-mod matrices;
 mod plan;
-mod spirv;
 mod state;
 mod step;
+mod template;
 #[cfg(test)]
 mod testing;
 mod units;
@@ -32,8 +30,8 @@ pub use device::{AdapterInfo, Gpu, Kind, Opened, Selection, adapters, may_be_the
 pub use error::{Error, Result};
 pub use executor::{GpuExecutor, KvRoom, Memory, Start, StartWatch};
 pub use limits::Limits;
-pub use matrices::{Element, MatrixShape};
 pub use plan::{WeightKernels, kernels_of};
+pub use units::matrices::{Element, MatrixShape};
 pub use weights::Converted;
 
 use gleed_model::{Arithmetic, KvType};

@@ -13,14 +13,14 @@ use gleed_model::program::{self, Op, Program, View, WeightId};
 
 use crate::buffers::Activations;
 use crate::cache::LayerCache;
-use crate::kernels::attention::{self, Attention};
+use crate::kernels::attention::{self, Attention, index};
 use crate::kernels::embed::{Index, embed};
-use crate::kernels::expert_tiles::ExpertRows;
+use crate::kernels::experts::tiles::ExpertRows;
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
 use crate::kernels::{
-    Dispatch, Kernels, List, Place, activate, adapters, experts as routing, index, state, streams,
+    Dispatch, Kernels, List, Place, activate, adapters, experts as routing, state, streams,
 };
 use crate::linear::{HalfRows, LinearKernels, PackedWeight, Quantized};
 use crate::state::LayerState;

@@ -5,7 +5,9 @@ use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, split};
 
 use super::Memory;
-use crate::kernels::{choose, expert_tiles, index};
+use crate::kernels::attention::index;
+use crate::kernels::choose;
+use crate::kernels::experts::tiles;
 use crate::linear::{HalfRows, Quantized};
 use crate::step::{Capacity, Outlook};
 use crate::weights::Weights;
@@ -82,7 +84,7 @@ impl Sizes {
         let converted_bytes =
             2 * (Quantized::bytes(max_rows, integer_columns) + HalfRows::bytes(max_rows, half_columns));
         let expert_bytes = match arithmetic {
-            Arithmetic::F16 => expert_tiles::bytes(program, max_rows),
+            Arithmetic::F16 => tiles::bytes(program, max_rows),
             Arithmetic::Q8 | Arithmetic::F32 => 0,
         };
         let rule_bytes = (4 * choose::RULE_WORDS * logits_rows) as u64;

@@ -6,15 +6,10 @@
 pub(crate) mod activate;
 pub(crate) mod adapters;
 pub(crate) mod attention;
-mod attention_halves;
-mod attention_options;
 pub(crate) mod choose;
 pub(crate) mod embed;
-pub(crate) mod expert_halves;
-pub(crate) mod expert_tiles;
 pub(crate) mod experts;
 pub(crate) mod heads;
-pub(crate) mod index;
 pub(crate) mod norm;
 pub(crate) mod rows;
 pub(crate) mod state;
@@ -24,11 +19,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::compiler::{Pipeline, Run};
-use crate::fragments::FRAGMENTS;
-use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, UNITS_ENABLED, decode, half_weights};
+use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, decode, half_weights};
 use crate::step::{Counts, Items, header};
+use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
 use crate::{Gpu, Result};
-use expert_tiles::Tiles;
+use experts::tiles::Tiles;
 
 /// Columns of one row of a buffer on the device.
 #[derive(Debug, Clone, Copy)]
@@ -236,8 +231,8 @@ impl<'a> Source<'a> {
     /// A buffer of integers, and what writes so many quads of each workgroup there.
     pub fn put_integers(self, integers: &'a Quantized, quads: usize) -> Self {
         self.size("BLOCK_QUADS", quads)
-            .snippet(include_str!("integers.wgsl"))
-            .snippet(include_str!("put_integers.wgsl"))
+            .snippet(include_str!("shared/integers.wgsl"))
+            .snippet(include_str!("shared/put_integers.wgsl"))
             .write("integers", "u32", integers.buffer())
     }
 
@@ -247,16 +242,16 @@ impl<'a> Source<'a> {
             .size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
             .size("HALF_FACTORS", 2 * halves.factors())
             .size("HALF_GROUPS", 2 * halves.group_factors())
-            .snippet(include_str!("half_factor.wgsl"))
-            .snippet(include_str!("round_twice.wgsl"))
-            .snippet(include_str!("put_halves.wgsl"))
+            .snippet(include_str!("shared/half_factor.wgsl"))
+            .snippet(include_str!("shared/round_twice.wgsl"))
+            .snippet(include_str!("shared/put_halves.wgsl"))
             .write("halves", "vec2<u32>", halves.buffer())
     }
 
     /// A buffer of halves, and what writes the values of a single row there.
     pub fn put_values(self, halves: &'a HalfRows) -> Self {
         self.size("WRITTEN_FACTORS", 4 * halves.group_factors())
-            .snippet(include_str!("put_values.wgsl"))
+            .snippet(include_str!("shared/put_values.wgsl"))
             .write("written", "u32", halves.buffer())
     }
 
@@ -282,7 +277,7 @@ impl<'a> Source<'a> {
 
     /// The rows of the step, for kernels that look at them.
     pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
-        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("step.wgsl"))
+        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("shared/step.wgsl"))
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.

@@ -4,7 +4,7 @@ use gleed_model::arithmetic::SEGMENT;
 
 use super::layout::GROUP;
 use super::tiling::Tiling;
-use crate::fragments::Room;
+use crate::units::fragments::Room;
 
 /// Groups of a segment of halves.
 const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;

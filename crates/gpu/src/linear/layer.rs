@@ -48,7 +48,7 @@ impl Launch {
     }
 }
 
-/// As in `linear_common.wgsl`.
+/// As in `kernels/common.wgsl`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Shape {

@@ -17,7 +17,6 @@ mod pack;
 mod pipelines;
 mod quantize;
 mod shader;
-pub(crate) mod template;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tiling;
@@ -33,7 +32,6 @@ pub use operands::{Input, Matrix, NextNorm, Operands, Rounded, RowsView};
 pub use pack::{Packed, Packing};
 pub use pipelines::LinearKernels;
 pub use quantize::{Quantize, Quantized};
-pub(crate) use shader::UNITS_ENABLED;
 pub use shader::{Combination, InputKind, LinearSpec, quantize_source, source};
 pub use tiling::Tiling;
 pub(crate) use upload::{Chunk, Upload, Uploaded};

@@ -4,33 +4,30 @@ use gleed_model::program::Activation;
 
 use super::layer::Shape;
 use super::layout::{Layout, Scales};
-use super::template::{Values, expand};
 use super::tiling::Tiling;
 use super::{decode, half_weights, integers};
-use crate::fragments::FRAGMENTS;
 use crate::kernels::activate;
+use crate::template::{Values, expand};
+use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
 
-/// What kernels on matrix units begin with.
-pub(crate) const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
-
-const COMMON: &str = include_str!("../kernels/linear_common.wgsl");
-const MAIN: &str = include_str!("../kernels/linear_main.wgsl");
-const FEW: &str = include_str!("../kernels/linear_few.wgsl");
-const MANY: &str = include_str!("../kernels/linear_many.wgsl");
-const INTEGERS_FEW: &str = include_str!("../kernels/linear_integers_few.wgsl");
-const INTEGERS_MANY: &str = include_str!("../kernels/linear_integers_many.wgsl");
-const TO_INTEGERS: &str = include_str!("../kernels/integers.wgsl");
-const PUT_INTEGERS: &str = include_str!("../kernels/put_integers.wgsl");
-const PUT_SQUARES: &str = include_str!("../kernels/put_squares.wgsl");
-const SQUARES: &str = include_str!("../kernels/squares.wgsl");
-const ROW_FACTOR: &str = include_str!("../kernels/row_factor.wgsl");
-const QUANTIZE: &str = include_str!("../kernels/quantize.wgsl");
-const HALVES: &str = include_str!("../kernels/linear_halves.wgsl");
+const COMMON: &str = include_str!("kernels/common.wgsl");
+const MAIN: &str = include_str!("kernels/main.wgsl");
+const FEW: &str = include_str!("kernels/few.wgsl");
+const MANY: &str = include_str!("kernels/many.wgsl");
+const INTEGERS_FEW: &str = include_str!("kernels/integers_few.wgsl");
+const INTEGERS_MANY: &str = include_str!("kernels/integers_many.wgsl");
+const TO_INTEGERS: &str = include_str!("../kernels/shared/integers.wgsl");
+const PUT_INTEGERS: &str = include_str!("../kernels/shared/put_integers.wgsl");
+const PUT_SQUARES: &str = include_str!("../kernels/shared/put_squares.wgsl");
+const SQUARES: &str = include_str!("../kernels/shared/squares.wgsl");
+const ROW_FACTOR: &str = include_str!("../kernels/shared/row_factor.wgsl");
+const QUANTIZE: &str = include_str!("kernels/quantize.wgsl");
+const HALVES: &str = include_str!("kernels/halves.wgsl");
 /// What lanes of a subgroup tell each other.
-pub(crate) const LANES: &str = include_str!("../kernels/lanes.wgsl");
-const HALF_FACTOR: &str = include_str!("../kernels/half_factor.wgsl");
-const ROUND_TWICE: &str = include_str!("../kernels/round_twice.wgsl");
-const TO_HALVES: &str = include_str!("../kernels/to_halves.wgsl");
+pub(crate) const LANES: &str = include_str!("../kernels/shared/lanes.wgsl");
+const HALF_FACTOR: &str = include_str!("../kernels/shared/half_factor.wgsl");
+const ROUND_TWICE: &str = include_str!("../kernels/shared/round_twice.wgsl");
+const TO_HALVES: &str = include_str!("kernels/to_halves.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use gleed_model::program::{Activation, Op, Program, Projection, View, Weight, We
 
 use super::{Command, Planner};
 use crate::Result;
-use crate::kernels::expert_halves::{ExpertHalves, Product};
+use crate::kernels::experts::halves::{ExpertHalves, Product};
 use crate::kernels::{Kernels, experts};
 use crate::linear::{Matrix, PackedWeight};
 

@@ -3,7 +3,7 @@
 use super::layers::Layers;
 use crate::Result;
 use crate::compiler::{Pipeline, Run};
-use crate::kernels::expert_halves::ExpertHalves;
+use crate::kernels::experts::halves::ExpertHalves;
 use crate::kernels::{Dispatch, List};
 use crate::linear::Linear;
 use crate::step::Counts;

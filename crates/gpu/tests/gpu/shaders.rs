@@ -64,9 +64,9 @@ fn texts() -> HashSet<String> {
         format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<{element}>;\n")
     };
     let names = "const EACH = 16u;\nconst STEPS = 256u;\n".to_string() + &bind("out", "u32", 2);
-    texts.insert(names.clone() + include_str!("../../src/kernels/limit_f32.wgsl"));
-    texts.insert(names.clone() + include_str!("../../src/kernels/limit_int8.wgsl"));
-    texts.insert(names + &bind("data", "vec4<u32>", 3) + include_str!("../../src/kernels/limit_memory.wgsl"));
+    texts.insert(names.clone() + include_str!("../../src/limits/f32.wgsl"));
+    texts.insert(names.clone() + include_str!("../../src/limits/int8.wgsl"));
+    texts.insert(names + &bind("data", "vec4<u32>", 3) + include_str!("../../src/limits/memory.wgsl"));
     texts
 }
 

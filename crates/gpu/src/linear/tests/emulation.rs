@@ -2,9 +2,9 @@
 //! that such a kernel does can be tested anywhere.
 
 use crate::Gpu;
-use crate::fragments::{FRAGMENTS, Fragments};
-use crate::linear::shader::{LANES, UNITS_ENABLED, text_of};
+use crate::linear::shader::{LANES, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
+use crate::units::fragments::{FRAGMENTS, Fragments, UNITS_ENABLED};
 
 /// Kernels of one tiling on matrix units.
 pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {

@@ -1,9 +1,9 @@
 //! Every kernel through naga to the languages of all backends.
 
-use crate::fragments::Fragments;
 use crate::linear::{
     Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, quantize_source, source,
 };
+use crate::units::fragments::Fragments;
 use gleed_gguf::Format;
 use gleed_model::program::Activation;
 

@@ -1,5 +1,5 @@
 // Attention in halves of single rows, as gleed_model::arithmetic::attend_halves defines it. The bits of a row are those that
-// attention_halves_tile.wgsl computes.
+// halves_tile.wgsl computes.
 //
 // A workgroup has a row and up to 16 of the query heads that share one key head; up to eight have one side of matrices. Four subgroups are a team for one span:
 // each has the scores of 16 positions, and then a quarter of the values of all 64, so that little is done one after the

@@ -2,8 +2,8 @@
 
 use super::{Dispatch, Grid, Kernels, Place, Source};
 use crate::Result;
-use crate::linear::template::{Values, expand};
 use crate::linear::{HalfRows, Quantized};
+use crate::template::{Values, expand};
 
 /// The vectors of a norm.
 #[derive(Debug, Clone, Copy)]
@@ -72,12 +72,12 @@ pub(crate) fn norm(
     };
     let text = match also {
         Also::Integers(_) if by_groups => {
-            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("row_factor.wgsl")
+            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../shared/row_factor.wgsl")
         }
         Also::HalfProducts(_) => {
-            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("row_factor.wgsl")
+            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../shared/row_factor.wgsl")
         }
-        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("fold.wgsl"),
+        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../shared/fold.wgsl"),
     };
     let mut source = Source::new("norm", &text)
         .snippet(&quad("source", addend.is_some()))
@@ -101,7 +101,9 @@ pub(crate) fn norm(
     }
     let block_quads = 256 * width.div_ceil(4 * 256);
     if by_groups {
-        source = source.snippet(include_str!("squares.wgsl")).snippet(include_str!("put_squares.wgsl"));
+        source = source
+            .snippet(include_str!("../shared/squares.wgsl"))
+            .snippet(include_str!("../shared/put_squares.wgsl"));
     }
     if let Also::Halves(halves) | Also::HalfProducts(halves) = also {
         source = source.put_halves(halves, width);

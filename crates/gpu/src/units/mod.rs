@@ -1,13 +1,16 @@
 //! Matrix units: kernels for them that need one buffer, and whether they are what the kernels expect.
 
+pub(crate) mod fragments;
+pub(crate) mod matrices;
+pub(crate) mod spirv;
+
 use gleed_model::arithmetic::unit;
 use half::f16;
 
-use crate::fragments::{FRAGMENTS, Fragments};
 use crate::kernels::{Dispatch, Grid};
-use crate::linear::UNITS_ENABLED;
-use crate::matrices::{Element, MatrixShape};
 use crate::{AdapterInfo, Error, Gpu, Result};
+use fragments::{FRAGMENTS, Fragments, UNITS_ENABLED};
+use matrices::{Element, MatrixShape};
 
 /// Lanes of a subgroup, and words of a product that each of them has; subgroups that are asked.
 const LANES: u32 = 32;
@@ -126,7 +129,7 @@ fn are_as_expected(gpu: &Gpu, fragments: Fragments) -> Result<bool> {
     let (out, read) =
         (gpu.storage("places of a product", bytes)?, gpu.readable("places of a product", bytes)?);
     let ask = |question: Question| {
-        let text = include_str!("kernels/halves_places.wgsl");
+        let text = include_str!("halves_places.wgsl");
         let text = format!("const QUESTION = {}u;\n{text}", question as u32);
         let dispatch = kernel(gpu, fragments, "the places of a product", &text, &out)?;
         let found = run(gpu, &dispatch, &out, &read)?;
@@ -240,7 +243,7 @@ mod tests {
         let gpu = crate::testing::gpu();
         let bytes = SUBGROUPS as u64 * u64::from(LANES) * WORDS * 4;
         let (out, read) = (gpu.storage("test", bytes).unwrap(), gpu.readable("test", bytes).unwrap());
-        let text = include_str!("kernels/halves_places.wgsl");
+        let text = include_str!("halves_places.wgsl");
         let binding = "@group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;";
         let source = Source::new("test", &text.replace(binding, ""))
             .size("QUESTION", question as usize)

@@ -1,15 +1,15 @@
 //! Products of experts on matrix units: rows that chose the same expert are multiplied together, so that a step reads the
-//! weights of an expert once. How work is cut for `expert_halves.wgsl`, and the kernels before it.
+//! weights of an expert once. How work is cut for `halves.wgsl`, and the kernels before it.
 
 use gleed_model::arithmetic::SEGMENT;
 use gleed_model::program::Activation;
 
-use super::expert_tiles::{ExpertRows, TILES, Tiles, list_at};
-use super::{Dispatch, Grid, Kernels, Place, Source, activate};
+use super::tiles::{ExpertRows, TILES, Tiles, list_at};
 use crate::Result;
-use crate::fragments::Room;
-use crate::linear::template::{Values, expand};
+use crate::kernels::{Dispatch, Grid, Kernels, Place, Source, activate};
 use crate::linear::{HalfRows, Matrix};
+use crate::template::{Values, expand};
+use crate::units::fragments::Room;
 
 #[cfg(test)]
 mod tests;
@@ -240,7 +240,7 @@ impl<'a> Product<'a> {
             .set("SECONDTILE", if paired { "0u" } else { "16u" })
             .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" });
         let values = loops(values, ahead, written_out);
-        let source = Source::new("experts in halves", &expand(include_str!("expert_halves.wgsl"), &values))
+        let source = Source::new("experts in halves", &expand(include_str!("halves.wgsl"), &values))
             .size("GROUPS", groups)
             .size("UNITS", groups / UNIT_GROUPS)
             .size("SUBGROUPS", split * across)
@@ -251,7 +251,7 @@ impl<'a> Product<'a> {
             .size("FIRST", rows_of_piece.start)
             .size("COUNT", rows_of_piece.len())
             .half_matrix(weight, &weight.pieces()[piece], 'a', ahead)
-            .snippet(include_str!("half_factor.wgsl"));
+            .snippet(include_str!("../shared/half_factor.wgsl"));
         let source = match self.second {
             Some(Matrix { weight, bias }) => {
                 let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', ahead);
@@ -263,8 +263,8 @@ impl<'a> Product<'a> {
         let source = match way {
             Way::Direct { .. } => {
                 let source = source
-                    .snippet(include_str!("lanes.wgsl"))
-                    .snippet(include_str!("round_twice.wgsl"))
+                    .snippet(include_str!("../shared/lanes.wgsl"))
+                    .snippet(include_str!("../shared/round_twice.wgsl"))
                     .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
                     .place("X_", self.input)
                     .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
@@ -297,7 +297,7 @@ impl<'a> Product<'a> {
     /// The kernel that sorts rows by experts.
     fn sort(&self, tiles: Tiles, rows: &'a ExpertRows, count: &'a wgpu::Buffer) -> Source<'a> {
         let choice = self.choice.expect("only rows that choose experts are sorted by them");
-        Source::new("rows by experts", include_str!("expert_tiles.wgsl"))
+        Source::new("rows by experts", include_str!("tiles.wgsl"))
             .size("TILE_ROWS", tiles.rows)
             .size("EXPERTS", tiles.experts)
             .size("SLOTS", tiles.slots)
@@ -310,10 +310,10 @@ impl<'a> Product<'a> {
     /// The kernel that makes halves of the input.
     fn halving(&self, rows: &'a ExpertRows) -> Source<'a> {
         let columns = self.sizes[2];
-        Source::new("experts' rows to halves", include_str!("expert_rows.wgsl"))
+        Source::new("experts' rows to halves", include_str!("rows.wgsl"))
             .with_f16()
-            .snippet(include_str!("half_factor.wgsl"))
-            .snippet(include_str!("round_twice.wgsl"))
+            .snippet(include_str!("../shared/half_factor.wgsl"))
+            .snippet(include_str!("../shared/round_twice.wgsl"))
             .size("COLUMNS", columns)
             .size("PARTS", self.parts())
             .size("QUADS", 2 * HalfRows::stride(columns) as usize)

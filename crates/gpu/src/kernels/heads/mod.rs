@@ -8,8 +8,8 @@ use super::norm::Norm;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::Result;
 use crate::cache::LayerCache;
-use crate::linear::template::{Values, expand};
 use crate::step::pages_word;
+use crate::template::{Values, expand};
 
 /// The rotation of a model's heads.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ pub(crate) fn heads(
     let key = keys_values.map_or(query, |kv| kv.key);
     let mut source = Source::new("heads", &expand(include_str!("heads.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(include_str!("fold.wgsl"))
+        .snippet(include_str!("../shared/fold.wgsl"))
         .size("THREADS", threads)
         .size("ROOM", room)
         .size("FRESH_QUADS", quads)

@@ -1,5 +1,5 @@
 // Attention of several neighbouring rows of one sequence: out = for each query head, the softmax-weighted
-// values of all positions that its row sees. The bits of a row are those that attention_row.wgsl computes.
+// values of all positions that its row sees. The bits of a row are those that row.wgsl computes.
 //
 // A workgroup of 128 threads takes one item: 64 queries (some rows, HEAD_PART of the query heads that share
 // one key head), up to 128 values of a head, and some spans of 64 positions, one after the other:

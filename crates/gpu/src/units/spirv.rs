@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::fragments::FRAGMENTS;
+use crate::units::fragments::FRAGMENTS;
 
 /// The numbers of the instructions that are read or written here.
 mod op {
@@ -259,10 +259,8 @@ fn name(words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fragments::{Fragments, Room};
-    use crate::linear::{
-        Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, UNITS_ENABLED, source,
-    };
+    use crate::linear::{Combination, HalfLayout, InputKind, Layout, LinearSpec, Tiling, source};
+    use crate::units::fragments::{Fragments, Room, UNITS_ENABLED};
     use gleed_gguf::Format;
     use gleed_model::program::Activation;
 
@@ -315,8 +313,8 @@ mod tests {
     #[test]
     fn kernels_that_ask_the_device_are_completed() {
         for (size, kernel) in [
-            ("STEPS", include_str!("kernels/limit_units.wgsl")),
-            ("QUESTION", include_str!("kernels/halves_places.wgsl")),
+            ("STEPS", include_str!("../limits/units.wgsl")),
+            ("QUESTION", include_str!("halves_places.wgsl")),
         ] {
             let text = format!("{UNITS_ENABLED}{FRAGMENTS}const {size} = 2u;\n{kernel}");
             assert_eq!(translate(&text).err(), None);

@@ -1,5 +1,8 @@
 //! Experts: which ones a row uses, their products, and what is made of these.
 
+pub(crate) mod halves;
+pub(crate) mod tiles;
+
 use gleed_model::program::Activation;
 use gleed_model::routing::{Gate, LEAST_SUM, Routing};
 
@@ -20,7 +23,7 @@ pub(crate) fn route(
 ) -> Result<Dispatch> {
     let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
     let mut source = Source::new("route", include_str!("route.wgsl"))
-        .snippet(include_str!("exp.wgsl"))
+        .snippet(include_str!("../shared/exp.wgsl"))
         .size("THREADS", scores.width.next_multiple_of(32).min(THREADS))
         .size("EXPERTS", scores.width)
         .size("USED", routing.used)
@@ -54,7 +57,7 @@ pub(crate) fn linear(
     let weight: &PackedWeight = matrix.weight;
     let (used, tiles) = (choice.map_or(experts, |choice| choice.width / 2), outputs.div_ceil(32));
     let dispatches = weight.pieces().iter().map(|piece| {
-        let source = Source::new("expert-linear", include_str!("expert_linear.wgsl"))
+        let source = Source::new("expert-linear", include_str!("linear.wgsl"))
             .matrix(weight, piece)
             .size("FIRST", piece.rows.start)
             .size("COUNT", piece.rows.len())

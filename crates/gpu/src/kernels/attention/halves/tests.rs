@@ -10,8 +10,8 @@ use gleed_model::program::{self, KvLayer, Sight};
 use half::f16;
 
 use super::{Style, source};
+use crate::Gpu;
 use crate::cache::LayerCache;
-use crate::fragments::Fragments;
 use crate::kernels::attention::{Attention, TILE_QUERIES, merge, partial_room};
 use crate::kernels::{Dispatch, Grid, Kernels, List, Place};
 use crate::linear::tests::emulation::with_plain_halves;
@@ -19,7 +19,8 @@ use crate::linear::tests::support::{Random, Written, buffer, read, setup};
 use crate::linear::tests::translation::translate_shared;
 use crate::linear::{HalfRows, half_units};
 use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header};
-use crate::{Gpu, spirv};
+use crate::units::fragments::Fragments;
+use crate::units::spirv;
 
 /// Words of a row in these tests: token, position, pages, page, source, length, and pages and page of a second group.
 const ROW_WORDS: usize = 8;
@@ -300,8 +301,10 @@ fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Ite
         let text = ["f", "g", "c", "j"]
             .iter()
             .fold(text, |text, index| text.replace(&format!("number[{index}]"), index));
-        let text =
-            text.replace(include_str!("../lanes.wgsl"), include_str!("../../linear/tests/lanes_plain.wgsl"));
+        let text = text.replace(
+            include_str!("../../shared/lanes.wgsl"),
+            include_str!("../../../linear/tests/lanes_plain.wgsl"),
+        );
         with_plain_halves(&text, subgroups, "step[0u]")
     });
     kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each }).unwrap()

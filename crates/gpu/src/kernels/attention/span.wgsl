@@ -1,5 +1,5 @@
 // Attention of single rows over one span of 64 positions; merge.wgsl merges the spans. The bits of a row are
-// those that attention_row.wgsl computes.
+// those that row.wgsl computes.
 //
 // A workgroup takes one item: a row, one of its spans, TEAMS · $QUERYCOUNT of the query heads that share one
 // key head, and up to 128 values of a head. A team of 32 threads has $QUERYCOUNT query heads:

@@ -1,16 +1,16 @@
-//! Attention on matrix units: how rows and heads are cut into workgroups for `attention_halves_tile.wgsl` and
-//! `attention_halves_row.wgsl`.
+//! Attention on matrix units: how rows and heads are cut into workgroups for `halves_tile.wgsl` and
+//! `halves_row.wgsl`.
 
 use gleed_model::arithmetic::half_scale;
 use gleed_model::program::{self, Sight};
 
-use super::attention::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
-use super::attention_options::slopes;
-use super::{Dispatch, Grid, Kernels, List, Source};
+use super::options::slopes;
+use super::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
 use crate::Result;
-use crate::fragments::Room;
-use crate::linear::template::{Values, expand};
+use crate::kernels::{Dispatch, Grid, Kernels, List, Source};
 use crate::step::{Items, pages_word};
+use crate::template::{Values, expand};
+use crate::units::fragments::Room;
 
 #[cfg(test)]
 mod tests;
@@ -97,18 +97,14 @@ pub(super) fn source<'a>(
     let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
     let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
     let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
-    let kernel = if tiles {
-        include_str!("attention_halves_tile.wgsl")
-    } else {
-        include_str!("attention_halves_row.wgsl")
-    };
-    let text = [include_str!("attention_halves.wgsl"), kernel].concat();
+    let kernel = if tiles { include_str!("halves_tile.wgsl") } else { include_str!("halves_row.wgsl") };
+    let text = [include_str!("halves.wgsl"), kernel].concat();
     let source = Source::new("attention in halves", &expand(&text, &unrolled))
         .step(step, list)
         .snippet(include_str!("power.wgsl"))
         .snippet(include_str!("softmax.wgsl"))
-        .snippet(include_str!("half_factor.wgsl"))
-        .snippet(include_str!("lanes.wgsl"))
+        .snippet(include_str!("../shared/half_factor.wgsl"))
+        .snippet(include_str!("../shared/lanes.wgsl"))
         .size("ITEMS", op.items(list, kind))
         .size("SUBGROUPS", subgroups)
         .size("THREADS", 32 * subgroups)

@@ -1,15 +1,19 @@
 //! Attention over pages: how rows and heads are cut into workgroups, and the merge of spans.
 
+mod halves;
+pub(crate) mod index;
+mod options;
+
 use gleed_model::{KvType, program};
 
-use super::attention_halves::{halves, with_sinks};
-use super::attention_options::with_options;
 use super::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::cache::{LayerCache, unit};
-use crate::linear::template::{Values, expand};
 use crate::linear::{HalfRows, Quantized};
 use crate::step::{Items, SPAN, header};
+use crate::template::{Values, expand};
 use crate::{Gpu, Result};
+use halves::{halves, with_sinks};
+use options::with_options;
 
 /// Threads that have the same query heads of a span.
 const SPAN_TEAM: usize = 32;
@@ -178,10 +182,8 @@ impl Attention<'_> {
             .list(first[0], 0..cut.values)
             .list(first[1], 0..0)
             .list("FOUR", ["x", "y", "z", "w"]);
-        let text = expand(
-            &[include_str!("key_unit.wgsl"), include_str!("attention_chunks.wgsl"), kernel].concat(),
-            &unrolled,
-        );
+        let text =
+            expand(&[include_str!("key_unit.wgsl"), include_str!("chunks.wgsl"), kernel].concat(), &unrolled);
         self.source("attention of single rows", &text, step, list)
             .size("ITEMS", cut.items)
             .size("TEAMS", cut.teams)
@@ -206,7 +208,7 @@ impl Attention<'_> {
         let (value_words, value_scales) = self.cache.value_words();
         Source::new(name, text)
             .step(step, list)
-            .snippet(include_str!("exp.wgsl"))
+            .snippet(include_str!("../shared/exp.wgsl"))
             .snippet(include_str!("softmax.wgsl"))
             .snippet(match kind {
                 KvType::F32 => include_str!("unit_f32.wgsl"),
@@ -291,7 +293,7 @@ fn row(
     };
     let cut = Cut { items, teams, queries, parts, positions: 1, chunk, values, early: small };
     let source = op
-        .single_rows(include_str!("attention_row.wgsl"), unrolled, step, list, cut, element)
+        .single_rows(include_str!("row.wgsl"), unrolled, step, list, cut, element)
         .snippet(pairs)
         .size("VALUE_PAIRS", op.cache.shape.value_dim.div_ceil(2))
         .write_place("out", "OUT_", op.out);
@@ -335,7 +337,7 @@ fn span(
     let items = op.items(list, kind);
     let cut = Cut { items, teams, queries, parts, positions: 2, chunk, values, early };
     let source = op
-        .single_rows(include_str!("attention_span.wgsl"), unrolled, step, list, cut, element)
+        .single_rows(include_str!("span.wgsl"), unrolled, step, list, cut, element)
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .write("partials", "vec2<f32>", op.partials);
@@ -362,7 +364,7 @@ pub(super) fn merge(
         .switch("SINKLESS", op.sinks.is_none());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("exp.wgsl") })
+        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../shared/exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::merges(op.outlook))
         .size("THREADS", MERGE_VALUES)
@@ -376,7 +378,7 @@ pub(super) fn merge(
         source = source.put_integers(integers, MERGE_VALUES / 4);
     }
     if let Some(halves) = op.written {
-        source = source.with_f16().snippet(include_str!("half_factor.wgsl")).put_values(halves);
+        source = source.with_f16().snippet(include_str!("../shared/half_factor.wgsl")).put_values(halves);
     }
     if let Some(sinks) = op.sinks {
         source = with_sinks(source, sinks);
@@ -405,12 +407,7 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
         .switch("ALIGNED", aligned)
         .switch("UNALIGNED", !aligned);
     let source = op
-        .source(
-            "attention of several rows",
-            &expand(include_str!("attention_tile.wgsl"), &unrolled),
-            step,
-            list,
-        )
+        .source("attention of several rows", &expand(include_str!("tile.wgsl"), &unrolled), step, list)
         .size("ITEMS", op.items(list, Items::Tiles))
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)

@@ -5,14 +5,15 @@ use gleed_model::arithmetic::{HalfRow, dot_halves, half_activations};
 use gleed_model::program::Activation;
 
 use super::*;
-use crate::kernels::expert_tiles::half_bytes;
+use crate::Gpu;
+use crate::kernels::experts::tiles::half_bytes;
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::halves::half_matrix;
 use crate::linear::tests::support::{Random, UNTOUCHED, Weight, buffer, read, setup};
 use crate::linear::tests::translation::translate_shared;
 use crate::linear::{PackedWeight, half_units};
 use crate::step::Counts;
-use crate::{Gpu, spirv};
+use crate::units::spirv;
 
 /// Rows that there is room for beyond those of a step.
 const MORE: usize = 2;
@@ -267,8 +268,10 @@ fn cuts() -> Vec<Cut> {
 fn emulated(text: String) -> String {
     let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
     let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
-    let text =
-        text.replace(include_str!("../lanes.wgsl"), include_str!("../../linear/tests/lanes_plain.wgsl"));
+    let text = text.replace(
+        include_str!("../../shared/lanes.wgsl"),
+        include_str!("../../../linear/tests/lanes_plain.wgsl"),
+    );
     with_plain_halves(&text, subgroups, "arrayLength(&out)")
 }
 

@@ -1,7 +1,7 @@
 // An RMS norm that linear layers in halves read: source is x, with ADD source += addend first. What becomes halves is
 // x · weight; the row's factor 1/√(mean(x²) + ε) is for the layers to multiply their results with. Of a row that may be
 // alone the sums of squares of all groups are written too, as a layer before may have done instead: see
-// linear_halves.wgsl. out = x · factor · weight is for whoever reads floats.
+// linear/kernels/halves.wgsl. out = x · factor · weight is for whoever reads floats.
 //
 // A workgroup per row; lane l has the quads of columns l, l + 256, …, eight neighbouring lanes a group. All that is
 // read is asked for before anything is written.

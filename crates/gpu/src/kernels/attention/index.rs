@@ -3,11 +3,11 @@
 
 use gleed_model::program::{Op, Program};
 
-use super::attention::Attention;
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
+use super::Attention;
 use crate::Result;
-use crate::linear::template::expand;
+use crate::kernels::{Dispatch, Grid, Kernels, List, Place, Source};
 use crate::step::pages_word;
+use crate::template::expand;
 
 /// Bytes of scores, where a row does not need more.
 const SCORE_BYTES: usize = 32 << 20;

@@ -3,11 +3,11 @@
 use gleed_model::arithmetic::alibi_slope;
 use gleed_model::program;
 
-use super::attention::{Attention, quads_of_values};
-use super::{Dispatch, Grid, Kernels, List};
+use super::{Attention, quads_of_values};
 use crate::Result;
-use crate::linear::template::expand;
+use crate::kernels::{Dispatch, Grid, Kernels, List};
 use crate::step::pages_word;
+use crate::template::expand;
 
 /// Attention with any of its options, of one row and head for each workgroup.
 pub(super) fn with_options(
@@ -27,7 +27,7 @@ pub(super) fn with_options(
         .switch("SINKS", op.sinks.is_some())
         .switch("CHOSEN", op.chosen.is_some())
         .switch("ALL", op.chosen.is_none());
-    let text = [include_str!("key_unit.wgsl"), include_str!("attention_options.wgsl")].concat();
+    let text = [include_str!("key_unit.wgsl"), include_str!("options.wgsl")].concat();
     let (quads, element) = quads_of_values(op.cache.kind);
     let source = op
         .source("attention with options", &expand(&text, &unrolled), step, list)
@@ -41,7 +41,7 @@ pub(super) fn with_options(
         .read("values", element, &op.cache.values)
         .write_place("out", "OUT_", op.out);
     let source = match soft_cap {
-        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("map_soft_cap.wgsl")),
+        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("../shared/map_soft_cap.wgsl")),
         None => source,
     };
     let source = match alibi {

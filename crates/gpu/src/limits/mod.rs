@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fragments::Fragments;
 use crate::kernels::{Dispatch, Grid, Kernels, Source};
+use crate::units::fragments::Fragments;
 use crate::{Error, Gpu, Result, units};
 
 /// Bytes that are read at once, where there is room: much more than caches hold.
@@ -59,15 +59,15 @@ impl Limits {
         Ok(Limits {
             f16_units,
             memory,
-            f32: compute("limit of f32", include_str!("kernels/limit_f32.wgsl"), 2)?,
-            int8: compute("limit of int8", include_str!("kernels/limit_int8.wgsl"), 8)?,
+            f32: compute("limit of f32", include_str!("f32.wgsl"), 2)?,
+            int8: compute("limit of int8", include_str!("int8.wgsl"), 8)?,
         })
     }
 }
 
 /// Operations on halves of matrix units.
 fn of_units(gpu: &Gpu, fragments: Fragments, out: &wgpu::Buffer) -> Result<f64> {
-    let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("kernels/limit_units.wgsl"));
+    let text = format!("const STEPS = {STEPS}u;\n{}", include_str!("units.wgsl"));
     let dispatch = units::kernel(gpu, fragments, "the limit of matrix units", &text, out)?;
     let per_subgroup = STEPS * 4 * 2 * 16 * 16 * 16;
     rate(gpu, &dispatch, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
@@ -86,7 +86,7 @@ fn memory(kernels: &mut Kernels, out: &wgpu::Buffer) -> Result<f64> {
             data => break data?,
         }
     };
-    let source = Source::new("limit of memory", include_str!("kernels/limit_memory.wgsl"));
+    let source = Source::new("limit of memory", include_str!("memory.wgsl"));
     let source = source.size("EACH", EACH).read("data", "vec4<u32>", &data).write("out", "u32", out);
     let dispatch = kernels.dispatch(source, Grid::Rows(1))?;
     // The first time, the device clears the buffer.

@@ -1,10 +1,13 @@
 //! How kernels on matrix units get at the elements of matrices: as lanes have them, in the device's own language
-//! ([`spirv`](crate::spirv)), or by way of workgroup memory, in any language.
+//! ([`spirv`](crate::units::spirv)), or by way of workgroup memory, in any language.
 
-use crate::linear::template::{Values, expand};
+use crate::template::{Values, expand};
+
+/// What kernels on matrix units begin with.
+pub(crate) const UNITS_ENABLED: &str = "enable f16;\nenable wgpu_cooperative_matrix;\n";
 
 /// The functions with which kernels on matrix units make and read matrices: of those for lanes only the types count.
-pub(crate) const FRAGMENTS: &str = include_str!("kernels/fragments.wgsl");
+pub(crate) const FRAGMENTS: &str = include_str!("fragments.wgsl");
 
 /// How lanes get at elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,7 @@ impl Fragments {
             .switch("SIXTEEN", side == 16)
             .switch("EIGHT", side == 8)
             .set("ELEMENTS", ELEMENTS * threads.div_ceil(LANES));
-        Some(before.to_string() + &expand(include_str!("kernels/fragments_shared.wgsl"), &values) + after)
+        Some(before.to_string() + &expand(include_str!("fragments_shared.wgsl"), &values) + after)
     }
 
     /// What workgroups with so much memory have room for.
