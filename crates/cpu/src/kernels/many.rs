@@ -395,6 +395,7 @@ struct Weighted<'a, const Q: usize> {
 impl<const Q: usize> Weighted<'_, Q> {
     /// Adds them to the sums of all queries.
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "so measured: sums stay in registers")]
     fn add<S: Simd, const N: usize>(self, s: S, mut acc: [[S::F32; N]; Q]) -> [[S::F32; N]; Q] {
         for (position, values) in self.range.zip(self.values) {
             let mut vectors = [s.splat(0.0); N];
