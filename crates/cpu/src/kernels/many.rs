@@ -3,6 +3,8 @@
 //! A page is laid out in f32 first, [`BESIDE`] vectors beside each other, so that a step reads one place. Then all
 //! queries, a block after the other, meet a part of it that stays in the innermost cache.
 
+use std::ops::Range;
+
 use gleed_model::arithmetic::{BLOCK, LANES, PAGE};
 
 use super::attention::{Page, Seen, hull};
@@ -294,39 +296,18 @@ impl ManyValues<'_> {
                 if first == 0 {
                     ahead.step(s, b);
                 }
-                // What all queries see together, and before and after it one by one.
-                let (mut start, mut end) = (0, PAGE);
-                for seen in seen {
-                    (start, end) = (start.max(seen.start), end.min(seen.end));
-                }
-                if start >= end {
-                    (start, end) = (PAGE, PAGE);
-                }
-                // A query is corrected where it begins.
-                let mut begun = [1.0; Q];
-                begun[..seen.len()].copy_from_slice(corrections);
-                for (q, acc) in acc.chunks_mut(vectors).enumerate() {
-                    let Seen { start: from, end: to } = seen[q];
-                    if from < to.min(start) {
-                        let corrections = [begun[q]];
-                        let weights = std::array::from_ref(&weights[q]);
-                        let range = (from, to.min(start));
-                        ValueBlock { acc, vectors, first, corrections, weights, range, values }.run(s, width);
-                        begun[q] = 1.0;
+                // Queries that there are not see nothing, and what sees nothing is not corrected.
+                let mut sees = [Seen::default(); Q];
+                sees[..seen.len()].copy_from_slice(seen);
+                let mut factors = [1.0; Q];
+                for (factor, (seen, correction)) in factors.iter_mut().zip(seen.iter().zip(corrections)) {
+                    if !seen.is_empty() {
+                        *factor = *correction;
                     }
                 }
-                if start < end {
-                    let (corrections, range) = (begun, (start, end));
-                    let acc = &mut *acc;
-                    ValueBlock { acc, vectors, first, corrections, weights, range, values }.run(s, width);
-                }
-                for (q, acc) in acc.chunks_mut(vectors).enumerate() {
-                    if end < seen[q].end {
-                        let (corrections, range) = ([1.0], (end, seen[q].end));
-                        let weights = std::array::from_ref(&weights[q]);
-                        ValueBlock { acc, vectors, first, corrections, weights, range, values }.run(s, width);
-                    }
-                }
+                let (from, to) = hull(seen);
+                let block = ValueBlock { acc, vectors, first, factors, weights, from, to, sees, values };
+                block.run(s, width);
             }
         }
     }
@@ -340,15 +321,22 @@ struct ValueBlock<'a, const Q: usize> {
     vectors: usize,
     /// The first of the vectors beside each other.
     first: usize,
-    corrections: [f32; Q],
+    /// What the sums so far are multiplied with.
+    factors: [f32; Q],
     weights: &'a [[f32; PAGE]; Q],
-    range: (usize, usize),
+    /// From the first position that one of them sees to behind the last.
+    from: usize,
+    to: usize,
+    sees: [Seen; Q],
     values: &'a [[f32; LANES]],
 }
 
 impl<const Q: usize> ValueBlock<'_, Q> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S, width: usize) {
+        if self.from >= self.to {
+            return;
+        }
         let mut beside = 0;
         while beside < width {
             beside += match width - beside {
@@ -362,18 +350,30 @@ impl<const Q: usize> ValueBlock<'_, Q> {
     /// `N` vectors of those beside each other. Returns `N`.
     #[inline(always)]
     fn columns<S: Simd, const N: usize>(&mut self, s: S, beside: usize) -> usize {
-        let (start, end) = self.range;
+        let (from, to) = (self.from, self.to.min(PAGE));
         let at = |q: usize| q * self.vectors + self.first + beside;
         let mut acc = [[s.splat(0.0); N]; Q];
         for (q, acc) in acc.iter_mut().enumerate() {
-            if let Some(from) = self.acc.get(at(q)..at(q) + N) {
+            if let Some(sums) = self.acc.get(at(q)..at(q) + N) {
                 for n in 0..N {
-                    acc[n] = s.mul(s.load(&from[n]), s.splat(self.corrections[q]));
+                    acc[n] = s.mul(s.load(&sums[n]), s.splat(self.factors[q]));
                 }
             }
         }
-        let values = &self.values[start * BESIDE + beside..][..(end - start) * BESIDE];
-        let acc = weighted(s, values.as_chunks().0, self.weights, start, acc);
+        // What all see together, between what only some do.
+        let (mut start, mut end) = (from, to);
+        for seen in &self.sees[..self.acc.len() / self.vectors] {
+            (start, end) = (start.max(seen.start), end.min(seen.end));
+        }
+        if start >= end {
+            (start, end) = (to, to);
+        }
+        let values = &self.values[beside..][..PAGE * BESIDE].as_chunks().0;
+        let of =
+            |range: Range<usize>| Weighted { values: &values[range.clone()], weights: self.weights, range };
+        let acc = of(from..start).add_seen(s, &self.sees, acc);
+        let acc = of(start..end).add(s, acc);
+        let acc = of(end..to).add_seen(s, &self.sees, acc);
         for (q, acc) in acc.iter().enumerate() {
             if let Some(out) = self.acc.get_mut(at(q)..at(q) + N) {
                 for n in 0..N {
@@ -385,29 +385,51 @@ impl<const Q: usize> ValueBlock<'_, Q> {
     }
 }
 
-/// `chain_beside` with the weights of `Q` queries from one position on.
-#[inline(always)]
-fn weighted<S: Simd, const Q: usize, const N: usize>(
-    s: S,
-    values: &[[[f32; LANES]; BESIDE]],
-    weights: &[[f32; PAGE]; Q],
-    start: usize,
-    mut acc: [[S::F32; N]; Q],
-) -> [[S::F32; N]; Q] {
-    assert!(start + values.len() <= PAGE);
-    for (k, values) in values.iter().enumerate() {
-        let mut vectors = [s.splat(0.0); N];
-        for n in 0..N {
-            vectors[n] = s.load(&values[n]);
-        }
-        for q in 0..Q {
-            // SAFETY: there are no more values than weights from `start` on. With a check here, sums would not stay in
-            // registers.
-            let weight = s.splat(unsafe { *weights[q].get_unchecked(start + k) });
+/// Values of some positions, and the weights of `Q` queries.
+struct Weighted<'a, const Q: usize> {
+    values: &'a [[[f32; LANES]; BESIDE]],
+    weights: &'a [[f32; PAGE]; Q],
+    range: Range<usize>,
+}
+
+impl<const Q: usize> Weighted<'_, Q> {
+    /// Adds them to the sums of all queries.
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "so measured: sums stay in registers")]
+    fn add<S: Simd, const N: usize>(self, s: S, mut acc: [[S::F32; N]; Q]) -> [[S::F32; N]; Q] {
+        for (position, values) in self.range.zip(self.values) {
+            let mut vectors = [s.splat(0.0); N];
             for n in 0..N {
-                acc[q][n] = s.mul_add(weight, vectors[n], acc[q][n]);
+                vectors[n] = s.load(&values[n]);
+            }
+            for q in 0..Q {
+                let weight = s.splat(self.weights[q][position]);
+                for n in 0..N {
+                    acc[q][n] = s.mul_add(weight, vectors[n], acc[q][n]);
+                }
             }
         }
+        acc
     }
-    acc
+
+    /// Adds them to the sums of those queries that see them.
+    #[inline(always)]
+    fn add_seen<S: Simd, const N: usize>(
+        self,
+        s: S,
+        sees: &[Seen; Q],
+        mut acc: [[S::F32; N]; Q],
+    ) -> [[S::F32; N]; Q] {
+        for (position, values) in self.range.zip(self.values) {
+            for (q, acc) in acc.iter_mut().enumerate() {
+                if sees[q].range().contains(&position) {
+                    let weight = s.splat(self.weights[q][position]);
+                    for n in 0..N {
+                        acc[n] = s.mul_add(weight, s.load(&values[n]), acc[n]);
+                    }
+                }
+            }
+        }
+        acc
+    }
 }
