@@ -231,8 +231,8 @@ impl<'a> Source<'a> {
     /// A buffer of integers, and what writes so many quads of each workgroup there.
     pub fn put_integers(self, integers: &'a Quantized, quads: usize) -> Self {
         self.size("BLOCK_QUADS", quads)
-            .snippet(include_str!("shared/integers.wgsl"))
-            .snippet(include_str!("shared/put_integers.wgsl"))
+            .snippet(include_str!("common/integers.wgsl"))
+            .snippet(include_str!("common/put_integers.wgsl"))
             .write("integers", "u32", integers.buffer())
     }
 
@@ -242,16 +242,16 @@ impl<'a> Source<'a> {
             .size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
             .size("HALF_FACTORS", 2 * halves.factors())
             .size("HALF_GROUPS", 2 * halves.group_factors())
-            .snippet(include_str!("shared/half_factor.wgsl"))
-            .snippet(include_str!("shared/round_twice.wgsl"))
-            .snippet(include_str!("shared/put_halves.wgsl"))
+            .snippet(include_str!("common/half_factor.wgsl"))
+            .snippet(include_str!("common/round_twice.wgsl"))
+            .snippet(include_str!("common/put_halves.wgsl"))
             .write("halves", "vec2<u32>", halves.buffer())
     }
 
     /// A buffer of halves, and what writes the values of a single row there.
     pub fn put_values(self, halves: &'a HalfRows) -> Self {
         self.size("WRITTEN_FACTORS", 4 * halves.group_factors())
-            .snippet(include_str!("shared/put_values.wgsl"))
+            .snippet(include_str!("common/put_values.wgsl"))
             .write("written", "u32", halves.buffer())
     }
 
@@ -277,7 +277,7 @@ impl<'a> Source<'a> {
 
     /// The rows of the step, for kernels that look at them.
     pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
-        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("shared/step.wgsl"))
+        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("common/step.wgsl"))
     }
 
     /// The whole text. A buffer that is written must be bound only once, so all names for it become one.

@@ -16,17 +16,17 @@ const FEW: &str = include_str!("kernels/few.wgsl");
 const MANY: &str = include_str!("kernels/many.wgsl");
 const INTEGERS_FEW: &str = include_str!("kernels/integers_few.wgsl");
 const INTEGERS_MANY: &str = include_str!("kernels/integers_many.wgsl");
-const TO_INTEGERS: &str = include_str!("../kernels/shared/integers.wgsl");
-const PUT_INTEGERS: &str = include_str!("../kernels/shared/put_integers.wgsl");
-const PUT_SQUARES: &str = include_str!("../kernels/shared/put_squares.wgsl");
-const SQUARES: &str = include_str!("../kernels/shared/squares.wgsl");
-const ROW_FACTOR: &str = include_str!("../kernels/shared/row_factor.wgsl");
+const TO_INTEGERS: &str = include_str!("../kernels/common/integers.wgsl");
+const PUT_INTEGERS: &str = include_str!("../kernels/common/put_integers.wgsl");
+const PUT_SQUARES: &str = include_str!("../kernels/common/put_squares.wgsl");
+const SQUARES: &str = include_str!("../kernels/common/squares.wgsl");
+const ROW_FACTOR: &str = include_str!("../kernels/common/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("kernels/quantize.wgsl");
 const HALVES: &str = include_str!("kernels/halves.wgsl");
 /// What lanes of a subgroup tell each other.
-pub(crate) const LANES: &str = include_str!("../kernels/shared/lanes.wgsl");
-const HALF_FACTOR: &str = include_str!("../kernels/shared/half_factor.wgsl");
-const ROUND_TWICE: &str = include_str!("../kernels/shared/round_twice.wgsl");
+pub(crate) const LANES: &str = include_str!("../kernels/common/lanes.wgsl");
+const HALF_FACTOR: &str = include_str!("../kernels/common/half_factor.wgsl");
+const ROUND_TWICE: &str = include_str!("../kernels/common/round_twice.wgsl");
 const TO_HALVES: &str = include_str!("kernels/to_halves.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.

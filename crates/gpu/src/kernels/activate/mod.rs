@@ -14,7 +14,7 @@ pub(crate) fn snippet(activation: Activation) -> String {
         Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
         Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
         Activation::Softplus => {
-            concat!(include_str!("../shared/softplus.wgsl"), include_str!("activation_softplus.wgsl"))
+            concat!(include_str!("../common/softplus.wgsl"), include_str!("activation_softplus.wgsl"))
         }
         Activation::Identity => include_str!("activation_identity.wgsl"),
         Activation::ClampedSwiglu => include_str!("activation_clamped_swiglu.wgsl"),
@@ -23,7 +23,7 @@ pub(crate) fn snippet(activation: Activation) -> String {
         Activation::ClampedSwiglu => "",
         _ => include_str!("activated.wgsl"),
     };
-    [include_str!("../shared/exp.wgsl"), function, activated].concat()
+    [include_str!("../common/exp.wgsl"), function, activated].concat()
 }
 
 /// out = activation(gate) · up, or activation(gate).

@@ -208,7 +208,7 @@ impl Attention<'_> {
         let (value_words, value_scales) = self.cache.value_words();
         Source::new(name, text)
             .step(step, list)
-            .snippet(include_str!("../shared/exp.wgsl"))
+            .snippet(include_str!("../common/exp.wgsl"))
             .snippet(include_str!("softmax.wgsl"))
             .snippet(match kind {
                 KvType::F32 => include_str!("unit_f32.wgsl"),
@@ -364,7 +364,7 @@ pub(super) fn merge(
         .switch("SINKLESS", op.sinks.is_none());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../shared/exp.wgsl") })
+        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../common/exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::merges(op.outlook))
         .size("THREADS", MERGE_VALUES)
@@ -378,7 +378,7 @@ pub(super) fn merge(
         source = source.put_integers(integers, MERGE_VALUES / 4);
     }
     if let Some(halves) = op.written {
-        source = source.with_f16().snippet(include_str!("../shared/half_factor.wgsl")).put_values(halves);
+        source = source.with_f16().snippet(include_str!("../common/half_factor.wgsl")).put_values(halves);
     }
     if let Some(sinks) = op.sinks {
         source = with_sinks(source, sinks);

@@ -41,7 +41,7 @@ pub(super) fn with_options(
         .read("values", element, &op.cache.values)
         .write_place("out", "OUT_", op.out);
     let source = match soft_cap {
-        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("../shared/map_soft_cap.wgsl")),
+        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("../common/map_soft_cap.wgsl")),
         None => source,
     };
     let source = match alibi {

@@ -251,7 +251,7 @@ impl<'a> Product<'a> {
             .size("FIRST", rows_of_piece.start)
             .size("COUNT", rows_of_piece.len())
             .half_matrix(weight, &weight.pieces()[piece], 'a', ahead)
-            .snippet(include_str!("../shared/half_factor.wgsl"));
+            .snippet(include_str!("../common/half_factor.wgsl"));
         let source = match self.second {
             Some(Matrix { weight, bias }) => {
                 let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', ahead);
@@ -263,8 +263,8 @@ impl<'a> Product<'a> {
         let source = match way {
             Way::Direct { .. } => {
                 let source = source
-                    .snippet(include_str!("../shared/lanes.wgsl"))
-                    .snippet(include_str!("../shared/round_twice.wgsl"))
+                    .snippet(include_str!("../common/lanes.wgsl"))
+                    .snippet(include_str!("../common/round_twice.wgsl"))
                     .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
                     .place("X_", self.input)
                     .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
@@ -312,8 +312,8 @@ impl<'a> Product<'a> {
         let columns = self.sizes[2];
         Source::new("experts' rows to halves", include_str!("rows.wgsl"))
             .with_f16()
-            .snippet(include_str!("../shared/half_factor.wgsl"))
-            .snippet(include_str!("../shared/round_twice.wgsl"))
+            .snippet(include_str!("../common/half_factor.wgsl"))
+            .snippet(include_str!("../common/round_twice.wgsl"))
             .size("COLUMNS", columns)
             .size("PARTS", self.parts())
             .size("QUADS", 2 * HalfRows::stride(columns) as usize)

@@ -23,7 +23,7 @@ pub(crate) fn route(
 ) -> Result<Dispatch> {
     let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
     let mut source = Source::new("route", include_str!("route.wgsl"))
-        .snippet(include_str!("../shared/exp.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
         .size("THREADS", scores.width.next_multiple_of(32).min(THREADS))
         .size("EXPERTS", scores.width)
         .size("USED", routing.used)

@@ -64,7 +64,7 @@ pub(crate) fn heads(
     let key = keys_values.map_or(query, |kv| kv.key);
     let mut source = Source::new("heads", &expand(include_str!("heads.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(include_str!("../shared/fold.wgsl"))
+        .snippet(include_str!("../common/fold.wgsl"))
         .size("THREADS", threads)
         .size("ROOM", room)
         .size("FRESH_QUADS", quads)

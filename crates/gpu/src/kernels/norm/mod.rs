@@ -72,12 +72,12 @@ pub(crate) fn norm(
     };
     let text = match also {
         Also::Integers(_) if by_groups => {
-            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../shared/row_factor.wgsl")
+            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../common/row_factor.wgsl")
         }
         Also::HalfProducts(_) => {
-            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../shared/row_factor.wgsl")
+            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../common/row_factor.wgsl")
         }
-        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../shared/fold.wgsl"),
+        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../common/fold.wgsl"),
     };
     let mut source = Source::new("norm", &text)
         .snippet(&quad("source", addend.is_some()))
@@ -102,8 +102,8 @@ pub(crate) fn norm(
     let block_quads = 256 * width.div_ceil(4 * 256);
     if by_groups {
         source = source
-            .snippet(include_str!("../shared/squares.wgsl"))
-            .snippet(include_str!("../shared/put_squares.wgsl"));
+            .snippet(include_str!("../common/squares.wgsl"))
+            .snippet(include_str!("../common/put_squares.wgsl"));
     }
     if let Also::Halves(halves) | Also::HalfProducts(halves) = also {
         source = source.put_halves(halves, width);

@@ -30,7 +30,7 @@ pub(crate) fn center(kernels: &mut Kernels, heads: usize, input: Place, out: Pla
 pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch> {
     let (function, numbers) = match map {
         Map::Scale(factor) => (include_str!("map_scale.wgsl"), vec![("FACTOR", factor)]),
-        Map::SoftCap(cap) => (include_str!("../shared/map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
+        Map::SoftCap(cap) => (include_str!("../common/map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
         Map::AtMost(limit) => (include_str!("map_at_most.wgsl"), vec![("FACTOR", limit)]),
         Map::Within(limit) => (include_str!("map_within.wgsl"), vec![("FACTOR", limit)]),
         Map::Kept(rate) => (include_str!("map_kept.wgsl"), vec![("RATE", rate)]),
@@ -39,7 +39,7 @@ pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch>
         }
     };
     let source = Source::new("map", include_str!("map.wgsl"))
-        .snippet(include_str!("../shared/exp.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
         .snippet(function)
         .size("WIDTH", x.width)
         .write_place("x", "X_", x);

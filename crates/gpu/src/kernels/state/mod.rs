@@ -52,7 +52,7 @@ pub(crate) fn convolve(
 ) -> Result<Dispatch> {
     let taps = weights.vector(op.taps);
     let source = source("convolve", include_str!("convolve.wgsl"), step, layer)
-        .snippet(include_str!("../shared/exp.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
         .flag("SILU", op.silu)
         .flag("BIASED", op.bias.is_some())
         .read("taps", "f32", taps)
@@ -73,8 +73,8 @@ pub(crate) fn scan(
 ) -> Result<Dispatch> {
     let skip = weights.vector(op.skip);
     let source = source("scan", include_str!("scan.wgsl"), step, layer)
-        .snippet(include_str!("../shared/exp.wgsl"))
-        .snippet(include_str!("../shared/softplus.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../common/softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("GROUPS", op.groups)
         .size("DECAYS", decays / op.heads)
@@ -99,8 +99,8 @@ pub(crate) fn keep(
     x: Place,
 ) -> Result<Dispatch> {
     let source = Source::new("keep", include_str!("keep.wgsl"))
-        .snippet(include_str!("../shared/exp.wgsl"))
-        .snippet(include_str!("../shared/softplus.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../common/softplus.wgsl"))
         .size("WIDTH", x.width)
         .size("PART", x.width / heads)
         .read("decay", "f32", weights.vector(decay.decay))
@@ -119,8 +119,8 @@ pub(crate) fn delta_rule(
     [query, key, value, alpha, beta, out]: [Place; 6],
 ) -> Result<Dispatch> {
     let mut source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
-        .snippet(include_str!("../shared/exp.wgsl"))
-        .snippet(include_str!("../shared/softplus.wgsl"))
+        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../common/softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("KEY_HEADS", op.key_heads)
         .flag("IN_TURN", op.in_turn)

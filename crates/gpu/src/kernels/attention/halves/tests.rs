@@ -302,7 +302,7 @@ fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Ite
             .iter()
             .fold(text, |text, index| text.replace(&format!("number[{index}]"), index));
         let text = text.replace(
-            include_str!("../../shared/lanes.wgsl"),
+            include_str!("../../common/lanes.wgsl"),
             include_str!("../../../linear/tests/lanes_plain.wgsl"),
         );
         with_plain_halves(&text, subgroups, "step[0u]")

@@ -269,7 +269,7 @@ fn emulated(text: String) -> String {
     let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
     let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
     let text = text.replace(
-        include_str!("../../shared/lanes.wgsl"),
+        include_str!("../../common/lanes.wgsl"),
         include_str!("../../../linear/tests/lanes_plain.wgsl"),
     );
     with_plain_halves(&text, subgroups, "arrayLength(&out)")
