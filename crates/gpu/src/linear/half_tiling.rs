@@ -4,16 +4,13 @@ use gleed_model::arithmetic::SEGMENT;
 
 use super::layout::GROUP;
 use super::tiling::Tiling;
-use crate::units::fragments::Room;
+use crate::units::fragments::{LITTLE, Room};
 
 /// Groups of a segment of halves.
 const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;
 
 /// Subgroups that share the segments of a single row: as many as there are registers for.
 const SINGLE_SPLIT: usize = 24;
-
-/// Bytes of workgroup memory that kernels need for this and that.
-const LITTLE: usize = 1024;
 
 impl Tiling {
     /// Those for inputs of halves of so many groups, of which the one that takes least time by an estimate is used. The

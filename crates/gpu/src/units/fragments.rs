@@ -49,6 +49,9 @@ impl Fragments {
     }
 }
 
+/// Bytes of workgroup memory that layers need besides what grows with their sizes.
+pub(crate) const LITTLE: usize = 1024;
+
 /// What a workgroup on matrix units has room for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {

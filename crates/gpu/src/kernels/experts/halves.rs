@@ -9,7 +9,7 @@ use crate::Result;
 use crate::kernels::{Dispatch, Grid, Kernels, Place, Source, activate};
 use crate::linear::{HalfRows, Matrix};
 use crate::template::{Values, expand};
-use crate::units::fragments::Room;
+use crate::units::fragments::{LITTLE, Room};
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +19,6 @@ const UNIT_GROUPS: usize = 4;
 
 /// Subgroups that share the segments of a pair that is alone.
 const DIRECT_SPLIT: usize = 16;
-
-/// Bytes of workgroup memory that kernels need for this and that.
-const LITTLE: usize = 1024;
 
 /// Matrices of experts and what they are multiplied with.
 #[derive(Clone, Copy)]
