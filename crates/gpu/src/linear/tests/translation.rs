@@ -35,29 +35,49 @@ fn translate(source: &str) {
     naga::back::hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None).unwrap();
 }
 
-/// A kernel on matrix units, of which lanes share the elements.
-pub(crate) fn translate_shared(text: &str) {
+/// Bytes of memory that a workgroup needs.
+fn workgroup_bytes(module: &naga::Module) -> u32 {
+    let mut layouter = naga::proc::Layouter::default();
+    layouter.update(module.to_ctx()).unwrap();
+    let all = module.global_variables.iter().map(|(_, variable)| variable);
+    let shared = all.filter(|variable| variable.space == naga::AddressSpace::WorkGroup);
+    shared.map(|variable| layouter[variable.ty].size).sum()
+}
+
+/// A kernel on matrix units, of which lanes share the elements. Returns the bytes that a workgroup of it needs.
+pub(crate) fn translate_shared(text: &str) -> u32 {
     let [sixteen, eight] = [16, 8].map(|side| Fragments::Shared(side).shared_in(text).expect("fragments"));
     translate_for_vulkan(&sixteen);
     let (module, info) = translate_for_vulkan(&eight);
     let metal = for_metal(&module, &info);
     assert!(metal.contains("simdgroup_multiply_accumulate(") && metal.contains("simdgroup_half8x8"));
+    workgroup_bytes(&module)
 }
 
+/// And fit into its workgroups.
 #[test]
 fn kernels_on_units_are_translated_for_metal() {
-    let room = Fragments::Shared(8).room(32 << 10, 1024);
+    const MEMORY: u32 = 32 << 10;
+    let room = Fragments::Shared(8).room(MEMORY, 1024);
+    let fits = |spec, tiling| {
+        let bytes = translate_shared(&source(spec, tiling));
+        assert!(bytes <= MEMORY, "{tiling} needs {bytes} bytes");
+    };
     for format in Format::all() {
         let first = (Layout::Halves(HalfLayout::of(format)), false);
         let gated = Some((first, Combination::Gated(Activation::Silu)));
         for second in [None, gated] {
             let spec =
                 |input| LinearSpec { first, second, input, normed: false, requantizes: false, known: None };
-            for tiling in Tiling::halves(36, room) {
-                translate_shared(&source(spec(InputKind::Halves(36)), tiling));
+            // Few segments, and more than a workgroup has subgroups.
+            for groups in [36, 384] {
+                for tiling in Tiling::halves(groups, room) {
+                    fits(spec(InputKind::Halves(groups)), tiling);
+                }
+                assert!(Tiling::has_single(32 * groups as usize, room));
+                let single = Tiling::single(groups, second.is_some(), room);
+                fits(spec(InputKind::SingleNormed(groups)), single);
             }
-            let single = Tiling::single(36, second.is_some(), room);
-            translate_shared(&source(spec(InputKind::SingleNormed(36)), single));
         }
     }
 }
