@@ -13,7 +13,7 @@ use crate::kernels::quantize::{Quantize, Quantized, Remainder, row_words};
 use crate::kernels::shared::BlockQueue;
 use crate::kernels::slots::Slots;
 use crate::kernels::tile::Line;
-use crate::machine::fork;
+use crate::machine::{at_once, fork};
 use crate::memory::Large;
 use crate::scratch::{Scratch, lock};
 use crate::weights::Weights;
@@ -43,9 +43,9 @@ pub(crate) fn quantize<'a>(
     let row = row_words(columns, block);
     let (whole, remainders) = words.split_at_mut(count * row);
     let found = Mutex::new(&mut *uneven);
-    let queue = BlockQueue::new(whole, count, row);
+    let (queue, at_once) = (BlockQueue::new(whole, count, row), at_once(pool, count));
     fork(pool, count, 2 * count * columns, |_| {
-        while let Some(mut row) = queue.next() {
+        for mut row in queue.in_chunks(at_once) {
             let index = row.index();
             if kernels.run(Quantize { x: x(index), block, words: row.of(0) }) {
                 found.lock().unwrap_or_else(PoisonError::into_inner).push(index);
@@ -75,9 +75,9 @@ pub(crate) fn copy_rows(
     count: usize,
 ) {
     let size = row_words(columns, block);
-    let queue = BlockQueue::new(&mut to[..count * size], count, size);
+    let (queue, at_once) = (BlockQueue::new(&mut to[..count * size], count, size), at_once(pool, count));
     fork(pool, count, count * size, |_| {
-        while let Some(mut row) = queue.next() {
+        for mut row in queue.in_chunks(at_once) {
             let first = row_of(row.index()) * size;
             row.of(0).copy_from_slice(&from[first..first + size]);
         }

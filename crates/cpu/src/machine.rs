@@ -152,8 +152,9 @@ impl Machine {
             let pairs = angles.pairs;
             let queue = BlockQueue::new(&mut angles.values[..count * 2 * pairs], count, 2 * pairs);
             // A sine costs about as much as a few dozen multiplications.
+            let at_once = at_once(&self.pool, count);
             fork(&mut self.pool, count, count * pairs * 32, |_| {
-                while let Some(mut block) = queue.next() {
+                for mut block in queue.in_chunks(at_once) {
                     let position = rows[block.index()].position as u32;
                     let (cos, sin) = block.of(0).split_at_mut(pairs);
                     rope.angles(position, cos, sin);
@@ -199,6 +200,14 @@ pub(crate) fn partial_vectors(queries: usize, value_dim: usize) -> usize {
 /// is only one task, for which nobody needs to be woken.
 pub(crate) fn fork(pool: &mut Pool, tasks: usize, work: usize, job: impl Fn(usize) + Sync) {
     if tasks <= 1 || work < SMALL { job(0) } else { pool.run(job) }
+}
+
+/// Parts that each thread takes at least of many small tasks: one by one, threads would wait for each other.
+const TAKEN: usize = 4;
+
+/// How many of so many small tasks a thread takes at once.
+pub(crate) fn at_once(pool: &Pool, tasks: usize) -> usize {
+    (tasks / (TAKEN * pool.threads())).max(1)
 }
 
 /// Cosines and sines of one rotary embedding for all rows of a batch.

@@ -8,6 +8,7 @@ pub mod activate;
 pub mod add;
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
+mod apart;
 pub mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,8 +1,9 @@
 //! The thread pool: a fork and join that costs less than a microsecond while the threads are awake.
 //!
-//! Between two jobs a worker spins for a bounded time and then parks, so that a pool costs nothing when
-//! idle and works when there are more threads than cores. A panic in any thread reaches the caller
-//! after all threads have finished.
+//! Between two jobs a worker spins for a bounded time, then lets others have its core for as long again as it takes to
+//! wake many threads, and then parks, so that a pool costs nothing when idle and works when there are more threads than
+//! cores. What a thread writes lies apart from what others do: sixteen threads that count in one place wait for each
+//! other longer than a small op takes. A panic in any thread reaches the caller after all threads have finished.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -10,24 +11,49 @@ use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::{JoinHandle, Thread, yield_now};
 
-/// Turns of the spin loop before a thread parks: some ten microseconds, longer than the gap between two
-/// ops of a step and much shorter than a scheduler's time slice.
+use super::apart::Apart;
+
+/// Turns of the spin loop before a thread lets others have its core: some ten to twenty microseconds, longer than the gap
+/// between two ops of a step.
 const SPINS: usize = 400;
+
+/// Turns in which it does that before it parks: a few hundred microseconds, as long as a large op's slowest thread keeps
+/// the others waiting, and much shorter than a scheduler's time slice. Where nobody else wants the core, waking it up
+/// again takes as long as a small op for each thread.
+const YIELDS: usize = 1000;
+
+/// Waits for something without parking; `None` where that took too long.
+fn soon<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    for turn in 0..SPINS + YIELDS {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if turn < SPINS {
+            spin_loop();
+        } else {
+            yield_now();
+        }
+    }
+    None
+}
 
 /// A job: called once on each thread with the thread's number. It lives on the caller's stack.
 type Job = *const (dyn Fn(usize) + Sync);
 
-/// What caller and workers share.
-struct State {
+/// What the caller tells all workers at once.
+struct Call {
     /// The job; written only while no worker runs one.
     job: UnsafeCell<Option<Job>>,
     /// Counts jobs; a change tells workers that there is a new one (or that they shall stop).
     generation: AtomicUsize,
+}
+
+/// What caller and workers share.
+struct State {
+    call: Apart<Call>,
     stop: AtomicBool,
-    /// Workers that have not finished the job.
-    running: AtomicUsize,
     /// Whether the caller has parked, and who it is.
     caller_sleeps: AtomicBool,
     caller: Mutex<Option<Thread>>,
@@ -35,16 +61,24 @@ struct State {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is the only part that is not already shareable. The caller writes it while `running` is
-// zero, which it learns from the workers' decrements, and workers read it only after they have seen
-// `generation` change, which the caller does after writing. The job itself is `Sync`.
+// SAFETY: `job` is the only part that is not already shareable. The caller writes it while all workers have finished,
+// which it learns from their `finished`, and workers read it only after they have seen `generation` change, which the
+// caller does after writing. The job itself is `Sync`.
 unsafe impl Sync for State {}
 // SAFETY: as above; the pointer is only followed while the caller waits for the job to end.
 unsafe impl Send for State {}
 
-struct Worker {
+/// What caller and one worker share.
+#[derive(Default)]
+struct Shared {
+    /// The last job that it has finished.
+    finished: Apart<AtomicUsize>,
     /// Whether it has parked.
-    sleeps: Arc<AtomicBool>,
+    sleeps: Apart<AtomicBool>,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
     handle: JoinHandle<()>,
 }
 
@@ -58,10 +92,8 @@ impl Pool {
     /// A pool of this many threads in all; with one, jobs run on the caller alone.
     pub fn new(threads: usize) -> std::io::Result<Pool> {
         let state = Arc::new(State {
-            job: UnsafeCell::new(None),
-            generation: AtomicUsize::new(0),
+            call: Apart(Call { job: UnsafeCell::new(None), generation: AtomicUsize::new(0) }),
             stop: AtomicBool::new(false),
-            running: AtomicUsize::new(0),
             caller_sleeps: AtomicBool::new(false),
             caller: Mutex::new(None),
             panic: Mutex::new(None),
@@ -69,12 +101,12 @@ impl Pool {
         // Dropped when a thread cannot be started, which stops and joins those before it.
         let mut pool = Pool { state, workers: Vec::new() };
         for thread in 1..threads {
-            let (state, sleeps) = (Arc::clone(&pool.state), Arc::new(AtomicBool::new(false)));
-            let flag = Arc::clone(&sleeps);
+            let (state, shared) = (Arc::clone(&pool.state), Arc::new(Shared::default()));
+            let own = Arc::clone(&shared);
             let handle = std::thread::Builder::new()
                 .name(format!("gleed-cpu-{thread}"))
-                .spawn(move || work(&state, &flag, thread))?;
-            pool.workers.push(Worker { sleeps, handle });
+                .spawn(move || work(&state, &own, thread))?;
+            pool.workers.push(Worker { shared, handle });
         }
         // Threads allocate while they start: wait until all have, so that no job does.
         pool.run(|_| {});
@@ -94,12 +126,12 @@ impl Pool {
         let state = &*self.state;
         let erased: &(dyn Fn(usize) + Sync) = &job;
         // SAFETY: only the lifetime is erased. The pointer is followed by workers between the change of
-        // `generation` below and their decrement of `running`; this function does not return or unwind
-        // before `running` is zero, and `job` lives that long.
+        // `generation` below and their writing it to `finished`; this function does not return or unwind
+        // before all have, and `job` lives that long.
         let erased: Job =
             unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), Job>(std::ptr::from_ref(erased)) };
         // SAFETY: `&mut self` means that no other job is under way, so no worker reads this now.
-        unsafe { *state.job.get() = Some(erased) };
+        unsafe { *state.call.job.get() = Some(erased) };
         {
             let mut caller = state.caller.lock().unwrap_or_else(PoisonError::into_inner);
             let current = std::thread::current();
@@ -107,11 +139,10 @@ impl Pool {
                 *caller = Some(current);
             }
         }
-        state.running.store(self.workers.len(), SeqCst);
-        state.generation.fetch_add(1, SeqCst);
+        let generation = state.call.generation.fetch_add(1, SeqCst).wrapping_add(1);
         self.wake();
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
-        self.wait();
+        self.wait(generation);
         // Taken in any case: what a worker left must not come up after a later job.
         let workers = state.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(payload) = own.err().or(workers) {
@@ -121,26 +152,34 @@ impl Pool {
 
     /// Wakes the workers that have parked.
     fn wake(&self) {
-        for worker in &self.workers {
-            if worker.sleeps.swap(false, SeqCst) {
-                worker.handle.thread().unpark();
+        for Worker { shared, handle } in &self.workers {
+            // Looked at first: that leaves the cache line where it is.
+            if shared.sleeps.load(SeqCst) && shared.sleeps.swap(false, SeqCst) {
+                handle.thread().unpark();
             }
         }
     }
 
-    /// Waits until no worker runs.
-    fn wait(&self) {
+    /// Waits until all workers have finished a job.
+    fn wait(&self, generation: usize) {
         let state = &*self.state;
-        for _ in 0..SPINS {
-            if state.running.load(SeqCst) == 0 {
-                return;
+        let mut left = &self.workers[..];
+        let mut look = || {
+            while let [worker, rest @ ..] = left {
+                if worker.shared.finished.load(SeqCst) != generation {
+                    return None;
+                }
+                left = rest;
             }
-            spin_loop();
+            Some(())
+        };
+        if soon(&mut look).is_some() {
+            return;
         }
         loop {
-            // Announce first, look again, then park: the last worker does it in the other order.
+            // Announce first, look again, then park: the workers do it in the other order.
             state.caller_sleeps.store(true, SeqCst);
-            if state.running.load(SeqCst) == 0 {
+            if look().is_some() {
                 state.caller_sleeps.store(false, SeqCst);
                 return;
             }
@@ -152,7 +191,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.state.stop.store(true, SeqCst);
-        self.state.generation.fetch_add(1, SeqCst);
+        self.state.call.generation.fetch_add(1, SeqCst);
         self.wake();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its jobs, so there is nothing to learn from its end.
@@ -162,22 +201,23 @@ impl Drop for Pool {
 }
 
 /// The life of a worker.
-fn work(state: &State, sleeps: &AtomicBool, thread: usize) {
+fn work(state: &State, shared: &Shared, thread: usize) {
     let mut seen = 0;
     loop {
-        seen = wait_for_change(state, sleeps, seen);
+        seen = wait_for_change(state, &shared.sleeps, seen);
         if state.stop.load(SeqCst) {
             return;
         }
         // SAFETY: the generation has changed, so the caller has written the job and now waits until this
-        // worker decrements `running` below.
-        let job = unsafe { (*state.job.get()).map(|job| &*job) };
+        // worker has written the generation to `finished` below.
+        let job = unsafe { (*state.call.job.get()).map(|job| &*job) };
         if let Some(job) = job
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(thread)))
         {
             state.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
         }
-        if state.running.fetch_sub(1, SeqCst) == 1 && state.caller_sleeps.swap(false, SeqCst) {
+        shared.finished.store(seen, SeqCst);
+        if state.caller_sleeps.load(SeqCst) && state.caller_sleeps.swap(false, SeqCst) {
             let caller = state.caller.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(caller) = &*caller {
                 caller.unpark();
@@ -188,18 +228,14 @@ fn work(state: &State, sleeps: &AtomicBool, thread: usize) {
 
 /// Waits until the generation is no longer `seen`; returns what it is.
 fn wait_for_change(state: &State, sleeps: &AtomicBool, seen: usize) -> usize {
-    for _ in 0..SPINS {
-        let generation = state.generation.load(SeqCst);
-        if generation != seen {
-            return generation;
-        }
-        spin_loop();
+    let look = || Some(state.call.generation.load(SeqCst)).filter(|generation| *generation != seen);
+    if let Some(generation) = soon(look) {
+        return generation;
     }
     loop {
         // Announce first, look again, then park: the caller does it in the other order.
         sleeps.store(true, SeqCst);
-        let generation = state.generation.load(SeqCst);
-        if generation != seen {
+        if let Some(generation) = look() {
             sleeps.store(false, SeqCst);
             return generation;
         }

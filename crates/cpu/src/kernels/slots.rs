@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use gleed_model::program::View;
 
+use super::apart::Apart;
 use super::shared::{Activations, Pointer, take_share};
 
 /// One use of an expert by a row.
@@ -107,7 +108,7 @@ pub struct SlotQueue<'a> {
     all: Pointer<'a>,
     slots: &'a Slots,
     columns: &'a [SlotColumns],
-    next: AtomicUsize,
+    next: Apart<AtomicUsize>,
 }
 
 impl Activations {
@@ -125,7 +126,7 @@ impl Activations {
             end = Some((view, first + count));
         }
         assert!(slots.rows <= self.max_rows());
-        SlotQueue { all: Pointer::new(self), slots, columns, next: AtomicUsize::new(0) }
+        SlotQueue { all: Pointer::new(self), slots, columns, next: Apart::default() }
     }
 }
 

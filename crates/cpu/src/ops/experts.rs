@@ -20,7 +20,7 @@ use crate::kernels::quantize::{Quantized, row_words};
 use crate::kernels::shared::{Activations, BlockQueue};
 use crate::kernels::slots::Slot;
 use crate::kernels::tile::TILE;
-use crate::machine::{Machine, fork};
+use crate::machine::{Machine, at_once, fork};
 use crate::plan::{Plan, Strip};
 use crate::scratch::{Scratch, lock};
 
@@ -210,8 +210,9 @@ fn gather(machine: &mut Machine, source: Source) {
     let Machine { pool, activations, slots: SlotInputs { slots, floats, .. }, .. } = machine;
     let (activations, count, columns) = (&*activations, slots.all().len(), source.columns);
     let queue = BlockQueue::new(&mut floats[..count * columns], count, columns);
+    let at_once = at_once(pool, count);
     fork(pool, count, count * columns, |_| {
-        while let Some(mut block) = queue.next() {
+        for mut block in queue.in_chunks(at_once) {
             let slot = slots.all()[block.index()];
             block.of(0).copy_from_slice(source.row(activations, slot));
         }

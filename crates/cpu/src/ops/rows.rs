@@ -12,7 +12,7 @@ use crate::kernels::pool::Pool;
 use crate::kernels::recur::UnitNorm;
 use crate::kernels::shared::{Activations, WholeRow};
 use crate::kernels::streams::Length;
-use crate::machine::{LiveRow, Machine, fork};
+use crate::machine::{LiveRow, Machine, at_once, fork};
 use crate::scratch::lock;
 use crate::weights::{Weights, decode};
 
@@ -24,11 +24,9 @@ pub(super) fn for_each_row(
     width: usize,
     each: impl Fn(usize, &mut WholeRow) + Sync,
 ) {
-    let queue = activations.split_rows(count);
+    let (queue, at_once) = (activations.split_rows(count), at_once(pool, count));
     fork(pool, count, count * width, |thread| {
-        while let Some(mut row) = queue.next() {
-            each(thread, &mut row);
-        }
+        queue.in_chunks(at_once).for_each(|mut row| each(thread, &mut row));
     });
 }
 

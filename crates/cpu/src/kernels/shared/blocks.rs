@@ -1,7 +1,10 @@
 //! Blocks of a slice, for threads to write.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+
+use super::take;
+use crate::kernels::apart::Apart;
 
 /// Hands out the columns of blocks of a slice `[repeats][count][block]`, each once: the heads of a
 /// cache, whose blocks are `[page][head]`, or with one repeat plainly its blocks.
@@ -12,7 +15,7 @@ pub struct BlockQueue<'a, T> {
     total: usize,
     count: usize,
     block: usize,
-    next: AtomicUsize,
+    next: Apart<AtomicUsize>,
     borrow: PhantomData<&'a mut [T]>,
 }
 
@@ -23,7 +26,7 @@ impl<'a, T> BlockQueue<'a, T> {
     /// Of a slice of `[repeats][count][block]` values.
     pub fn new(values: &'a mut [T], count: usize, block: usize) -> BlockQueue<'a, T> {
         let (total, values) = (values.len(), values.as_mut_ptr());
-        BlockQueue { values, total, count, block, next: AtomicUsize::new(0), borrow: PhantomData }
+        BlockQueue { values, total, count, block, next: Apart::default(), borrow: PhantomData }
     }
 
     /// How many there are in all.
@@ -31,10 +34,15 @@ impl<'a, T> BlockQueue<'a, T> {
         self.count
     }
 
+    /// All that can be had, so many taken at a time.
+    pub fn in_chunks(&self, at_once: usize) -> impl Iterator<Item = Block<'_, 'a, T>> {
+        let taken = std::iter::from_fn(move || take(&self.next, self.count, at_once));
+        taken.flatten().map(move |index| Block { queue: self, index })
+    }
+
     /// The next block, to whoever asks first.
     pub fn next(&self) -> Option<Block<'_, 'a, T>> {
-        let index = self.next.fetch_add(1, Relaxed);
-        (index < self.count).then_some(Block { queue: self, index })
+        self.in_chunks(1).next()
     }
 }
 
@@ -70,13 +78,16 @@ mod tests {
     fn every_block_is_handed_out_once() {
         let mut values = vec![0; 2 * 3 * 4];
         let queue = BlockQueue::new(&mut values, 3, 4);
-        while let Some(mut block) = queue.next() {
-            let index = block.index();
+        let mut add = |mut block: Block<i32>| {
+            let index = block.index() as i32;
             for page in 0..2 {
-                block.of(page).iter_mut().for_each(|x| *x += 10 * page + index);
+                block.of(page as usize).iter_mut().for_each(|x| *x += 10 * page + index);
             }
-        }
-        let expected: Vec<usize> = (0..24).map(|i| 10 * (i / 12) + i / 4 % 3).collect();
+        };
+        add(queue.next().unwrap());
+        queue.in_chunks(2).for_each(&mut add);
+        assert!(queue.next().is_none());
+        let expected: Vec<i32> = (0..24).map(|i| 10 * (i / 12) + i / 4 % 3).collect();
         assert_eq!(values, expected);
     }
 }

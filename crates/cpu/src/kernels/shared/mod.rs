@@ -17,6 +17,7 @@ pub use blocks::{Block, BlockQueue};
 pub(super) use rectangles::take_share;
 pub use rectangles::{Boundaries, Paired, Rectangle, RectangleQueue};
 
+use super::apart::Apart;
 use super::dot::Rows;
 use crate::memory::Large;
 
@@ -101,7 +102,7 @@ impl Activations {
     /// Hands out the first `rows` rows one by one, each with all its buffers.
     pub fn split_rows(&mut self, rows: usize) -> RowQueue<'_> {
         assert!(rows <= self.max_rows);
-        RowQueue { all: Pointer::new(self), rows, next: AtomicUsize::new(0) }
+        RowQueue { all: Pointer::new(self), rows, next: Apart::default() }
     }
 
     /// Hands out the rectangles of a view, to change in place; meanwhile all rows of `inputs`, which must
@@ -131,6 +132,12 @@ impl Activations {
 pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Option<Box<[T]>> {
     let bytes = count.checked_mul(size_of::<T>())?;
     (bytes <= isize::MAX as usize).then(|| bytemuck::try_zeroed_slice_box(count).ok()).flatten()
+}
+
+/// The next so many of a total (the last time fewer), to whoever asks first; none when all are gone.
+fn take(next: &AtomicUsize, total: usize, at_once: usize) -> Option<Range<usize>> {
+    let first = next.fetch_add(at_once, Relaxed);
+    (first < total).then(|| first..total.min(first + at_once))
 }
 
 /// Whether two views share no column.
@@ -173,14 +180,14 @@ impl<'a> Pointer<'a> {
 pub struct RowQueue<'a> {
     all: Pointer<'a>,
     rows: usize,
-    next: AtomicUsize,
+    next: Apart<AtomicUsize>,
 }
 
 impl<'a> RowQueue<'a> {
-    /// The next row, to whoever asks first.
-    pub fn next(&self) -> Option<WholeRow<'a>> {
-        let row = self.next.fetch_add(1, Relaxed);
-        (row < self.rows).then_some(WholeRow { all: self.all, row })
+    /// All that can be had, so many taken at a time.
+    pub fn in_chunks(&self, at_once: usize) -> impl Iterator<Item = WholeRow<'a>> {
+        let taken = std::iter::from_fn(move || take(&self.next, self.rows, at_once));
+        taken.flatten().map(|row| WholeRow { all: self.all, row })
     }
 }
 
@@ -261,7 +268,7 @@ mod tests {
     fn every_row_is_handed_out_once() {
         let mut all = Activations::new([4].into_iter(), 6).unwrap();
         let queue = all.split_rows(5);
-        while let Some(mut row) = queue.next() {
+        for mut row in queue.in_chunks(2) {
             let value = row.index() as f32 + 1.0;
             let ([a, _], out) = row.read_write([view(0, 2, 2); 2], view(0, 0, 2));
             out.copy_from_slice(&[a[0] + value, value]);

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gleed_model::program::View;
 
-use super::{Block, BlockQueue, Pointer};
+use super::{Block, BlockQueue, Pointer, take};
+use crate::kernels::apart::Apart;
 
 /// Where parts of a range begin and end: 0, then ascending.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ pub struct RectangleQueue<'a> {
     columns: &'a Boundaries,
     /// Whether all rows of a part of the columns follow each other.
     by_columns: bool,
-    next: AtomicUsize,
+    next: Apart<AtomicUsize>,
 }
 
 impl<'a> RectangleQueue<'a> {
@@ -80,7 +81,7 @@ impl<'a> RectangleQueue<'a> {
         rows: &'a Boundaries,
         columns: &'a Boundaries,
     ) -> RectangleQueue<'a> {
-        RectangleQueue { all, view, rows, columns, by_columns: false, next: AtomicUsize::new(0) }
+        RectangleQueue { all, view, rows, columns, by_columns: false, next: Apart::default() }
     }
 
     /// The same, part by part of the columns instead of the rows, the last rows first.
@@ -100,8 +101,7 @@ impl<'a> RectangleQueue<'a> {
 
     /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
     pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
-        let (total, first) = (self.len(), self.next.fetch_add(count, Relaxed));
-        (first < total).then(|| self.rectangles(first..total.min(first + count)))
+        take(&self.next, self.len(), count).map(|range| self.rectangles(range))
     }
 
     /// All that can be had, taken a share at a time: see [`take_share`].
