@@ -113,16 +113,20 @@ impl Kernel for Scores<'_> {
             let block = ScoreBlock { queries, keys, dim, scale, first, vectors, ahead, scores };
             ahead = &[];
             match seen.len() {
-                1 => block.run::<S, 1>(s),
-                2 => block.run::<S, 2>(s),
-                3 => block.run::<S, 3>(s),
-                4 => block.run::<S, 4>(s),
-                5 => block.run::<S, 5>(s),
-                _ => block.run::<S, QUERIES>(s),
+                1 => s.vectorize(Of::<1, _>(block)),
+                2 => s.vectorize(Of::<2, _>(block)),
+                3 => s.vectorize(Of::<3, _>(block)),
+                4 => s.vectorize(Of::<4, _>(block)),
+                5 => s.vectorize(Of::<5, _>(block)),
+                _ => s.vectorize(Of::<QUERIES, _>(block)),
             }
         }
     }
 }
+
+/// A block of `Q` queries: a function of its own for each number of them, since a compiler takes far longer for all of
+/// them in one.
+struct Of<const Q: usize, B>(B);
 
 /// From the first position that one of some queries sees to behind the last.
 #[inline(always)]
@@ -147,19 +151,24 @@ struct ScoreBlock<'a> {
     scores: &'a mut [[f32; PAGE]],
 }
 
-impl ScoreBlock<'_> {
+impl<const Q: usize> Kernel for Of<Q, ScoreBlock<'_>> {
+    type Output = ();
+
     #[inline(always)]
-    fn run<S: Simd, const Q: usize>(mut self, s: S) {
-        let mut first = self.first;
-        while first < self.vectors {
-            first += match (self.vectors - first).min(widest::<S>(Q)) {
-                4.. => self.vectors::<S, Q, 4>(s, first),
-                2.. => self.vectors::<S, Q, 2>(s, first),
-                _ => self.vectors::<S, Q, 1>(s, first),
+    fn run<S: Simd>(self, s: S) {
+        let Of(mut block) = self;
+        let mut first = block.first;
+        while first < block.vectors {
+            first += match block.vectors - first {
+                4.. if const { widest::<S>(Q) >= 4 } => block.vectors::<S, Q, 4>(s, first),
+                2.. if const { widest::<S>(Q) >= 2 } => block.vectors::<S, Q, 2>(s, first),
+                _ => block.vectors::<S, Q, 1>(s, first),
             };
         }
     }
+}
 
+impl ScoreBlock<'_> {
     /// `N` vectors from the `first` on. Returns `N`.
     #[inline(always)]
     fn vectors<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {
@@ -305,30 +314,32 @@ impl Kernel for Accumulate<'_> {
                 if first < last.min(start) {
                     let (corrections, weights) = (&corrections[q..=q], &weights[q..=q]);
                     let (start, end) = (first, last.min(start));
-                    ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
-                        .run::<S, 1>(s);
+                    let block =
+                        ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] };
+                    s.vectorize(Of::<1, _>(block));
                     begun[q] = 1.0;
                 }
             }
             if start < end {
                 let corrections = &begun[..seen.len()];
-                let mut block = ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead };
+                let block = ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead };
                 ahead = &[];
                 match seen.len() {
-                    1 => block.run::<S, 1>(s),
-                    2 => block.run::<S, 2>(s),
-                    3 => block.run::<S, 3>(s),
-                    4 => block.run::<S, 4>(s),
-                    5 => block.run::<S, 5>(s),
-                    _ => block.run::<S, QUERIES>(s),
+                    1 => s.vectorize(Of::<1, _>(block)),
+                    2 => s.vectorize(Of::<2, _>(block)),
+                    3 => s.vectorize(Of::<3, _>(block)),
+                    4 => s.vectorize(Of::<4, _>(block)),
+                    5 => s.vectorize(Of::<5, _>(block)),
+                    _ => s.vectorize(Of::<QUERIES, _>(block)),
                 }
             }
             for (q, acc) in acc.chunks_mut(vectors).enumerate() {
                 let (start, end) = (end, seen[q].end);
                 if start < end {
                     let (corrections, weights) = (&[1.0], &weights[q..=q]);
-                    ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] }
-                        .run::<S, 1>(s);
+                    let block =
+                        ValueBlock { acc, vectors, corrections, weights, start, end, values, ahead: &[] };
+                    s.vectorize(Of::<1, _>(block));
                 }
             }
         }
@@ -347,20 +358,25 @@ struct ValueBlock<'a> {
     ahead: &'a [u8],
 }
 
-impl ValueBlock<'_> {
+impl<const Q: usize> Kernel for Of<Q, ValueBlock<'_>> {
+    type Output = ();
+
     #[inline(always)]
-    fn run<S: Simd, const Q: usize>(&mut self, s: S) {
+    fn run<S: Simd>(self, s: S) {
+        let Of(mut block) = self;
         let mut first = 0;
-        while first < self.vectors {
-            first += match (self.vectors - first).min(widest::<S>(Q)) {
-                8.. => self.columns::<S, Q, 8>(s, first),
-                4.. => self.columns::<S, Q, 4>(s, first),
-                2.. => self.columns::<S, Q, 2>(s, first),
-                _ => self.columns::<S, Q, 1>(s, first),
+        while first < block.vectors {
+            first += match block.vectors - first {
+                8.. if const { widest::<S>(Q) >= 8 } => block.columns::<S, Q, 8>(s, first),
+                4.. if const { widest::<S>(Q) >= 4 } => block.columns::<S, Q, 4>(s, first),
+                2.. if const { widest::<S>(Q) >= 2 } => block.columns::<S, Q, 2>(s, first),
+                _ => block.columns::<S, Q, 1>(s, first),
             };
         }
     }
+}
 
+impl ValueBlock<'_> {
     /// `N` vectors of columns from the `first` on, which is even. Returns `N`.
     #[inline(always)]
     fn columns<S: Simd, const Q: usize, const N: usize>(&mut self, s: S, first: usize) -> usize {

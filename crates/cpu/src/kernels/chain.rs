@@ -194,6 +194,7 @@ pub fn chain_beside<S: Simd, const Q: usize, const N: usize, const W: usize>(
 #[inline(always)]
 pub const fn widest<S: Simd>(queries: usize) -> usize {
     match (S::WIDE, queries) {
+        _ if !S::SEVERAL => 1,
         (true, ..=3) => 8,
         (true, _) => 4,
         (false, 1) => 4,

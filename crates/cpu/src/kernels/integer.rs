@@ -190,12 +190,15 @@ impl Multiply<'_> {
                 row += 4;
             }
         }
-        while row + 2 <= count {
-            self.block::<S, COLUMNS, WORDS, 2>(s, row);
-            row += 2;
+        if S::SEVERAL {
+            while row + 2 <= count {
+                self.block::<S, COLUMNS, WORDS, 2>(s, row);
+                row += 2;
+            }
         }
-        if row < count {
+        while row < count {
             self.block::<S, COLUMNS, WORDS, 1>(s, row);
+            row += 1;
         }
     }
 

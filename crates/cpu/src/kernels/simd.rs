@@ -30,6 +30,9 @@ pub trait Simd: Copy {
     /// Whether there are registers for large blocks (32 of them, each as wide as the lanes).
     const WIDE: bool;
 
+    /// Whether several rows, and several vectors, are worth code of their own besides that for one.
+    const SEVERAL: bool;
+
     /// Whether few rows meet several tiles of weights in turn, because memory likes to be read in several places.
     const IN_TURN: bool;
 

@@ -114,17 +114,17 @@ impl<'a, V: Vnni, const GROUPS: usize, const MINS: bool> Chunks<'a> for LaidPane
 
     #[inline(always)]
     fn multiply(&self, chunk: Chunk, block: usize, out: &mut [[f32; TILE]], stride: usize) {
-        let narrow = GROUPS > 0 && {
-            let magnitudes = chunk.x.super_scales(block, chunk.index).magnitudes;
-            fits_sixteen_bits(if GROUPS == 1 { magnitudes.of_32 } else { magnitudes.of_16 }, self.largest)
-        };
         let (unit, panels, laid) = (self.unit, self.panels, &*self.laid);
         let part = Part { unit, panels, laid, of: chunk, block, row: 0 };
-        if narrow {
-            V::each_part::<GROUPS, MINS, true>(part, out, stride);
-        } else {
-            V::each_part::<GROUPS, MINS, false>(part, out, stride);
+        // Known to the compiler, which would otherwise make what is never called.
+        if const { GROUPS > 0 } {
+            let magnitudes = chunk.x.super_scales(block, chunk.index).magnitudes;
+            let activations = if GROUPS == 1 { magnitudes.of_32 } else { magnitudes.of_16 };
+            if fits_sixteen_bits(activations, self.largest) {
+                return V::each_part::<GROUPS, MINS, true>(part, out, stride);
+            }
         }
+        V::each_part::<GROUPS, MINS, false>(part, out, stride);
     }
 }
 

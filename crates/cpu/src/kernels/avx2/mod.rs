@@ -52,6 +52,7 @@ impl Simd for Avx2 {
     type Weights = [PairI32; 2];
 
     const WIDE: bool = false;
+    const SEVERAL: bool = true;
     const IN_TURN: bool = true;
 
     #[inline(always)]

@@ -55,6 +55,7 @@ impl Simd for Avx512 {
     type Weights = __m512i;
 
     const WIDE: bool = true;
+    const SEVERAL: bool = true;
     const IN_TURN: bool = true;
 
     #[inline(always)]

@@ -65,6 +65,7 @@ impl Simd for Neon {
 
     // 32 registers, but each a quarter as wide as the lanes.
     const WIDE: bool = false;
+    const SEVERAL: bool = true;
     const IN_TURN: bool = true;
 
     #[inline(always)]

@@ -58,12 +58,15 @@ impl MultiplyPacked<'_> {
                 row += 4;
             }
         }
-        while row + 2 <= count {
-            self.tiles_in_turn::<S, L, 2>(s, row);
-            row += 2;
+        if S::SEVERAL {
+            while row + 2 <= count {
+                self.tiles_in_turn::<S, L, 2>(s, row);
+                row += 2;
+            }
         }
-        if row < count {
+        while row < count {
             self.tiles_in_turn::<S, L, 1>(s, row);
+            row += 1;
         }
     }
 
