@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use gleed_gguf::Format;
 use gleed_gpu::linear::{
-    HalfRows, Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, Quantize,
-    Quantized, RowsView, Tiling, ToHalves,
+    Conversion, HalfRows, Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing,
+    Quantized, RowsView, Tiling,
 };
-use gleed_gpu::{Gpu, Selection};
+use gleed_gpu::{Bound, Buffers, Gpu, Kernels, Run, Selection, upload};
 use gleed_model::program::Activation;
 
 /// Bytes of weights that one measurement goes through before it reads any of them again.
@@ -123,41 +123,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !gpu.info.timestamps {
         return Err("the adapter has no timestamps".into());
     }
-    let tilings = |all: &[Tiling]| arguments.tilings.clone().unwrap_or(all.to_vec());
-    // Tilings for halves are measured in turns; of others the one that fits the number of rows is.
-    let kernels = match &arguments.tilings {
-        Some(all) if arguments.halves => all
-            .iter()
-            .map(|tiling| {
-                let kernels = LinearKernels::new(&gpu, &[], &[])?.with_halves(vec![*tiling]);
-                Ok((tiling.to_string(), kernels))
-            })
-            .collect::<Result<Vec<_>, gleed_gpu::Error>>()?,
-        _ => {
-            let kernels = LinearKernels::new(&gpu, &tilings(&Tiling::ALL), &tilings(&Tiling::INTEGERS))?;
-            vec![("".to_string(), kernels)]
-        }
-    };
     println!("{:>14} {:>8} {:>5} {:>10} {:>8} {:>8}", "shape", "format", "rows", "us", "GB/s", "TFLOP/s");
     for &(outputs, columns) in &arguments.shapes {
         for &format in &arguments.formats {
             for &rows in &arguments.rows {
-                measure(&gpu, &kernels, &arguments, (outputs, columns), format, rows)?;
+                measure(&gpu, &arguments, (outputs, columns), format, rows)?;
             }
         }
     }
     Ok(())
 }
 
+/// The kernels that are measured in turns: tilings for halves; of others the one that fits the number of rows.
+fn variants(kernels: &mut Kernels, arguments: &Arguments) -> Vec<(String, LinearKernels)> {
+    let tilings = |all: &[Tiling]| arguments.tilings.clone().unwrap_or(all.to_vec());
+    let of_halves = |tiling: &Tiling| {
+        let linear = LinearKernels::new(kernels, &[], &[]).with_halves(vec![*tiling]);
+        (tiling.to_string(), linear)
+    };
+    match &arguments.tilings {
+        Some(all) if arguments.halves => all.iter().map(of_halves).collect(),
+        _ => {
+            let (floats, integers) = (tilings(&Tiling::ALL), tilings(&Tiling::INTEGERS));
+            vec![("".to_string(), LinearKernels::new(kernels, &floats, &integers))]
+        }
+    }
+}
+
 fn measure(
     gpu: &Gpu,
-    all_kernels: &[(String, LinearKernels)],
     arguments: &Arguments,
     (outputs, columns): (usize, usize),
     format: Format,
     rows: u32,
 ) -> Result<(), Box<dyn Error>> {
-    let kernels = &all_kernels[0].1;
+    let kernels = &mut Kernels::new(gpu.facts(), 0);
+    let all_kernels = variants(kernels, arguments);
+    let linear = &all_kernels[0].1;
     let packing = Packing::new("weights", format, outputs, columns)?;
     let packing = if arguments.halves { packing.for_halves() } else { packing };
     let values: Vec<f32> = (0..columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 500.0).collect();
@@ -167,68 +169,61 @@ fn measure(
     let matrices = if arguments.gated { 2 } else { 1 };
     let bytes = matrices * packing.bytes();
     let copies = arguments.spread.div_ceil(bytes).clamp(1, arguments.dispatches as u64);
-    let storage = |floats: usize, usage| {
-        gpu.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 4 * floats as u64,
-            usage: usage | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    };
-    let input = storage(rows as usize * columns, wgpu::BufferUsages::STORAGE);
-    let output = storage(rows as usize * outputs, wgpu::BufferUsages::STORAGE);
-    let batch = storage(4, wgpu::BufferUsages::UNIFORM);
-    gpu.queue.write_buffer(&batch, 0, bytemuck::cast_slice(&[rows, 0, 0, 0]));
-    gpu.queue.write_buffer(&input, 0, bytemuck::cast_slice(&values.repeat(rows as usize)));
-    let floats = RowsView { buffer: &input, offset: 0, stride: columns as u32 };
-    let quantized = Quantized::new(gpu, rows as usize, columns)?;
-    let half_rows = HalfRows::new(gpu, rows as usize, columns)?;
-    if arguments.halves {
-        let to_halves = ToHalves::new(gpu, kernels, floats, columns, &half_rows, &batch)?;
-        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        to_halves.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows)?;
-        gpu.queue.submit([encoder.finish()]);
-    }
+    let input = kernels.storage("input", 4 * (rows as usize * columns) as u64);
+    let output = kernels.storage("output", 4 * (rows as usize * outputs) as u64);
+    let batch = kernels.uniform("rows");
+    let floats = RowsView { buffer: input, offset: 0, stride: columns as u32 };
+    let quantized = Quantized::new(kernels, rows as usize, columns);
+    let half_rows = HalfRows::new(kernels, rows as usize, columns);
     let integers = !arguments.floats && !arguments.halves && matches!(packing.layout(), Layout::Integers(_));
-    if integers {
-        let quantize = Quantize::new(gpu, kernels, floats, columns, &quantized, &batch)?;
-        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        quantize.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), rows)?;
-        gpu.queue.submit([encoder.finish()]);
-    }
+    let conversion = match (arguments.halves, integers) {
+        (true, _) => Some(Conversion::to_halves(kernels, linear, floats, columns, half_rows, batch)),
+        (_, true) => Some(Conversion::to_integers(kernels, linear, floats, columns, quantized, batch)),
+        _ => None,
+    };
     let operands = Operands {
         input: match integers {
-            true => Input::Integers(&quantized),
-            false if arguments.single => Input::Single(&half_rows),
-            false if arguments.halves => Input::Halves(&half_rows),
+            true => Input::Integers(quantized),
+            false if arguments.single => Input::Single(half_rows),
+            false if arguments.halves => Input::Halves(half_rows),
             false => Input::Floats(floats),
         },
-        output: RowsView { buffer: &output, offset: 0, stride: outputs as u32 },
+        output: RowsView { buffer: output, offset: 0, stride: outputs as u32 },
         rounded: None,
-        batch: &batch,
+        batch,
     };
-    let upload = || PackedWeight::upload(gpu, "weights", packing.clone(), &[&file], &mut |_| {});
-    let weights = (0..copies * matrices).map(|_| upload()).collect::<Result<Vec<_>, _>>()?;
-    let layers = |kernels: &LinearKernels| {
+    let mut room = || PackedWeight::new(kernels, "weights", packing.clone());
+    let weights = (0..copies * matrices).map(|_| room()).collect::<Result<Vec<_>, _>>()?;
+    let mut layers = |linear: &LinearKernels| {
         let layer = |weights: &[PackedWeight]| {
             let all: Vec<Matrix> = weights.iter().map(|weight| Matrix { weight, bias: None }).collect();
             match all[..] {
-                [gate, up] => Linear::gated(gpu, kernels, "bench", Activation::Silu, [gate, up], operands),
-                _ => Linear::new(gpu, kernels, "bench", all[0], operands),
+                [gate, up] => Linear::gated(kernels, linear, "bench", Activation::Silu, [gate, up], operands),
+                _ => Linear::new(kernels, linear, "bench", all[0], operands),
             }
         };
         weights.chunks(matrices as usize).map(layer).collect::<Result<Vec<_>, _>>()
     };
-    let all = all_kernels.iter().map(|(_, kernels)| layers(kernels)).collect::<Result<Vec<_>, _>>()?;
+    let all = all_kernels.iter().map(|(_, linear)| layers(linear)).collect::<Result<Vec<_>, _>>()?;
+    let (mut buffers, mut bound) = (Buffers::default(), Bound::default());
+    buffers.allocate(gpu, kernels)?;
+    bound.bind(gpu, kernels, &buffers)?;
+    gpu.queue.write_buffer(&buffers[batch], 0, bytemuck::cast_slice(&[rows, 0, 0, 0]));
+    gpu.queue.write_buffer(&buffers[input], 0, bytemuck::cast_slice(&values.repeat(rows as usize)));
+    let chunks: Vec<_> = weights.iter().flat_map(|weight| weight.chunks(&[&file])).collect();
+    upload(gpu, &buffers, &chunks, &mut |_| {})?;
+    let runs = |layers: &[Linear]| -> Vec<Run> { layers.iter().flat_map(|layer| layer.runs(rows)).collect() };
+    let all: Vec<Vec<Run>> = all.iter().map(|layers| runs(layers)).collect();
+    time(gpu, &bound, conversion.and_then(|conversion| conversion.run(rows)).as_slice(), 1)?;
     // A device that had nothing to do while the weights were packed takes a while to reach its full clock.
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(400) {
-        time(gpu, &all[0], rows, all[0].len())?;
+        time(gpu, &bound, &all[0], all[0].len())?;
     }
     let mut times = vec![Vec::new(); all.len()];
     for _ in 0..ROUNDS {
-        for (layers, times) in all.iter().zip(&mut times) {
-            times.push(time(gpu, layers, rows, arguments.dispatches)? / arguments.dispatches as f64);
+        for (runs, times) in all.iter().zip(&mut times) {
+            times.push(time(gpu, &bound, runs, arguments.dispatches)? / arguments.dispatches as f64);
         }
     }
     for ((name, _), times) in all_kernels.iter().zip(&mut times) {
@@ -247,7 +242,7 @@ fn measure(
 }
 
 /// Seconds of so many dispatches, one layer after the other.
-fn time(gpu: &Gpu, layers: &[Linear], rows: u32, dispatches: usize) -> Result<f64, Box<dyn Error>> {
+fn time(gpu: &Gpu, bound: &Bound, runs: &[Run], dispatches: usize) -> Result<f64, Box<dyn Error>> {
     let queries = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
         label: None,
         ty: wgpu::QueryType::Timestamp,
@@ -273,8 +268,8 @@ fn time(gpu: &Gpu, layers: &[Linear], rows: u32, dispatches: usize) -> Result<f6
                 end_of_pass_write_index: Some(1),
             }),
         });
-        for layer in layers.iter().cycle().take(dispatches) {
-            layer.record(&mut pass, rows)?;
+        for run in runs.iter().cycle().take(dispatches) {
+            bound.record(&mut pass, *run)?;
         }
     }
     encoder.resolve_query_set(&queries, 0..2, &resolved, 0);

@@ -1,8 +1,5 @@
-//! Activations on the device, and buffers in general: made when a model is loaded, within the device's limits.
+//! Buffers on the device: made when a model is loaded, within the device's limits.
 
-use gleed_model::program::{Program, View};
-
-use crate::kernels::{List, Place};
 use crate::{Error, Gpu, Result};
 
 impl Gpu {
@@ -13,6 +10,11 @@ impl Gpu {
         self.buffer(what, bytes, usage)
     }
 
+    /// One that kernels read, some of it through each binding.
+    pub(crate) fn weights(&self, what: &str, bytes: u64) -> Result<wgpu::Buffer> {
+        self.buffer(what, bytes, wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST)
+    }
+
     /// A buffer that results are copied to, for the host to read.
     pub(crate) fn readable(&self, what: &str, bytes: u64) -> Result<wgpu::Buffer> {
         self.buffer(what, bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
@@ -21,6 +23,14 @@ impl Gpu {
     /// A buffer of four words that kernels read as constants.
     pub(crate) fn uniform(&self, what: &str) -> Result<wgpu::Buffer> {
         self.buffer(what, 16, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)
+    }
+
+    /// Words that kernels read as constants.
+    pub(crate) fn constants(&self, what: &str, words: &[u32]) -> Result<wgpu::Buffer> {
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let buffer = self.buffer(what, 4 * words.len() as u64, usage)?;
+        self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        Ok(buffer)
     }
 
     fn buffer(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
@@ -88,72 +98,5 @@ impl Gpu {
         drop(bytes);
         buffer.unmap();
         Ok(())
-    }
-}
-
-/// Columns that a row takes on the device: whole vectors of four, as linear layers read them.
-pub(crate) fn stride(width: usize) -> usize {
-    width.next_multiple_of(4)
-}
-
-/// The activations of a program: `[row][stride]` for each of its buffers.
-#[derive(Debug)]
-pub(crate) struct Activations {
-    buffers: Vec<Activation>,
-}
-
-#[derive(Debug)]
-struct Activation {
-    stride: usize,
-    /// Of all rows.
-    all: wgpu::Buffer,
-    /// Of the wanted rows, where a gather moves them; else the same.
-    wanted: wgpu::Buffer,
-}
-
-/// Rows that each buffer has room for.
-pub(crate) fn rows_of(program: &Program, buffer: usize, max_rows: usize, logits_rows: usize) -> usize {
-    if buffer == program.logits.buffer { logits_rows } else { max_rows }
-}
-
-/// Bytes of all activations.
-pub(crate) fn bytes(program: &Program, gathered: &[View], max_rows: usize, logits_rows: usize) -> u64 {
-    let buffers = program.buffers.iter().enumerate().map(|(index, buffer)| {
-        let copies = if gathered.iter().any(|view| view.buffer == index) { 2 } else { 1 };
-        let rows = rows_of(program, index, max_rows, logits_rows) as u64;
-        rows.saturating_mul(4 * copies * stride(buffer.width) as u64)
-    });
-    buffers.fold(0, u64::saturating_add)
-}
-
-impl Activations {
-    /// Buffers for so many rows; those of `gathered` views twice.
-    pub fn new(
-        gpu: &Gpu,
-        program: &Program,
-        gathered: &[View],
-        max_rows: usize,
-        logits_rows: usize,
-    ) -> Result<Activations> {
-        let buffers = program.buffers.iter().enumerate().map(|(index, buffer)| {
-            let rows = rows_of(program, index, max_rows, logits_rows) as u64;
-            let stride = stride(buffer.width);
-            let bytes = rows.saturating_mul(4 * stride as u64);
-            let what = || format!("the activations {} of {rows} rows", buffer.name);
-            let all = gpu.storage(&what(), bytes)?;
-            let moves = gathered.iter().any(|view| view.buffer == index);
-            let wanted = if moves { gpu.storage(&what(), bytes)? } else { all.clone() };
-            Ok(Activation { stride, all, wanted })
-        });
-        Ok(Activations { buffers: buffers.collect::<Result<_>>()? })
-    }
-
-    pub fn place(&self, view: View, list: List) -> Place<'_> {
-        let Activation { stride, all, wanted } = &self.buffers[view.buffer];
-        let buffer = match list {
-            List::All => all,
-            List::Wanted => wanted,
-        };
-        Place { buffer, offset: view.offset, width: view.width, stride: *stride }
     }
 }

@@ -11,17 +11,18 @@ use gleed_model::arithmetic::{BLOCK, PAGE};
 use gleed_model::groups::{PageGroup, PageGroups};
 use gleed_model::program::{KvLayer, Program};
 
-use crate::{Gpu, Options, Result};
+use crate::Options;
+use crate::launch::{Buffer, Kernels};
 
 /// The keys and values of one layer.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LayerCache {
     /// The page group that its pages are of.
     pub group: usize,
     pub shape: KvLayer,
     pub kind: KvType,
-    pub keys: wgpu::Buffer,
-    pub values: wgpu::Buffer,
+    pub keys: Buffer,
+    pub values: Buffer,
 }
 
 /// Values in a unit of four words.
@@ -56,10 +57,16 @@ fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2] {
 
 impl LayerCache {
     /// So many pages of a group.
-    pub fn new(gpu: &Gpu, shape: KvLayer, kind: KvType, group: usize, pages: usize) -> Result<LayerCache> {
+    pub fn new(
+        kernels: &mut Kernels,
+        shape: KvLayer,
+        kind: KvType,
+        group: usize,
+        pages: usize,
+    ) -> LayerCache {
         let [keys, values] = layer_bytes(shape, kind, pages);
-        let (keys, values) = (gpu.storage("keys", keys)?, gpu.storage("values", values)?);
-        Ok(LayerCache { group, shape, kind, keys, values })
+        let (keys, values) = (kernels.storage("keys", keys), kernels.storage("values", values));
+        LayerCache { group, shape, kind, keys, values }
     }
 
     /// Words of a stored key: those of its units, and those of its scales.
@@ -72,14 +79,11 @@ impl LayerCache {
         words(self.kind, self.shape.value_dim)
     }
 
-    /// Copies a page by way of `scratch`: a buffer cannot be copied to itself.
-    pub fn copy_page(&self, encoder: &mut wgpu::CommandEncoder, scratch: &wgpu::Buffer, from: u32, to: u32) {
+    /// Bytes of one page of keys and of one of values.
+    pub fn page_bytes(&self) -> [(Buffer, u64); 2] {
         let KvLayer { heads, key_dim, value_dim } = self.shape;
-        for (buffer, dim) in [(&self.keys, key_dim), (&self.values, value_dim)] {
-            let bytes = page_bytes(self.kind, heads, dim);
-            encoder.copy_buffer_to_buffer(buffer, u64::from(from) * bytes, scratch, 0, bytes);
-            encoder.copy_buffer_to_buffer(scratch, 0, buffer, u64::from(to) * bytes, bytes);
-        }
+        [(self.keys, key_dim), (self.values, value_dim)]
+            .map(|(buffer, dim)| (buffer, page_bytes(self.kind, heads, dim)))
     }
 }
 

@@ -56,33 +56,9 @@ impl Pipeline {
     }
 }
 
-impl PartialEq for Pipeline {
-    fn eq(&self, other: &Pipeline) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline").field("name", &self.0.name).field("made", &self.is_made()).finish()
-    }
-}
-
-/// A dispatch that is about to be recorded.
-pub(crate) struct Run<'a> {
-    pub pipeline: &'a Pipeline,
-    pub bindings: &'a wgpu::BindGroup,
-    /// Workgroups along both axes.
-    pub groups: [u32; 2],
-}
-
-impl Run<'_> {
-    pub fn record(&self, pass: &mut wgpu::ComputePass) -> Result<()> {
-        let [x, y] = self.groups;
-        pass.set_pipeline(self.pipeline.get()?);
-        pass.set_bind_group(0, self.bindings, &[]);
-        pass.dispatch_workgroups(x, y, 1);
-        Ok(())
     }
 }
 
@@ -117,21 +93,25 @@ impl Compiler {
     /// # Safety
     /// Its loops must end, and every index be below the length that it indexes: neither is checked. Its bindings must be
     /// those of the layout.
-    pub unsafe fn pipeline(&self, name: &'static str, text: &str, layout: &wgpu::PipelineLayout) -> Pipeline {
+    pub unsafe fn pipeline(
+        &self,
+        name: &'static str,
+        text: &Arc<str>,
+        layout: &wgpu::PipelineLayout,
+    ) -> Pipeline {
         let mut known = lock(&self.known);
         if let Some(pipeline) = known.get(text) {
             return pipeline.clone();
         }
-        let text: Arc<str> = Arc::from(text);
         let pipeline = Pipeline(Arc::new(Job {
             name,
-            text: Arc::clone(&text),
+            text: Arc::clone(text),
             layout: layout.clone(),
             begun: AtomicBool::new(false),
             made: OnceLock::new(),
             workshop: Arc::clone(&self.workshop),
         }));
-        known.insert(text, pipeline.clone());
+        known.insert(Arc::clone(text), pipeline.clone());
         pipeline
     }
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use gleed_model::Arithmetic;
 
 use crate::compiler::{Compiled, Compiler};
+use crate::facts::Facts;
 use crate::kernel_file::KernelFile;
-use crate::units::fragments::{Fragments, Room};
+use crate::units::fragments::Fragments;
 use crate::units::matrices::MatrixShape;
 use crate::{Error, Result, lost, units, vulkan};
 
@@ -334,12 +335,20 @@ impl Gpu {
         self.compiler.fragments()
     }
 
-    /// What workgroups on matrix units have room for.
-    pub(crate) fn room(&self) -> Room {
+    /// What planning asks of it.
+    pub fn facts(&self) -> Facts {
         let limits = self.device.limits();
-        let (memory, threads) =
-            (limits.max_compute_workgroup_storage_size, limits.max_compute_invocations_per_workgroup);
-        self.fragments().unwrap_or(Fragments::Lanes).room(memory, threads)
+        Facts {
+            adapter: self.info.name.clone(),
+            software: self.info.is_software(),
+            multiprocessors: self.info.multiprocessors,
+            workgroup_memory: limits.max_compute_workgroup_storage_size,
+            workgroup_threads: limits.max_compute_invocations_per_workgroup,
+            storage_bindings: limits.max_storage_buffers_per_shader_stage,
+            largest_binding: limits.max_storage_buffer_binding_size,
+            largest_buffer: limits.max_buffer_size,
+            fragments: self.fragments(),
+        }
     }
 
     /// Bytes of memory that nothing uses yet, where the driver says; else all there are, where it says that.

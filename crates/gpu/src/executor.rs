@@ -3,7 +3,6 @@
 mod chain;
 mod room;
 mod run;
-mod sizes;
 mod start;
 mod timing;
 
@@ -16,39 +15,26 @@ use gleed_model::batch::{check, check_states};
 use gleed_model::chain::Chain;
 use gleed_model::executor::Observer;
 use gleed_model::groups::PageGroup;
-use gleed_model::program::{KvLayer, Output, Program, View};
+use gleed_model::program::{Output, Program, View};
 use gleed_model::{Arithmetic, Batch, Executor, StepError};
 
-use crate::buffers::Activations;
-use crate::cache::{self, LayerCache};
-use crate::compiler::Pipeline;
-use crate::kernels::experts::tiles::{self, ExpertRows};
-use crate::kernels::{Kernels, List};
-use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling, Upload};
-use crate::plan::{self, Command, Planned, Recorded, Resources, RowCounts, Within, plan};
-use crate::state::LayerState;
+use crate::bind::{Bound, Buffers};
+use crate::cache::LayerCache;
+use crate::kernels::List;
+use crate::kernels::experts::tiles;
+use crate::launch::{KernelId, Kernels};
+use crate::plan::{self, Choosers, Command, Memory, Planned, Recorded, Resources, Sizes, Within, plan};
 use crate::step::{Counts, Step};
-use crate::weights::{self, Converted, Weights};
+use crate::upload::Upload;
+use crate::weights::{self, Converted};
 use crate::{Error, Gpu, Options, Result};
-use chain::{Choosers, Links};
+use chain::Links;
 pub use room::KvRoom;
-use sizes::Sizes;
 use start::Ordered;
 pub use start::{Start, StartWatch};
 
 /// Rows of a step: more workgroups than this are not dispatched along one axis.
 const MOST_ROWS: usize = 65_535;
-
-/// Bytes that an executor has allocated on the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// Activations, the rows of a step, and what is read back.
-    pub buffers: u64,
-    /// Keys and values, and the states of recurrent layers.
-    pub kv: u64,
-    /// Weights.
-    pub weights: u64,
-}
 
 /// Runs programs on a GPU.
 pub struct GpuExecutor {
@@ -58,34 +44,28 @@ pub struct GpuExecutor {
     memory: Memory,
     converted: Vec<Converted>,
     kernels: Kernels,
+    resources: Resources,
     nodes: Vec<Planned>,
+    /// The choice of tokens, for rows whose logits all fit on the device.
+    choosers: Choosers,
+    buffers: Buffers,
+    bound: Bound,
     /// Kernels that were not compiled when a step last needed any.
-    uncompiled: Vec<Pipeline>,
+    uncompiled: Vec<KernelId>,
     start: Arc<Mutex<Start>>,
     step: Step,
-    step_buffer: wgpu::Buffer,
-    row_counts: RowCounts,
     /// What the row counts of the lists are on the device.
     uploaded_counts: [Option<usize>; 2],
-    activations: Activations,
-    page_groups: Vec<PageGroup>,
-    caches: Vec<LayerCache>,
-    /// Room for one page, on its way from one place of a cache to another.
-    page: wgpu::Buffer,
     /// The node that writes the logits.
     head: usize,
     /// Rows of logits that fit on the device.
     logits_rows: usize,
     /// Where logits are read from, in turn: the device writes one while the host reads the other.
     readable: [wgpu::Buffer; 2],
-    /// The choice of tokens, for rows whose logits all fit on the device.
-    choosers: Choosers,
     /// Chains of steps.
     links: Links,
     /// Steps whose logits nobody wanted, and which may still be computed.
     in_flight: VecDeque<wgpu::SubmissionIndex>,
-    /// Room for the inputs of as many rows of logits, on their way to the beginning of their buffer.
-    inputs: wgpu::Buffer,
     /// `[wanted row][stride]` of the last step.
     logits: Vec<f32>,
     /// The vocabulary, rounded up as rows on the device are.
@@ -112,7 +92,7 @@ impl GpuExecutor {
         if options.arithmetic == Arithmetic::F16 && gpu.fragments().is_none() {
             return Err(Error::NoHalves { adapter: gpu.info.name.clone() });
         }
-        let Options { kv, max_rows, .. } = options;
+        let max_rows = options.max_rows;
         let limit = match options.arithmetic {
             Arithmetic::F16 => tiles::most_rows(&program, MOST_ROWS),
             Arithmetic::Q8 | Arithmetic::F32 => MOST_ROWS,
@@ -120,29 +100,21 @@ impl GpuExecutor {
         if max_rows > limit {
             return Err(Error::TooManyRows { rows: max_rows, limit });
         }
-        let sizes = Sizes::new(&gpu, file, &program, options)?;
-        let Sizes { attention_rows, capacity, logits_rows, logits_stride, integer_columns, memory, .. } =
-            sizes;
-        sizes::fits(&gpu, file, &program, options, memory)?;
+        let facts = gpu.facts();
+        let sizes = Sizes::new(&facts, file, &program, options)?;
+        let Sizes { capacity, logits_rows, logits_stride, memory, .. } = sizes;
+        plan::fits(&facts, gpu.free_memory(), file, &program, options, memory)?;
         let converted = weights::converted(&program, options.arithmetic)?;
 
-        let activations = Activations::new(&gpu, &program, plan::gathered(&program), max_rows, logits_rows)?;
-        let (groups, page_groups) = cache::page_groups(&program, options);
-        let cache = |(index, layer): (usize, &KvLayer)| {
-            let group = groups.of_cache(index);
-            LayerCache::new(&gpu, *layer, kv, group, page_groups[group].pages)
-        };
-        let caches = program.caches.iter().enumerate().map(cache);
-        let caches = caches.collect::<Result<Vec<_>>>()?;
-        let states = program.states.iter().map(|layer| LayerState::new(&gpu, *layer, options.slots));
-        let states = states.collect::<Result<Vec<_>>>()?;
-        let step_buffer = gpu.storage("the rows of a step", sizes.step_bytes)?;
-        let partials = gpu.storage("the spans of attention", sizes.partial_bytes)?;
-        let index_scores = gpu.storage("the scores of indexers", sizes.index_bytes)?;
-        let count = || gpu.uniform("how many rows there are");
-        let row_counts = RowCounts { lists: [count()?, count()?], logits: count()? };
-        let page = gpu.storage("a page", sizes.page_bytes)?;
-        let inputs = gpu.storage("the inputs of logits", sizes.input_bytes)?;
+        let mut kernels = Kernels::new(facts, capacity.row_words()).with_first_row(capacity.first_row());
+        let (resources, contents) = Resources::new(&mut kernels, &sizes, file, &program, options)?;
+        let logits_place = resources.activations.place(program.logits, List::Wanted);
+        let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &resources);
+        let mut buffers = Buffers::default();
+        buffers.allocate(&gpu, &kernels)?;
+        for (buffer, values) in &contents.vectors {
+            gpu.queue.write_buffer(&buffers[*buffer], 0, bytemuck::cast_slice(values));
+        }
         let readable = gpu.readable("the logits", sizes.logits_bytes)?;
         let more = if logits_rows < max_rows {
             gpu.readable("the logits", sizes.logits_bytes)?
@@ -150,50 +122,15 @@ impl GpuExecutor {
             readable.clone()
         };
         let readable = [readable, more];
-        let links = Links::new(&gpu, max_rows, sizes.link_bytes)?;
-        let (weights, chunks) = Weights::new(&gpu, file, &program, options.arithmetic)?;
-        let half_rows = || HalfRows::new(&gpu, max_rows, sizes.half_columns);
-        let half_rows = [half_rows()?, half_rows()?];
-        let quantized = || Quantized::new(&gpu, max_rows, integer_columns);
-        let quantized = [quantized()?, quantized()?];
-        let linear = LinearKernels::new(
-            &gpu,
-            &Tiling::needed(Tiling::floats(&gpu), max_rows),
-            &Tiling::needed(Tiling::integers(&gpu), max_rows),
-        )?;
-        let expert_rows = match options.arithmetic {
-            Arithmetic::F16 => ExpertRows::new(&gpu, &program, max_rows)?,
-            Arithmetic::Q8 | Arithmetic::F32 => None,
-        };
-        let mut kernels =
-            Kernels::new(gpu.clone(), capacity.row_words()).with_first_row(capacity.first_row());
+        let links = Links::new(&gpu, max_rows, buffers[resources.brought].clone())?;
         start.allocating = begun.elapsed();
-        let (nodes, choosers, pipelines) = std::thread::scope(|scope| {
-            let upload = Upload::begin(scope, &gpu, &chunks);
-            let resources = Resources {
-                step: &step_buffer,
-                outlooks: &sizes.outlooks,
-                first_scale: capacity.first_scale(),
-                first_angle: capacity.first_angle(),
-                weights: &weights,
-                activations: &activations,
-                caches: &caches,
-                states: &states,
-                partials: &partials,
-                index_scores: &index_scores,
-                linear: &linear,
-                quantized: (integer_columns > 0).then_some(&quantized),
-                halves: (sizes.half_columns > 0).then_some(&half_rows),
-                expert_rows: expert_rows.as_ref(),
-                workgroup_memory: gpu.device.limits().max_compute_workgroup_storage_size as usize,
-                row_counts: &row_counts,
-                chosen: &links.chosen,
-            };
-            let nodes = plan(&mut kernels, &program, resources, attention_rows)?;
-            let logits_place = activations.place(program.logits, List::Wanted);
-            let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &links.chosen)?;
-            let pipelines = Ordered::new(&nodes, &choosers);
-            pipelines.begin(&gpu);
+        let (nodes, bound, ordered) = std::thread::scope(|scope| {
+            let upload = Upload::begin(scope, &gpu, &buffers, &contents.chunks);
+            let nodes = plan(&mut kernels, &program, &resources)?;
+            let mut bound = Bound::default();
+            bound.bind(&gpu, &kernels, &buffers)?;
+            let ordered = Ordered::new(&nodes, &choosers);
+            ordered.begin(&gpu, &bound);
             start.planning = begun.elapsed() - start.allocating;
             let mut done = 0;
             let uploaded = upload.finish(&mut |bytes| {
@@ -201,15 +138,15 @@ impl GpuExecutor {
                 progress(done as usize, memory.weights as usize);
             })?;
             start.uploaded(uploaded);
-            Ok((nodes, choosers, pipelines))
+            Ok::<_, Error>((nodes, bound, ordered))
         })?;
         gpu.wait()?;
         // Stacked together, rows are padded less than each by itself.
         progress(memory.weights as usize, memory.weights as usize);
         start.uploading = begun.elapsed() - start.allocating;
-        pipelines.wait(&gpu)?;
+        ordered.wait(&gpu, &bound)?;
         start.loading = begun.elapsed();
-        let uncompiled = pipelines.all;
+        let uncompiled = ordered.all;
         start.kernels = uncompiled.len();
         let (step, logits, head) = (Step::new(capacity, sizes.outlooks), Vec::new(), plan::head(&program));
         Ok(GpuExecutor {
@@ -219,24 +156,20 @@ impl GpuExecutor {
             memory,
             converted,
             kernels,
+            resources,
             nodes,
+            choosers,
+            buffers,
+            bound,
             uncompiled,
             start: Arc::new(Mutex::new(start)),
             step,
-            step_buffer,
-            row_counts,
             uploaded_counts: [None; 2],
-            activations,
-            page_groups,
-            caches,
-            page,
             head,
             logits_rows,
             readable,
-            choosers,
             links,
             in_flight: VecDeque::new(),
-            inputs,
             logits,
             logits_stride,
         })
@@ -282,7 +215,7 @@ impl GpuExecutor {
 
     /// The WGSL texts of all kernels of this program, with its sizes in them.
     pub fn kernel_texts(&self) -> impl Iterator<Item = &str> {
-        self.kernels.texts()
+        self.kernels.all_kernels().iter().map(|kernel| &*kernel.text)
     }
 }
 
@@ -296,7 +229,7 @@ impl Executor for GpuExecutor {
     }
 
     fn page_groups(&self) -> &[PageGroup] {
-        &self.page_groups
+        &self.resources.page_groups
     }
 
     fn slot_count(&self) -> usize {
@@ -304,7 +237,7 @@ impl Executor for GpuExecutor {
     }
 
     fn step(&mut self, batch: &Batch, observer: &mut dyn Observer) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, &self.page_groups)?;
+        check(batch, &self.program, self.options.max_rows, self.page_groups())?;
         check_states(batch, &self.program, self.options.slots)?;
         observer.start();
         let begun = Instant::now();
@@ -325,8 +258,14 @@ impl Executor for GpuExecutor {
             return;
         }
         let mut encoder = self.encoder();
-        let caches = self.caches.iter().filter(|cache| cache.group == group);
-        caches.for_each(|cache| cache.copy_page(&mut encoder, &self.page, from, to));
+        // By way of a buffer: one cannot be copied to itself.
+        let page = &self.buffers[self.resources.page];
+        let caches = self.resources.caches.iter().filter(|cache| cache.group == group);
+        for (buffer, bytes) in caches.flat_map(LayerCache::page_bytes) {
+            let buffer = &self.buffers[buffer];
+            encoder.copy_buffer_to_buffer(buffer, u64::from(from) * bytes, page, 0, bytes);
+            encoder.copy_buffer_to_buffer(page, 0, buffer, u64::from(to) * bytes, bytes);
+        }
         self.gpu.queue.submit([encoder.finish()]);
     }
 

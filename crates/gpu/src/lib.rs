@@ -4,14 +4,19 @@
 //! row alone here too. [`adapters`] lists what there is, [`Gpu::open`] opens one of them, and
 //! [`GpuExecutor`] runs programs on it.
 
+mod activations;
+mod bind;
 mod buffers;
 mod cache;
+mod common;
 mod compiler;
 mod device;
 mod error;
 mod executor;
+mod facts;
 mod kernel_file;
 mod kernels;
+mod launch;
 mod limits;
 pub mod linear;
 mod lost;
@@ -22,16 +27,21 @@ mod template;
 #[cfg(test)]
 mod testing;
 mod units;
+mod upload;
 mod vulkan;
 mod weights;
 
+pub use bind::{Bound, Buffers};
 pub use compiler::Compiled;
 pub use device::{AdapterInfo, Gpu, Kind, Opened, Selection, adapters, may_be_there};
 pub use error::{Error, Result};
-pub use executor::{GpuExecutor, KvRoom, Memory, Start, StartWatch};
+pub use executor::{GpuExecutor, KvRoom, Start, StartWatch};
+pub use facts::Facts;
+pub use launch::{Buffer, Kernels, Run};
 pub use limits::Limits;
-pub use plan::{WeightKernels, kernels_of};
+pub use plan::{Memory, WeightKernels, kernels_of};
 pub use units::matrices::{Element, MatrixShape};
+pub use upload::upload;
 pub use weights::Converted;
 
 use gleed_model::{Arithmetic, KvType};

@@ -1,6 +1,8 @@
-//! What is settled once, when a program is loaded: that it can be run here, and the dispatches of each node.
+//! What is settled once, when a program is loaded: that it can be run here, the buffers that it needs, and the dispatches of
+//! each node. All of it is plain data, which is made without a device.
 
 mod check;
+mod choosers;
 mod experts;
 mod layers;
 mod low_rank;
@@ -8,77 +10,33 @@ mod names;
 mod norms;
 mod planned;
 mod producer;
+mod resources;
+mod sizes;
 
 use gleed_model::program::{self, Op, Program, View, WeightId};
 
-use crate::buffers::Activations;
-use crate::cache::LayerCache;
 use crate::kernels::attention::{self, Attention, index};
 use crate::kernels::embed::{Index, embed};
-use crate::kernels::experts::tiles::ExpertRows;
 use crate::kernels::heads::{KeysValues, Queries, Rotation, heads};
 use crate::kernels::norm::{Also, Norm, norm};
 use crate::kernels::rows::{add, center, gather, map, pool};
-use crate::kernels::{
-    Dispatch, Kernels, List, Place, activate, adapters, experts as routing, state, streams,
-};
-use crate::linear::{HalfRows, LinearKernels, PackedWeight, Quantized};
-use crate::state::LayerState;
-use crate::step::Outlook;
-use crate::weights::Weights;
+use crate::kernels::{Dispatch, List, Place, activate, adapters, experts as routing, state, streams};
+use crate::launch::{Buffer, Kernels};
+use crate::linear::PackedWeight;
 use crate::{Error, Result};
 pub(crate) use check::{attention_tiles, check, gathered, head, logits_inputs};
+pub(crate) use choosers::Choosers;
 use experts::{Sorted, sorted_after};
 pub(crate) use layers::{half_columns, integer_columns};
 pub use names::{WeightKernels, kernels_of};
 pub(crate) use planned::{Command, Planned, Recorded, Within};
 use producer::Producer;
+pub(crate) use resources::Resources;
+pub use sizes::Memory;
+pub(crate) use sizes::{Sizes, fits};
 
-/// How many rows linear layers have: one uniform buffer for each list, and one for the logits.
-#[derive(Debug)]
-pub(crate) struct RowCounts {
-    pub lists: [wgpu::Buffer; 2],
-    pub logits: wgpu::Buffer,
-}
-
-/// What the dispatches of a program bind.
-#[derive(Clone, Copy)]
-pub(crate) struct Resources<'a> {
-    pub step: &'a wgpu::Buffer,
-    /// By which the step cuts attention.
-    pub outlooks: &'a [Outlook],
-    /// Where a row's scales of adapters begin after its fixed words, and where its angles do.
-    pub first_scale: usize,
-    pub first_angle: usize,
-    pub weights: &'a Weights,
-    pub activations: &'a Activations,
-    pub caches: &'a [LayerCache],
-    pub states: &'a [LayerState],
-    /// Partial results of attention.
-    pub partials: &'a wgpu::Buffer,
-    /// What indexers score.
-    pub index_scores: &'a wgpu::Buffer,
-    pub linear: &'a LinearKernels,
-    /// Where activations become integers, in arithmetic of integers: those that norms write, and others.
-    pub quantized: Option<&'a [Quantized; 2]>,
-    /// Where they become halves, in arithmetic of halves: the same.
-    pub halves: Option<&'a [HalfRows; 2]>,
-    /// Where rows are as experts read them, in arithmetic of halves.
-    pub expert_rows: Option<&'a ExpertRows>,
-    /// Bytes of memory that a workgroup may have.
-    pub workgroup_memory: usize,
-    pub row_counts: &'a RowCounts,
-    /// The tokens that the device chose last.
-    pub chosen: &'a wgpu::Buffer,
-}
-
-/// Compiles and binds every node.
-pub(crate) fn plan(
-    kernels: &mut Kernels,
-    program: &Program,
-    resources: Resources,
-    attention_rows: usize,
-) -> Result<Vec<Planned>> {
+/// The dispatches of every node.
+pub(crate) fn plan(kernels: &mut Kernels, program: &Program, resources: &Resources) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let head = head(program);
     let (mut producer, mut within, mut sorted) = (None, None, None);
@@ -86,11 +44,10 @@ pub(crate) fn plan(
         if node.op.gathers() {
             list = List::Wanted;
         }
-        let counts = resources.row_counts;
-        let row_count = if index >= head { &counts.logits } else { &counts.lists[list as usize] };
+        let counts = &resources.row_counts;
+        let row_count = if index >= head { counts.logits } else { counts.lists[list as usize] };
         let before = producer.take();
-        let planner =
-            Planner { program, index, resources, list, row_count, attention_rows, producer: before, sorted };
+        let planner = Planner { program, index, resources, list, row_count, producer: before, sorted };
         let misuse = |weight: &str| Error::Program {
             node: index,
             kind: node.op.kind(),
@@ -136,11 +93,10 @@ pub(crate) fn plan(
 struct Planner<'a> {
     program: &'a Program,
     index: usize,
-    resources: Resources<'a>,
+    resources: &'a Resources,
     list: List,
     /// How many rows the node's linear layers have.
-    row_count: &'a wgpu::Buffer,
-    attention_rows: usize,
+    row_count: Buffer,
     /// What is before this node, and what it writes, perhaps as integers too.
     producer: Option<(View, Producer)>,
     /// What the tiles of experts hold before it.
@@ -155,26 +111,26 @@ impl<'a> Planner<'a> {
             weight.ok_or_else(|| misuse(&self.program.weights[id].name))
         };
         match op {
-            Op::Linear { .. } => Ok(vec![self.linear(&kernels.gpu, op, &matrix)?]),
-            Op::GatedLinear { .. } => Ok(vec![self.gated_linear(&kernels.gpu, op, &matrix)?]),
+            Op::Linear { .. } => Ok(vec![self.linear(kernels, op, &matrix)?]),
+            Op::GatedLinear { .. } => Ok(vec![self.gated_linear(kernels, op, &matrix)?]),
             Op::Embed { table, .. } | Op::AddPositions { table, .. } | Op::AddVector { table, .. } => {
-                let dispatches = self.embed(kernels, op, matrix(*table)?)?;
+                let dispatches = self.embed(kernels, op, matrix(*table)?);
                 Ok(dispatches.into_iter().map(Command::Dispatch).collect())
             }
             Op::ExpertLinear { .. } => self.experts(kernels, op, matrix),
-            op => Ok(self.dispatches(kernels, op)?.into_iter().map(Command::Dispatch).collect()),
+            op => Ok(self.dispatches(kernels, op).into_iter().map(Command::Dispatch).collect()),
         }
     }
 
-    fn embed(&self, kernels: &mut Kernels, op: &Op, table: &PackedWeight) -> Result<Vec<Dispatch>> {
+    fn embed(&self, kernels: &mut Kernels, op: &Op, table: &PackedWeight) -> Vec<Dispatch> {
         let Resources { step, activations, chosen, .. } = self.resources;
         let (index, view) = match op {
             Op::Embed { out, .. } => (Index::Token, *out),
             Op::AddPositions { x, .. } => (Index::Position, *x),
             Op::AddVector { x, .. } => (Index::Nothing, *x),
-            _ => return Ok(Vec::new()),
+            _ => return Vec::new(),
         };
-        embed(kernels, step, self.list, table, chosen, index, activations.place(view, self.list))
+        embed(kernels, *step, self.list, table, *chosen, index, activations.place(view, self.list))
     }
 
     /// The next op.
@@ -183,28 +139,29 @@ impl<'a> Planner<'a> {
     }
 
     /// Where a view is, in the rows that the node sees.
-    fn place(&self, view: View) -> Place<'a> {
+    fn place(&self, view: View) -> Place {
         self.resources.activations.place(view, self.list)
     }
 
     /// The dispatches of all ops that have no matrix.
-    fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Result<Vec<Dispatch>> {
-        let Resources { step, activations, caches, states, partials, weights, .. } = self.resources;
+    fn dispatches(&self, kernels: &mut Kernels, op: &Op) -> Vec<Dispatch> {
+        let Resources { ref activations, ref caches, ref states, ref weights, .. } = *self.resources;
+        let Resources { step, partials, .. } = *self.resources;
         let list = self.list;
         let place = |view: &View| self.place(*view);
         let one = |dispatch: Dispatch| vec![dispatch];
         match op {
             Op::Norm { norm: of, heads, input, out } => {
                 let also = if *heads == 1 { self.norm_also(of, *out) } else { Also::Nothing };
-                norm(kernels, self.norm(of), *heads, place(input), None, place(out), also).map(one)
+                one(norm(kernels, self.norm(of), *heads, place(input), None, place(out), also))
             }
             Op::AddNorm { x, y, norm: of, out } => {
                 let also = self.norm_also(of, *out);
-                norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), also).map(one)
+                one(norm(kernels, self.norm(of), 1, place(x), Some(place(y)), place(out), also))
             }
-            Op::Center { heads, input, out } => center(kernels, *heads, place(input), place(out)).map(one),
+            Op::Center { heads, input, out } => one(center(kernels, *heads, place(input), place(out))),
             // The step's upload has brought it.
-            Op::Input { .. } => Ok(vec![]),
+            Op::Input { .. } => vec![],
             Op::Linear { .. }
             | Op::GatedLinear { .. }
             | Op::ExpertLinear { .. }
@@ -216,59 +173,59 @@ impl<'a> Planner<'a> {
                 state::unzip(kernels, *heads, place(input), &outs)
             }
             Op::Zip { heads, first, second, out } => {
-                state::zip(kernels, *heads, [first, second].map(place), place(out)).map(one)
+                one(state::zip(kernels, *heads, [first, second].map(place), place(out)))
             }
             Op::UnitNorm { heads, epsilon, like, x } => {
-                state::unit_norm(kernels, *heads, *epsilon, like.as_ref().map(place), place(x)).map(one)
+                one(state::unit_norm(kernels, *heads, *epsilon, like.as_ref().map(place), place(x)))
             }
             Op::ScaleColumns { weight, input, out } => {
-                streams::scale_columns(kernels, weights.vector(*weight), place(input), place(out)).map(one)
+                one(streams::scale_columns(kernels, weights.vector(*weight), place(input), place(out)))
             }
             Op::Blend { shares, x, y, out } => {
                 let places = [x, y, out].map(place);
-                streams::blend(kernels, weights.vector(*shares), places).map(one)
+                one(streams::blend(kernels, weights.vector(*shares), places))
             }
-            Op::Dot { heads, x, y, out } => streams::dot(kernels, *heads, [x, y, out].map(place)).map(one),
-            Op::Sparsify { spread, x } => streams::sparsify(kernels, *spread, place(x)).map(one),
+            Op::Dot { heads, x, y, out } => one(streams::dot(kernels, *heads, [x, y, out].map(place))),
+            Op::Sparsify { spread, x } => one(streams::sparsify(kernels, *spread, place(x))),
             Op::MixStreams { coefficients, input, out } => {
-                streams::mix(kernels, [coefficients, input, out].map(place)).map(one)
+                one(streams::mix(kernels, [coefficients, input, out].map(place)))
             }
             Op::CorrectStreams { coefficients, truth, input, out } => {
-                streams::correct(kernels, [coefficients, truth, input, out].map(place)).map(one)
+                one(streams::correct(kernels, [coefficients, truth, input, out].map(place)))
             }
             Op::Shift { state, input, out } => {
-                state::shift(kernels, step, &states[*state], [input, out].map(place)).map(one)
+                one(state::shift(kernels, step, states[*state], [input, out].map(place)))
             }
             Op::Convolve { convolution: op, input, out } => {
-                let (layer, places) = (&states[op.state], [input, out].map(place));
-                state::convolve(kernels, step, weights, layer, *op, places).map(one)
+                let (layer, places) = (states[op.state], [input, out].map(place));
+                one(state::convolve(kernels, step, weights, layer, *op, places))
             }
             Op::Scan { scan: op, x, dt, b, c, out } => {
-                let (layer, places) = (&states[op.state], [x, dt, b, c, out].map(place));
+                let (layer, places) = (states[op.state], [x, dt, b, c, out].map(place));
                 let decays = self.program.weights[op.decay].size();
-                state::scan(kernels, step, weights, layer, (*op, decays), places).map(one)
+                one(state::scan(kernels, step, weights, layer, (*op, decays), places))
             }
             Op::Keep { decay, x } => {
                 let heads = self.program.weights[decay.decay].size();
-                state::keep(kernels, weights, *decay, heads, place(x)).map(one)
+                one(state::keep(kernels, weights, *decay, heads, place(x)))
             }
             Op::DeltaRule { rule: op, query, key, value, alpha, beta, out } => {
-                let (layer, places) = (&states[op.state], [query, key, value, alpha, beta, out].map(place));
-                state::delta_rule(kernels, step, weights, layer, *op, places).map(one)
+                let (layer, places) = (states[op.state], [query, key, value, alpha, beta, out].map(place));
+                one(state::delta_rule(kernels, step, weights, layer, *op, places))
             }
             Op::Wkv { wkv: op, query, kept, key, value, asked, removed, out } => {
                 let places = [query, kept, key, value, asked, removed, out].map(place);
-                state::wkv(kernels, step, &states[op.state], *op, places).map(one)
+                one(state::wkv(kernels, step, states[op.state], *op, places))
             }
             Op::Rope { rope, heads: count, x } => {
                 let queries = Queries { heads: *count, place: place(x), norm: None };
                 let rotation = Some(self.rotation(*rope));
-                heads(kernels, step, list, Some(queries), None, rotation).map(Vec::from_iter)
+                heads(kernels, step, list, Some(queries), None, rotation).into_iter().collect()
             }
             Op::KvWrite { cache, key, value } => {
                 let keys_values =
-                    KeysValues { cache: &caches[*cache], key: place(key), value: place(value), norm: None };
-                heads(kernels, step, list, None, Some(keys_values), None).map(Vec::from_iter)
+                    KeysValues { cache: caches[*cache], key: place(key), value: place(value), norm: None };
+                heads(kernels, step, list, None, Some(keys_values), None).into_iter().collect()
             }
             Op::RopeKvWrite {
                 cache,
@@ -283,19 +240,19 @@ impl<'a> Planner<'a> {
             } => {
                 let norm = |norm: &Option<program::Norm>| norm.as_ref().map(|norm| self.norm(norm));
                 let queries = Queries { heads: *count, place: place(query), norm: norm(query_norm) };
-                let (cache, norm) = (&caches[*cache], norm(key_norm));
+                let (cache, norm) = (caches[*cache], norm(key_norm));
                 let keys_values = KeysValues { cache, key: place(key), value: place(value), norm };
                 let key_angles = self.rotation(*key_rope).key_angles;
                 let rotation = Some(Rotation { key_angles, ..self.rotation(*query_rope) });
-                heads(kernels, step, list, Some(queries), Some(keys_values), rotation).map(Vec::from_iter)
+                heads(kernels, step, list, Some(queries), Some(keys_values), rotation).into_iter().collect()
             }
             Op::Attention { attention: op, query, out } => {
                 let (integers, written) =
                     (self.attention_integers(op, *out), self.attention_halves(op, *out));
-                let (cache, query, out) = (&caches[op.cache], place(query), place(out));
+                let (cache, query, out) = (caches[op.cache], place(query), place(out));
                 let sinks = op.sinks.map(|sinks| self.resources.weights.vector(sinks));
                 let chosen = op.chosen.map(|chosen| self.place(chosen));
-                let (op, rows) = (*op, self.attention_rows);
+                let (op, rows) = (*op, self.resources.attention_rows);
                 let (halves, outlook) = (self.in_halves(&op), self.outlook(&op));
                 let op = Attention {
                     cache,
@@ -315,7 +272,7 @@ impl<'a> Planner<'a> {
             }
             Op::Choose { indexer, query, weights, out } => {
                 let op = Attention {
-                    cache: &caches[indexer.cache],
+                    cache: caches[indexer.cache],
                     op: program::Attention::over_all(indexer.cache, indexer.heads, 1.0),
                     outlook: 0,
                     sinks: None,
@@ -329,30 +286,30 @@ impl<'a> Planner<'a> {
                     halves: false,
                 };
                 let scores = (self.program.context, self.resources.index_scores);
-                index::choose(kernels, step, list, op, place(weights), scores).map(one)
+                one(index::choose(kernels, step, list, op, place(weights), scores))
             }
             Op::Activate { activation, gate, up, out } => {
                 let up = up.as_ref().map(place);
-                activate::activate(kernels, *activation, place(gate), up, place(out)).map(one)
+                one(activate::activate(kernels, *activation, place(gate), up, place(out)))
             }
-            Op::Add { x, y } => add(kernels, place(x), place(y)).map(one),
-            Op::Map { map: function, x } => map(kernels, *function, place(x)).map(one),
+            Op::Add { x, y } => one(add(kernels, place(x), place(y))),
+            Op::Map { map: function, x } => one(map(kernels, *function, place(x))),
             Op::Gate { activation, gate, x } => {
-                routing::gate(kernels, *activation, place(gate), place(x)).map(one)
+                one(routing::gate(kernels, *activation, place(gate), place(x)))
             }
             Op::Route { routing, scores, out } => {
                 let vector = |id: Option<WeightId>| id.map(|id| self.resources.weights.vector(id));
                 let vectors = [vector(routing.bias), vector(routing.factors)];
-                routing::route(kernels, *routing, vectors, place(scores), place(out)).map(one)
+                one(routing::route(kernels, *routing, vectors, place(scores), place(out)))
             }
             Op::Weigh { choice, input, out } => {
-                routing::weigh(kernels, place(choice), place(input), place(out)).map(one)
+                one(routing::weigh(kernels, place(choice), place(input), place(out)))
             }
             Op::Combine { choice, weighted, input, out } => {
-                routing::combine(kernels, place(choice), *weighted, place(input), place(out)).map(one)
+                one(routing::combine(kernels, place(choice), *weighted, place(input), place(out)))
             }
             Op::AdapterScales { out } => {
-                adapters::scales(kernels, step, list, self.resources.first_scale, place(out)).map(one)
+                one(adapters::scales(kernels, step, list, self.resources.first_scale, place(out)))
             }
             Op::AddLowRank { parts, choice, scales, input, x } => {
                 self.add_low_rank(kernels, parts, *choice, [*scales, *input, *x])
@@ -366,13 +323,13 @@ impl<'a> Planner<'a> {
             }
             Op::Pool { x } => {
                 let (from, to) = (activations.place(*x, List::All), activations.place(*x, List::Wanted));
-                pool(kernels, step, from, to.buffer).map(one)
+                one(pool(kernels, step, from, to.buffer))
             }
         }
     }
 
-    fn norm(&self, norm: &program::Norm) -> Norm<'a> {
-        let weights = self.resources.weights;
+    fn norm(&self, norm: &program::Norm) -> Norm {
+        let weights = &self.resources.weights;
         let bias = norm.bias.map(|bias| weights.vector(bias));
         let of_heads = self.program.weights[norm.weight].rows > 1;
         Norm { weight: weights.vector(norm.weight), bias, epsilon: norm.epsilon, of_heads }
@@ -386,3 +343,4 @@ impl<'a> Planner<'a> {
         Rotation { pairing: rope.pairing, pairs: pairs(rope), angles, key_angles: angles }
     }
 }
+

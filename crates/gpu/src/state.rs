@@ -2,13 +2,13 @@
 
 use gleed_model::program::StateLayer;
 
-use crate::{Gpu, Result};
+use crate::launch::{Buffer, Kernels};
 
 /// One layer's state in every slot.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LayerState {
     pub shape: StateLayer,
-    pub buffer: wgpu::Buffer,
+    pub buffer: Buffer,
 }
 
 /// Bytes of a layer's state in all slots.
@@ -17,9 +17,9 @@ pub(crate) fn layer_bytes(shape: StateLayer, slots: usize) -> u64 {
 }
 
 impl LayerState {
-    pub fn new(gpu: &Gpu, shape: StateLayer, slots: usize) -> Result<LayerState> {
+    pub fn new(kernels: &mut Kernels, shape: StateLayer, slots: usize) -> LayerState {
         // A step without a slot to read or write binds it all the same.
-        let buffer = gpu.storage("states", layer_bytes(shape, slots.max(1)))?;
-        Ok(LayerState { shape, buffer })
+        let buffer = kernels.storage("states", layer_bytes(shape, slots.max(1)));
+        LayerState { shape, buffer }
     }
 }

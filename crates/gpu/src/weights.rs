@@ -5,13 +5,23 @@ use gleed_model::Arithmetic;
 use gleed_model::program::{Op, Program, Projection, Weight, WeightId};
 use gleed_model::verify::vectors;
 
+use crate::launch::{Buffer, Kernels};
 use crate::linear::{Chunk, Layout, PackedWeight, Packing};
-use crate::{Error, Gpu, Result};
+use crate::{Error, Result};
 
 /// All weights of a program.
 pub(crate) struct Weights {
     weights: Vec<Loaded>,
     stacks: Vec<Vec<Projection>>,
+}
+
+/// What is to be written to the weights.
+#[derive(Debug, Default)]
+pub(crate) struct Contents<'f> {
+    /// Norms and biases.
+    pub vectors: Vec<(Buffer, Vec<f32>)>,
+    /// All else.
+    pub chunks: Vec<Chunk<'f>>,
 }
 
 /// Tensors of one format that the device keeps in more bits than the file, because no kernel reads the format.
@@ -54,7 +64,7 @@ pub(crate) fn converted(program: &Program, arithmetic: Arithmetic) -> Result<Vec
 /// One weight.
 enum Loaded {
     /// A norm or a bias.
-    Vector(wgpu::Buffer),
+    Vector(Buffer),
     /// A matrix of a linear layer or a table of embeddings.
     Matrix(PackedWeight),
     /// Projection of a stack, which is in the place of its first weight.
@@ -72,17 +82,17 @@ impl Weights {
         bytes.sum()
     }
 
-    /// Room for every weight, and what is to be copied there. Norms and biases are on their way already.
+    /// Room for every weight, and what is to be copied there.
     pub fn new<'f>(
-        gpu: &Gpu,
+        kernels: &mut Kernels,
         file: &'f Gguf,
         program: &Program,
         arithmetic: Arithmetic,
-    ) -> Result<(Weights, Vec<Chunk<'f>>)> {
+    ) -> Result<(Weights, Contents<'f>)> {
         let channels = program.nodes.iter().flat_map(|node| node.op.channels());
         let vectors: Vec<WeightId> = vectors(program).chain(channels).collect();
         let stacks = stacks(program);
-        let mut chunks = Vec::new();
+        let mut contents = Contents::default();
         let weights = program.weights.iter().enumerate().map(|(id, first)| {
             let stack = stacks.iter().find_map(|stack| stacked_with(stack, id));
             let ids = stack.unwrap_or(vec![id]);
@@ -92,16 +102,19 @@ impl Weights {
             let weights: Vec<&Weight> = ids.iter().map(|id| &program.weights[*id]).collect();
             let tensors = weights.iter().map(|weight| find(file, weight)).collect::<Result<Vec<_>>>()?;
             if vectors.contains(&id) {
-                return load_vector(gpu, &weights, &tensors);
+                let values = values(&weights, &tensors);
+                let buffer = kernels.storage(&first.name, 4 * values.len() as u64);
+                contents.vectors.push((buffer, values));
+                return Ok(Loaded::Vector(buffer));
             }
             let rows = weights.iter().map(|weight| weight.experts * weight.rows).sum();
             let packing = packing(program, arithmetic, id)?.with_rows(rows);
-            let matrix = PackedWeight::new(gpu, &first.name, packing)?;
-            chunks.extend(matrix.chunks(&tensors));
+            let matrix = PackedWeight::new(kernels, &first.name, packing)?;
+            contents.chunks.extend(matrix.chunks(&tensors));
             Ok(Loaded::Matrix(matrix))
         });
         let weights = weights.collect::<Result<_>>()?;
-        Ok((Weights { weights, stacks }, chunks))
+        Ok((Weights { weights, stacks }, contents))
     }
 
     /// How many of an op's parts, from the first of these on, are one matrix on the device: that of the first.
@@ -111,9 +124,9 @@ impl Weights {
     }
 
     /// A norm or a bias, on the device.
-    pub fn vector(&self, id: WeightId) -> &wgpu::Buffer {
+    pub fn vector(&self, id: WeightId) -> Buffer {
         match &self.weights[id] {
-            Loaded::Vector(buffer) => buffer,
+            Loaded::Vector(buffer) => *buffer,
             Loaded::Matrix(_) | Loaded::Stacked => {
                 unreachable!("what programs use as vectors is loaded as vectors, or in the first one's place")
             }
@@ -136,16 +149,15 @@ fn packing(program: &Program, arithmetic: Arithmetic, id: WeightId) -> Result<Pa
     Ok(if in_halves { packing.for_halves() } else { packing })
 }
 
-fn load_vector(gpu: &Gpu, weights: &[&Weight], tensors: &[&[u8]]) -> Result<Loaded> {
+/// The values of a norm or a bias, or of several that are one on the device.
+fn values(weights: &[&Weight], tensors: &[&[u8]]) -> Vec<f32> {
     let mut values = Vec::new();
     for (weight, bytes) in weights.iter().zip(tensors) {
         let start = values.len();
         values.resize(start + weight.size(), 0.0f32);
         weight.format.decode(bytes, &mut values[start..]);
     }
-    let buffer = gpu.storage(&weights[0].name, 4 * values.len() as u64)?;
-    gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&values));
-    Ok(Loaded::Vector(buffer))
+    values
 }
 
 /// Neighbouring parts of linear ops, such as Q and K, that can be one matrix on the device and so one dispatch:

@@ -12,9 +12,8 @@ use gleed_model::choice::Rule;
 use gleed_model::{Batch, StepError};
 
 use super::GpuExecutor;
-use super::run::{record_node, write_count};
-use crate::compiler::Pipeline;
-use crate::kernels::{Dispatch, Kernels, List, Place, choose};
+use super::run::write_count;
+use crate::kernels::{List, choose};
 use crate::plan::Recorded;
 use crate::{Gpu, Result};
 
@@ -23,8 +22,6 @@ const CHOSEN: usize = 4096;
 
 /// Where links leave their tokens.
 pub(super) struct Links {
-    /// The tokens chosen last, one per row.
-    pub chosen: wgpu::Buffer,
     /// Where the tokens of links are read from, in turn, and for how many each has room.
     readable: [wgpu::Buffer; IN_FLIGHT],
     room: usize,
@@ -46,17 +43,16 @@ struct Waiting {
 }
 
 impl Links {
-    pub fn new(gpu: &Gpu, max_rows: usize, link_bytes: u64) -> Result<Links> {
+    pub fn new(gpu: &Gpu, max_rows: usize, brought: wgpu::Buffer) -> Result<Links> {
         let room = CHOSEN.max(max_rows);
         let readable = || gpu.readable("the chosen tokens", 4 * room as u64);
         Ok(Links {
-            chosen: gpu.storage("the chosen tokens", 4 * max_rows as u64)?,
             readable: [readable()?, readable()?],
             room,
             next: 0,
             waiting: VecDeque::new(),
             batch: Batch::default(),
-            brought: gpu.storage("the steps of a link", link_bytes)?,
+            brought,
             words: Vec::new(),
         })
     }
@@ -76,41 +72,15 @@ impl Links {
     }
 }
 
-/// The kernels that choose tokens from the logits.
-pub(super) struct Choosers {
-    /// The likeliest.
-    greedy: Vec<Dispatch>,
-    /// By the rules.
-    drawn: Vec<Dispatch>,
-    /// The rules of the rows and their random bits.
-    rules: wgpu::Buffer,
-}
-
-impl Choosers {
-    /// For so many rows of logits at once.
-    pub fn new(kernels: &mut Kernels, logits: Place, rows: usize, chosen: &wgpu::Buffer) -> Result<Choosers> {
-        let rules = kernels.gpu.storage("rules", 4 * (rows * choose::RULE_WORDS) as u64)?;
-        let greedy = choose::argmax(kernels, logits, rows, chosen)?;
-        let (mut drawn, candidates) = choose::top(kernels, logits, rows)?;
-        drawn.push(choose::draw(kernels, &candidates, &rules, chosen)?);
-        Ok(Choosers { greedy, drawn, rules })
-    }
-
-    /// All pipelines, for any number of rows.
-    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        self.greedy.iter().chain(&self.drawn).map(|dispatch| (1, &dispatch.pipeline))
-    }
-}
-
 impl GpuExecutor {
     fn check_link(&self, link: Link) -> std::result::Result<(), StepError> {
         link.check()?;
         let limit = self.most_rows();
-        check(link.batch, &self.program, limit, &self.page_groups)?;
+        check(link.batch, &self.program, limit, &self.resources.page_groups)?;
         if link.steps > 0 {
             let mut last = Batch::default();
             link.step(link.steps - 1, &mut last);
-            check(&last, &self.program, limit, &self.page_groups)?;
+            check(&last, &self.program, limit, &self.resources.page_groups)?;
         }
         if link.batch.rows().len() * link.steps > self.links.room {
             return Err(StepError::Chain("it chooses more tokens than there is room for"));
@@ -128,7 +98,7 @@ impl GpuExecutor {
         self.logits.clear();
         let mut batch = std::mem::take(&mut self.links.batch);
         let rows = link.batch.rows().len();
-        write_count(&self.gpu, &self.row_counts.logits, rows);
+        write_count(&self.gpu, &self.buffers[self.resources.row_counts.logits], rows);
         let drawn = !link.rules.iter().all(Rule::is_greedy);
         let rule_words = if drawn { rows * choose::RULE_WORDS } else { 0 };
         let mut encoder = self.encoder();
@@ -143,14 +113,16 @@ impl GpuExecutor {
                 let full = std::mem::replace(&mut encoder, self.encoder());
                 last = Some(self.links.submit(&self.gpu, full));
             }
-            self.links.bring(&mut encoder, &self.step.words, &self.step_buffer);
+            let step_buffer = &self.buffers[self.resources.step];
+            self.links.bring(&mut encoder, &self.step.words, step_buffer);
             if drawn {
                 let both = link.rules.iter().zip(&link.randoms[step * rows..]);
                 let words: Vec<u32> = both.flat_map(|(rule, random)| choose::words(rule, *random)).collect();
-                self.links.bring(&mut encoder, &words, &self.choosers.rules);
+                self.links.bring(&mut encoder, &words, &self.buffers[self.choosers.rules]);
             }
             self.record_step(&mut encoder, drawn)?;
-            let (bytes, Links { chosen, readable, next, .. }) = (4 * rows as u64, &self.links);
+            let (bytes, Links { readable, next, .. }) = (4 * rows as u64, &self.links);
+            let chosen = &self.buffers[self.resources.chosen];
             encoder.copy_buffer_to_buffer(chosen, 0, &readable[*next], step as u64 * bytes, bytes);
         }
         if link.steps > 0 {
@@ -165,12 +137,12 @@ impl GpuExecutor {
         let choosing = if drawn { &self.choosers.drawn } else { &self.choosers.greedy };
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for node in &self.nodes {
-            record_node(&mut pass, node, self.counts(node.list), Recorded::Together)?;
+            self.record_node(&mut pass, node, self.counts(node.list), Recorded::Together)?;
         }
         choosing
             .iter()
             .filter_map(|dispatch| dispatch.run(self.counts(List::All)))
-            .try_for_each(|run| run.record(&mut pass))
+            .try_for_each(|run| self.bound.record(&mut pass, run))
     }
 }
 

@@ -6,7 +6,7 @@ use gleed_model::groups::most_that;
 use gleed_model::program::Program;
 
 use super::GpuExecutor;
-use super::sizes::Sizes;
+use crate::plan::Sizes;
 use crate::{Gpu, Options, Result, cache};
 
 /// The room that weights and buffers leave for keys and values.
@@ -21,7 +21,7 @@ pub struct KvRoom {
 impl GpuExecutor {
     /// The room there would be beside an executor made with these options, whatever their pages.
     pub fn kv_room(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<KvRoom> {
-        let memory = Sizes::new(gpu, file, program, Options { pages: 0, ..options })?.memory;
+        let memory = Sizes::new(&gpu.facts(), file, program, Options { pages: 0, ..options })?.memory;
         let largest = |pages| cache::all_bytes(program, Options { pages, ..options }).max().unwrap_or(0);
         let limit = gpu.info.largest_binding.min(gpu.info.largest_buffer);
         let all = program.context.div_ceil(PAGE);

@@ -20,7 +20,11 @@ impl GpuExecutor {
     /// Uploads the rows of a step; `chained` when their tokens are those that the device chose last.
     pub(super) fn begin(&mut self, batch: &Batch, chained: bool) {
         self.step.fill(&self.program, batch, chained);
-        self.gpu.queue.write_buffer(&self.step_buffer, 0, bytemuck::cast_slice(&self.step.words));
+        self.gpu.queue.write_buffer(
+            &self.buffers[self.resources.step],
+            0,
+            bytemuck::cast_slice(&self.step.words),
+        );
         self.upload_counts();
         self.upload_inputs(batch);
         self.logits.clear();
@@ -28,11 +32,10 @@ impl GpuExecutor {
 
     /// Uploads how many rows the step has, where it has not as many as the one before.
     pub(super) fn upload_counts(&mut self) {
-        for ((rows, uploaded), buffer) in
-            self.step.rows.into_iter().zip(&mut self.uploaded_counts).zip(&self.row_counts.lists)
-        {
+        let counts = self.step.rows.into_iter().zip(&mut self.uploaded_counts);
+        for ((rows, uploaded), buffer) in counts.zip(self.resources.row_counts.lists) {
             if *uploaded != Some(rows) {
-                write_count(&self.gpu, buffer, rows);
+                write_count(&self.gpu, &self.buffers[buffer], rows);
                 *uploaded = Some(rows);
             }
         }
@@ -42,13 +45,13 @@ impl GpuExecutor {
     fn upload_inputs(&self, batch: &Batch) {
         let mut rest = batch.inputs();
         for view in self.program.inputs() {
-            let place = self.activations.place(*view, List::All);
+            let place = self.resources.activations.place(*view, List::All);
             let (values, others) = rest.split_at(batch.rows().len() * view.width);
             // All rows at once where they lie as closely on the device.
             let rows = if place.stride == view.width { values.len() } else { view.width };
             for (index, values) in values.chunks(rows.max(1)).enumerate() {
                 let at = 4 * (index * place.stride) as u64;
-                self.gpu.queue.write_buffer(place.buffer, at, bytemuck::cast_slice(values));
+                self.gpu.queue.write_buffer(&self.buffers[place.buffer], at, bytemuck::cast_slice(values));
             }
             rest = others;
         }
@@ -63,6 +66,17 @@ impl GpuExecutor {
         self.step.counts(list as usize)
     }
 
+    /// Records a node for so many rows.
+    pub(super) fn record_node(
+        &self,
+        pass: &mut wgpu::ComputePass,
+        node: &Planned,
+        counts: Counts,
+        recorded: Recorded,
+    ) -> Result<()> {
+        node.visit(counts, recorded, &mut |run| self.bound.record(pass, run))
+    }
+
     /// Records nodes, those with no rows left out.
     fn record(
         &self,
@@ -71,7 +85,7 @@ impl GpuExecutor {
         recorded: Recorded,
     ) -> Result<()> {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        nodes.iter().try_for_each(|node| record_node(&mut pass, node, self.counts(node.list), recorded))
+        nodes.iter().try_for_each(|node| self.record_node(&mut pass, node, self.counts(node.list), recorded))
     }
 
     /// Records and runs the node that writes the logits and those after it, up to one of them, and reads the logits:
@@ -82,7 +96,7 @@ impl GpuExecutor {
         let list = self.nodes[head].list;
         self.logits.clear();
         let rows = self.counts(list).rows;
-        let logits = self.activations.place(self.program.logits, list);
+        let logits = self.resources.activations.place(self.program.logits, list);
         if rows == 0 {
             let submission = self.gpu.queue.submit([encoder.finish()]);
             self.gpu.check()?;
@@ -94,21 +108,22 @@ impl GpuExecutor {
             let count = self.logits_rows.min(rows - first);
             if first > 0 {
                 for buffer in plan::logits_inputs(&self.program) {
-                    let place = self.activations.place(View { buffer, offset: 0, width: 0 }, list);
+                    let place = self.resources.activations.place(View { buffer, offset: 0, width: 0 }, list);
                     let bytes = |rows: usize| 4 * (rows * place.stride) as u64;
-                    encoder.copy_buffer_to_buffer(place.buffer, bytes(first), &self.inputs, 0, bytes(count));
-                    encoder.copy_buffer_to_buffer(&self.inputs, 0, place.buffer, 0, bytes(count));
+                    let (all, some) = (&self.buffers[place.buffer], &self.buffers[self.resources.inputs]);
+                    encoder.copy_buffer_to_buffer(all, bytes(first), some, 0, bytes(count));
+                    encoder.copy_buffer_to_buffer(some, 0, all, 0, bytes(count));
                 }
             }
-            write_count(&self.gpu, &self.row_counts.logits, count);
+            write_count(&self.gpu, &self.buffers[self.resources.row_counts.logits], count);
             let counts = Counts { rows: count, ..Counts::default() };
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             for node in &self.nodes[head..=last] {
-                record_node(&mut pass, node, counts, Recorded::Together)?;
+                self.record_node(&mut pass, node, counts, Recorded::Together)?;
             }
             drop(pass);
             let bytes = 4 * (count * stride) as u64;
-            encoder.copy_buffer_to_buffer(logits.buffer, 0, readable, 0, bytes);
+            encoder.copy_buffer_to_buffer(&self.buffers[logits.buffer], 0, readable, 0, bytes);
             let submission =
                 self.gpu.queue.submit([std::mem::replace(&mut encoder, self.encoder()).finish()]);
             if let Some((submission, readable, values)) =
@@ -161,12 +176,12 @@ impl GpuExecutor {
 
     /// Reads the rows of a view that a list has.
     fn read_view(&self, view: View, list: List, out: &mut Vec<f32>) -> Result<()> {
-        let place = self.activations.place(view, list);
+        let place = self.resources.activations.place(view, list);
         let count = self.counts(list).rows * place.stride;
         let bytes = 4 * count as u64;
         let readable = self.gpu.readable("looking at activations", bytes)?;
         let mut encoder = self.encoder();
-        encoder.copy_buffer_to_buffer(place.buffer, 0, &readable, 0, bytes);
+        encoder.copy_buffer_to_buffer(&self.buffers[place.buffer], 0, &readable, 0, bytes);
         self.gpu.queue.submit([encoder.finish()]);
         let mut rows = Vec::with_capacity(count);
         self.gpu.read(&readable, count, &mut rows)?;
@@ -180,16 +195,6 @@ impl GpuExecutor {
 /// Uploads how many rows there are.
 pub(super) fn write_count(gpu: &Gpu, buffer: &wgpu::Buffer, rows: usize) {
     gpu.queue.write_buffer(buffer, 0, bytemuck::bytes_of(&[rows as u32, 0, 0, 0]));
-}
-
-/// Records a node for so many rows.
-pub(super) fn record_node(
-    pass: &mut wgpu::ComputePass,
-    node: &Planned,
-    counts: Counts,
-    recorded: Recorded,
-) -> Result<()> {
-    node.visit(counts, recorded, &mut |run| run.record(pass))
 }
 
 /// The activations after a node.

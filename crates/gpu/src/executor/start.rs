@@ -1,15 +1,17 @@
 //! The start: kernels are compiled beside the upload of weights and beside the first steps, those first that fewer rows
 //! need; and what all of it took.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::GpuExecutor;
-use super::chain::Choosers;
-use crate::compiler::{Compiled, Pipeline, Turn};
+use crate::bind::Bound;
+use crate::compiler::{Compiled, Turn};
 use crate::device::Opened;
-use crate::linear::Uploaded;
-use crate::plan::{Planned, Recorded};
+use crate::launch::KernelId;
+use crate::plan::{Choosers, Planned, Recorded};
+use crate::upload::Uploaded;
 use crate::{Gpu, Result};
 
 /// What it took to make an executor, and what its steps waited for.
@@ -66,40 +68,36 @@ impl Start {
     }
 }
 
-/// All pipelines that a program's steps may need, those first that fewer rows need.
+/// All kernels that a program's steps may need, those first that fewer rows need.
 pub(super) struct Ordered {
-    pub all: Vec<Pipeline>,
+    pub all: Vec<KernelId>,
     /// How many of them steps of a single row need, about.
     single: usize,
 }
 
 impl Ordered {
     pub fn new(nodes: &[Planned], choosers: &Choosers) -> Ordered {
-        let mut all: Vec<(u32, &Pipeline)> = Vec::new();
-        let of_nodes = nodes.iter().flat_map(Planned::pipelines);
-        for (rows, pipeline) in of_nodes.chain(choosers.pipelines()) {
-            if all.iter().all(|(_, other)| *other != pipeline) {
-                all.push((rows, pipeline));
-            }
-        }
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        let of_nodes = nodes.iter().flat_map(Planned::kernels);
+        all.extend(of_nodes.chain(choosers.kernels()).filter(|(_, kernel)| seen.insert(*kernel)));
         all.sort_by_key(|(rows, _)| *rows);
         let single = all.partition_point(|(rows, _)| *rows <= 1);
-        Ordered { all: all.into_iter().map(|(_, pipeline)| pipeline.clone()).collect(), single }
+        Ordered { all: all.into_iter().map(|(_, kernel)| kernel).collect(), single }
     }
 
     /// Has them compiled before they are needed, unless the device is the CPU, which has better things to do.
-    pub fn begin(&self, gpu: &Gpu) {
+    pub fn begin(&self, gpu: &Gpu, bound: &Bound) {
         if !gpu.info.is_software() {
             let (single, others) = self.all.split_at(self.single);
-            gpu.compiler.begin(single.iter().cloned(), Turn::Now);
-            gpu.compiler.begin(others.iter().cloned(), Turn::Ahead);
+            gpu.compiler.begin(bound.pipelines(single), Turn::Now);
+            gpu.compiler.begin(bound.pipelines(others), Turn::Ahead);
         }
     }
 
     /// Waits for what [`Ordered::begin`] began first: a device that cannot have it is no device for the program.
-    pub fn wait(&self, gpu: &Gpu) -> Result<()> {
+    pub fn wait(&self, gpu: &Gpu, bound: &Bound) -> Result<()> {
         let begun = if gpu.info.is_software() { 0 } else { self.single };
-        self.all[..begun].iter().try_for_each(|pipeline| pipeline.get().map(drop))
+        self.all[..begun].iter().try_for_each(|kernel| bound.pipeline(*kernel).get().map(drop))
     }
 }
 
@@ -116,13 +114,14 @@ impl GpuExecutor {
 
     /// Compiles all kernels that are not yet, so that no step waits for one.
     pub fn compile_all(&mut self) -> Result<()> {
-        self.gpu.compiler.begin(self.uncompiled.iter().cloned(), Turn::Now);
-        self.uncompiled.drain(..).try_for_each(|pipeline| pipeline.get().map(drop))
+        let all = std::mem::take(&mut self.uncompiled);
+        self.gpu.compiler.begin(self.bound.pipelines(&all), Turn::Now);
+        all.iter().try_for_each(|kernel| self.bound.pipeline(*kernel).get().map(drop))
     }
 
     /// Has those kernels compiled that the step needs, all at once.
     pub(super) fn prepare(&mut self, recorded: Recorded) -> Result<()> {
-        self.uncompiled.retain(|pipeline| !pipeline.is_made());
+        self.uncompiled.retain(|kernel| !self.bound.pipeline(*kernel).is_made());
         if self.uncompiled.is_empty() {
             return Ok(());
         }
@@ -130,14 +129,14 @@ impl GpuExecutor {
         let mut needed = Vec::new();
         for node in &self.nodes {
             node.visit(self.counts(node.list), recorded, &mut |run| {
-                if !run.pipeline.is_made() && !needed.contains(run.pipeline) {
-                    needed.push(run.pipeline.clone());
+                if !self.bound.pipeline(run.kernel).is_made() && !needed.contains(&run.kernel) {
+                    needed.push(run.kernel);
                 }
                 Ok(())
             })?;
         }
-        self.gpu.compiler.begin(needed.iter().cloned(), Turn::Now);
-        needed.iter().try_for_each(|pipeline| pipeline.get().map(drop))?;
+        self.gpu.compiler.begin(self.bound.pipelines(&needed), Turn::Now);
+        needed.iter().try_for_each(|kernel| self.bound.pipeline(*kernel).get().map(drop))?;
         lock(&self.start).waited += start.elapsed();
         Ok(())
     }

@@ -7,7 +7,7 @@ use gleed_model::batch::{check, check_states};
 use gleed_model::{Batch, StepError};
 
 use super::GpuExecutor;
-use super::run::{record_node, write_count};
+use super::run::write_count;
 use crate::plan::Recorded;
 use crate::{Error, Gpu, Result};
 
@@ -88,7 +88,7 @@ impl GpuExecutor {
     }
 
     fn check_timed(&self, batch: &Batch) -> std::result::Result<(), StepError> {
-        check(batch, &self.program, self.options.max_rows, &self.page_groups)?;
+        check(batch, &self.program, self.options.max_rows, &self.resources.page_groups)?;
         check_states(batch, &self.program, self.options.slots)?;
         let wanted = batch.wanted().count();
         if wanted > self.logits_rows {
@@ -102,7 +102,7 @@ impl GpuExecutor {
         let mut encoder = self.begin_timed(batch);
         for (index, node) in self.nodes.iter().enumerate() {
             let mut pass = clock.pass(&mut encoder, index);
-            record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
+            self.record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
         }
         clock.finish(&self.gpu, encoder)
     }
@@ -113,7 +113,7 @@ impl GpuExecutor {
         let mut pass = clock.pass(&mut encoder, 0);
         for _ in 0..times {
             for node in self.nodes.get(nodes.clone()).unwrap_or_default() {
-                record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
+                self.record_node(&mut pass, node, self.counts(node.list), Recorded::Apart)?;
             }
         }
         drop(pass);
@@ -124,7 +124,7 @@ impl GpuExecutor {
     fn begin_timed(&mut self, batch: &Batch) -> wgpu::CommandEncoder {
         self.begin(batch, false);
         let last = self.nodes.last().map_or(0, |node| self.counts(node.list).rows);
-        write_count(&self.gpu, &self.row_counts.logits, last);
+        write_count(&self.gpu, &self.buffers[self.resources.row_counts.logits], last);
         self.encoder()
     }
 }

@@ -1,7 +1,7 @@
-//! Kernels: WGSL texts with the sizes of a model written into them, compiled once per distinct text.
+//! Kernels: WGSL texts with the sizes of a model written into them, and how many workgroups of each there are.
 //!
 //! A [`Source`] collects what one dispatch needs: constants, snippets, and the buffers that its text names.
-//! One op is one file, beside the file of its text; [`Kernels`] compiles and binds them.
+//! One op is one folder, with its text, its Rust and its tests; all it does is to add to [`Kernels`].
 
 pub(crate) mod activate;
 pub(crate) mod adapters;
@@ -15,20 +15,18 @@ pub(crate) mod rows;
 pub(crate) mod state;
 pub(crate) mod streams;
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::compiler::{Pipeline, Run};
+use crate::launch::{Access, BindingsId, Buffer, KernelId, Kernels, Operand, Part, Run};
 use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, decode, half_weights};
-use crate::step::{Counts, Items, header};
+use crate::step::{Counts, Items};
 use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
-use crate::{Gpu, Result};
 use experts::tiles::Tiles;
 
 /// Columns of one row of a buffer on the device.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub buffer: &'a wgpu::Buffer,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub buffer: Buffer,
     /// The first column.
     pub offset: usize,
     /// How many columns.
@@ -82,17 +80,17 @@ impl Grid {
     }
 }
 
-/// One dispatch, ready to be recorded.
-#[derive(Debug)]
+/// One dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dispatch {
-    pub pipeline: Pipeline,
-    pub bindings: wgpu::BindGroup,
+    pub kernel: KernelId,
+    pub bindings: BindingsId,
     pub grid: Grid,
 }
 
 impl Dispatch {
     /// What is recorded of it in a step; nothing where there is no work.
-    pub fn run(&self, counts: Counts) -> Option<Run<'_>> {
+    pub fn run(&self, counts: Counts) -> Option<Run> {
         let (x, y) = match self.grid {
             Grid::Rows(each) => (each, counts.rows),
             Grid::Items { outlook, kind, each } => (each, counts.pieces(outlook).items[kind as usize]),
@@ -102,40 +100,31 @@ impl Dispatch {
             Grid::Pairs { each, slots } => (each, counts.rows * slots),
             Grid::Tiles(each, tiles) => (each, tiles.most(counts.rows)),
         };
-        let groups = [x, y as u32];
-        (x > 0 && y > 0).then_some(Run { pipeline: &self.pipeline, bindings: &self.bindings, groups })
+        let Dispatch { kernel, bindings, .. } = *self;
+        (x > 0 && y > 0).then_some(Run { kernel, bindings, groups: [x, y as u32] })
     }
 }
 
 /// What one dispatch is made of.
-pub(crate) struct Source<'a> {
+pub(crate) struct Source {
     name: &'static str,
     constants: String,
     text: String,
-    matrix: Vec<wgpu::BindingResource<'a>>,
-    bindings: Vec<Binding<'a>>,
+    matrix: Vec<Part>,
+    bindings: Vec<Binding>,
     /// Whether buffers that are only read are bound once too.
     shares_reads: bool,
 }
 
-struct Binding<'a> {
+struct Binding {
     name: &'static str,
     element: &'static str,
     access: Access,
-    buffer: &'a wgpu::Buffer,
+    buffer: Buffer,
 }
 
-/// How a kernel uses a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Reads,
-    Writes,
-    /// Four words that are the same for all.
-    Uniform,
-}
-
-impl<'a> Source<'a> {
-    pub fn new(name: &'static str, text: &str) -> Source<'a> {
+impl Source {
+    pub fn new(name: &'static str, text: &str) -> Source {
         let (constants, text) = (String::new(), text.to_string());
         Source { name, constants, text, matrix: Vec::new(), bindings: Vec::new(), shares_reads: false }
     }
@@ -167,7 +156,7 @@ impl<'a> Source<'a> {
 
     /// Some rows of a packed matrix, and the functions that read it: `load_a`, `ready_a` and `quad_a_0` to
     /// `quad_a_7`.
-    pub fn matrix(mut self, weight: &'a PackedWeight, piece: &'a Piece) -> Self {
+    pub fn matrix(mut self, weight: &PackedWeight, piece: &Piece) -> Self {
         let packing = weight.packing();
         self.matrix.push(piece.low());
         if let Layout::Integers(_) | Layout::Halves(_) = packing.layout() {
@@ -182,7 +171,7 @@ impl<'a> Source<'a> {
 
     /// Some rows of a matrix that is packed for matrix units of halves, as matrix `m`, and the functions that read it with
     /// so many groups ahead. All matrices come before anything else that is bound.
-    pub fn half_matrix(mut self, weight: &PackedWeight, piece: &'a Piece, m: char, ahead: usize) -> Self {
+    pub fn half_matrix(mut self, weight: &PackedWeight, piece: &Piece, m: char, ahead: usize) -> Self {
         let Layout::Halves(layout) = weight.packing().layout() else {
             unreachable!("matrices of an arithmetic of halves are packed for it")
         };
@@ -192,12 +181,12 @@ impl<'a> Source<'a> {
     }
 
     /// Offset and stride of a place as constants, and its buffer, to be read.
-    pub fn read_place(self, name: &'static str, prefix: &str, place: Place<'a>) -> Self {
+    pub fn read_place(self, name: &'static str, prefix: &str, place: Place) -> Self {
         self.place(prefix, place).read(name, "f32", place.buffer)
     }
 
     /// The same, to be written.
-    pub fn write_place(self, name: &'static str, prefix: &str, place: Place<'a>) -> Self {
+    pub fn write_place(self, name: &'static str, prefix: &str, place: Place) -> Self {
         self.place(prefix, place).write(name, "f32", place.buffer)
     }
 
@@ -206,18 +195,18 @@ impl<'a> Source<'a> {
         self.size(&format!("{prefix}OFFSET"), place.offset).size(&format!("{prefix}STRIDE"), place.stride)
     }
 
-    pub fn read(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+    pub fn read(mut self, name: &'static str, element: &'static str, buffer: Buffer) -> Self {
         self.bindings.push(Binding { name, element, access: Access::Reads, buffer });
         self
     }
 
     /// A uniform buffer whose first word is a number.
-    pub fn number(mut self, name: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+    pub fn number(mut self, name: &'static str, buffer: Buffer) -> Self {
         self.bindings.push(Binding { name, element: "vec4<u32>", access: Access::Uniform, buffer });
         self
     }
 
-    pub fn write(mut self, name: &'static str, element: &'static str, buffer: &'a wgpu::Buffer) -> Self {
+    pub fn write(mut self, name: &'static str, element: &'static str, buffer: Buffer) -> Self {
         self.bindings.push(Binding { name, element, access: Access::Writes, buffer });
         self
     }
@@ -229,29 +218,29 @@ impl<'a> Source<'a> {
     }
 
     /// A buffer of integers, and what writes so many quads of each workgroup there.
-    pub fn put_integers(self, integers: &'a Quantized, quads: usize) -> Self {
+    pub fn put_integers(self, integers: Quantized, quads: usize) -> Self {
         self.size("BLOCK_QUADS", quads)
-            .snippet(include_str!("common/integers.wgsl"))
-            .snippet(include_str!("common/put_integers.wgsl"))
+            .snippet(include_str!("../common/integers.wgsl"))
+            .snippet(include_str!("../common/put_integers.wgsl"))
             .write("integers", "u32", integers.buffer())
     }
 
     /// A buffer of halves, and what writes rows of so many columns there.
-    pub fn put_halves(self, halves: &'a HalfRows, columns: usize) -> Self {
+    pub fn put_halves(self, halves: HalfRows, columns: usize) -> Self {
         self.with_f16()
             .size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)
             .size("HALF_FACTORS", 2 * halves.factors())
             .size("HALF_GROUPS", 2 * halves.group_factors())
-            .snippet(include_str!("common/half_factor.wgsl"))
-            .snippet(include_str!("common/round_twice.wgsl"))
-            .snippet(include_str!("common/put_halves.wgsl"))
+            .snippet(include_str!("../common/half_factor.wgsl"))
+            .snippet(include_str!("../common/round_twice.wgsl"))
+            .snippet(include_str!("../common/put_halves.wgsl"))
             .write("halves", "vec2<u32>", halves.buffer())
     }
 
     /// A buffer of halves, and what writes the values of a single row there.
-    pub fn put_values(self, halves: &'a HalfRows) -> Self {
+    pub fn put_values(self, halves: HalfRows) -> Self {
         self.size("WRITTEN_FACTORS", 4 * halves.group_factors())
-            .snippet(include_str!("common/put_values.wgsl"))
+            .snippet(include_str!("../common/put_values.wgsl"))
             .write("written", "u32", halves.buffer())
     }
 
@@ -276,13 +265,16 @@ impl<'a> Source<'a> {
     }
 
     /// The rows of the step, for kernels that look at them.
-    pub fn step(self, step: &'a wgpu::Buffer, list: List) -> Self {
-        self.size("LIST", list as usize).read("step", "u32", step).snippet(include_str!("common/step.wgsl"))
+    pub fn step(self, step: Buffer, list: List) -> Self {
+        self.size("LIST", list as usize)
+            .read("step", "u32", step)
+            .snippet(include_str!("../common/step.wgsl"))
     }
 
-    /// The whole text. A buffer that is written must be bound only once, so all names for it become one.
-    fn finish(mut self) -> Finished<'a> {
-        let mut written: Vec<(&str, &wgpu::Buffer)> = Vec::new();
+    /// The whole text, what it binds, and what is bound. A buffer that is written must be bound only once, so all names for
+    /// it become one.
+    fn finish(mut self) -> (String, Vec<Access>, Vec<Operand>) {
+        let mut written: Vec<(&str, Buffer)> = Vec::new();
         let with = |access| self.bindings.iter().filter(move |binding| binding.access == access);
         let reads = with(Access::Reads).filter(|_| self.shares_reads);
         for binding in with(Access::Writes).chain(reads) {
@@ -290,92 +282,29 @@ impl<'a> Source<'a> {
                 written.push((binding.name, binding.buffer));
             }
         }
-        let mut text = std::mem::take(&mut self.text);
+        let text = &mut self.text;
         self.bindings.retain(|binding| match written.iter().find(|(_, buffer)| *buffer == binding.buffer) {
             Some((name, _)) if *name != binding.name => {
-                text = rename(&text, binding.name, name);
+                *text = rename(text, binding.name, name);
                 false
             }
             _ => true,
         });
-        let slot = |binding: u32| Slot { binding, access: Access::Reads };
-        let mut slots: Vec<_> = (0..self.matrix.len() as u32).map(slot).collect();
-        let mut entries: Vec<_> =
-            self.matrix.into_iter().zip(0..).map(|(resource, binding)| entry(binding, resource)).collect();
+        let mut slots = vec![Access::Reads; self.matrix.len()];
+        let mut operands: Vec<Operand> = self.matrix.into_iter().map(Operand::Part).collect();
         // Without gaps, which not all kernels' bindings are renumbered by.
-        for (Binding { name, element, access, buffer }, binding) in
-            self.bindings.iter().zip(entries.len() as u32..)
-        {
+        for (Binding { name, element, access, buffer }, binding) in self.bindings.iter().zip(slots.len()..) {
             let variable = match access {
                 Access::Reads => format!("var<storage, read> {name}: array<{element}>"),
                 Access::Writes => format!("var<storage, read_write> {name}: array<{element}>"),
                 Access::Uniform => format!("var<uniform> {name}: {element}"),
             };
             self.constants.push_str(&format!("@group(0) @binding({binding}) {variable};\n"));
-            entries.push(entry(binding, buffer.as_entire_binding()));
-            slots.push(Slot { binding, access: *access });
+            operands.push(Operand::Part(buffer.whole()));
+            slots.push(*access);
         }
-        Finished { text: self.constants + &text, slots, entries }
+        (self.constants + &self.text, slots, operands)
     }
-}
-
-/// The whole text of a kernel, what it binds, and what is bound.
-struct Finished<'a> {
-    text: String,
-    slots: Vec<Slot>,
-    entries: Vec<wgpu::BindGroupEntry<'a>>,
-}
-
-/// A buffer that a kernel binds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
-    binding: u32,
-    access: Access,
-}
-
-impl Slot {
-    fn layout(&self) -> wgpu::BindGroupLayoutEntry {
-        wgpu::BindGroupLayoutEntry {
-            binding: self.binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match self.access {
-                    Access::Uniform => wgpu::BufferBindingType::Uniform,
-                    access => wgpu::BufferBindingType::Storage { read_only: access == Access::Reads },
-                },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        }
-    }
-}
-
-/// How kernels with the same slots bind them.
-struct Bindings {
-    slots: Vec<Slot>,
-    layout: wgpu::BindGroupLayout,
-    of_pipelines: wgpu::PipelineLayout,
-}
-
-impl Bindings {
-    fn new(gpu: &Gpu, slots: Vec<Slot>) -> Result<Bindings> {
-        let entries: Vec<_> = slots.iter().map(Slot::layout).collect();
-        gpu.scoped("the bindings of kernels", || {
-            let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
-            let layout = gpu.device.create_bind_group_layout(&descriptor);
-            let of_pipelines = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: &[Some(&layout)],
-                immediate_size: 0,
-            });
-            Bindings { slots, layout, of_pipelines }
-        })
-    }
-}
-
-fn entry(binding: u32, resource: wgpu::BindingResource) -> wgpu::BindGroupEntry {
-    wgpu::BindGroupEntry { binding, resource }
 }
 
 /// Replaces the array `from` by the array `to` in a text.
@@ -394,62 +323,16 @@ fn rename(text: &str, from: &str, to: &str) -> String {
     result
 }
 
-/// Binds kernels, and remembers their texts.
-pub(crate) struct Kernels {
-    pub gpu: Gpu,
-    /// Where the rows of a step begin, and words of each.
-    first_row: usize,
-    row_words: usize,
-    texts: BTreeSet<String>,
-    /// One for every combination of slots.
-    bindings: Vec<Bindings>,
-}
-
 impl Kernels {
-    /// For steps of one outlook with so many words of a row.
-    pub fn new(gpu: Gpu, row_words: usize) -> Kernels {
-        Kernels { gpu, first_row: header::words(1), row_words, texts: BTreeSet::new(), bindings: Vec::new() }
-    }
-
-    /// The same for steps whose rows begin elsewhere.
-    pub fn with_first_row(self, first_row: usize) -> Kernels {
-        Kernels { first_row, ..self }
-    }
-
-    /// All texts of kernels.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.texts.iter().map(String::as_str)
-    }
-
-    /// The kernel of a source, which is compiled when it is needed, with its buffers bound.
-    pub fn dispatch(&mut self, source: Source, grid: Grid) -> Result<Dispatch> {
+    /// The kernel of a source, with its buffers bound.
+    pub(crate) fn dispatch(&mut self, source: Source, grid: Grid) -> Dispatch {
         let name = source.name;
         let source = source.size("FIRST_ROW", self.first_row).size("ROW_WORDS", self.row_words);
-        let Finished { text, slots, entries } = source.finish();
-        let known = self.bindings.iter().position(|bindings| bindings.slots == slots);
-        let known = match known {
-            Some(known) => known,
-            None => {
-                self.bindings.push(Bindings::new(&self.gpu, slots)?);
-                self.bindings.len() - 1
-            }
-        };
-        let Bindings { layout, of_pipelines, .. } = &self.bindings[known];
-        // SAFETY: kernels keep to the bounds of what they bind by their sizes, which are checked when a program
-        // is planned, and by the rows of a step, which are checked before it is run; their loops end. Their slots are
-        // those of the layout.
-        let pipeline = unsafe { self.gpu.compiler.pipeline(name, &text, of_pipelines) };
-        if !self.texts.contains(&text) {
-            self.texts.insert(text);
-        }
-        let bindings = self.gpu.scoped(&format!("binding {name}"), || {
-            self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(name),
-                layout,
-                entries: &entries,
-            })
-        })?;
-        Ok(Dispatch { pipeline, bindings, grid })
+        let (text, slots, operands) = source.finish();
+        // Kernels keep to the bounds of what they bind by their sizes, which are checked when a program is planned, and by
+        // the rows of a step, which are checked before it is run; their loops end.
+        let kernel = self.kernel(name, text, slots.clone());
+        Dispatch { kernel, bindings: self.bind(name, slots, operands), grid }
     }
 }
 

@@ -5,41 +5,41 @@ use std::ops::Range;
 use gleed_model::program::Activation;
 
 use super::halves::HalfRows;
+use super::kernels::{LinearKernels, Tiled};
 use super::layout::GROUP;
 use super::operands::{Input, Matrix, NextNorm, Operands, Rounded, RowsView};
-use super::pipelines::{LinearKernels, Tiled};
 use super::shader::{Combination, LinearSpec};
 use super::tiling::{MULTIPROCESSORS, Tiling, fitting};
 use super::weight::{PackedWeight, Piece};
-use crate::compiler::{Pipeline, Run};
-use crate::{Error, Gpu, Result};
+use crate::launch::{BindingsId, Buffer, KernelId, Kernels, Run};
+use crate::{Error, Result};
 
 /// A linear layer with everything bound.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     launches: Vec<Launch>,
 }
 
 /// The part of a layer whose rows are in one piece of each matrix.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Launch {
     /// Outputs that each matrix has workgroups for.
     outputs: [u32; 2],
     spec: LinearSpec,
-    bind_group: wgpu::BindGroup,
-    pipelines: Tiled,
+    bindings: BindingsId,
+    kernels: Tiled,
     /// Of the device.
     multiprocessors: u32,
 }
 
 impl Launch {
-    /// The pipeline for so many rows.
-    fn fitting(&self, rows: u32) -> &(Tiling, Pipeline) {
+    /// The kernel for so many rows.
+    fn fitting(&self, rows: u32) -> (Tiling, KernelId) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
             tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors)
         };
-        fitting(&self.pipelines, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
+        *fitting(&self.kernels, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }
 
     /// Workgroups for the outputs of each matrix.
@@ -91,38 +91,37 @@ impl Shape {
 /// What is common to the launches of a layer.
 #[derive(Clone, Copy)]
 struct Builder<'a> {
-    gpu: &'a Gpu,
-    kernels: &'a LinearKernels,
+    linear: &'a LinearKernels,
     name: &'a str,
-    operands: Operands<'a>,
-    next_norm: Option<NextNorm<'a>>,
+    operands: Operands,
+    next_norm: Option<NextNorm>,
 }
 
 impl Linear {
     /// out = matrix · input (+ bias); `name` is for messages.
     pub fn new(
-        gpu: &Gpu,
-        kernels: &LinearKernels,
+        kernels: &mut Kernels,
+        linear: &LinearKernels,
         name: &str,
         matrix: Matrix,
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { linear, name, operands, next_norm: None };
         builder.check([matrix; 2], false)?;
-        Ok(Linear { launches: builder.plain(matrix)? })
+        Ok(Linear { launches: builder.plain(kernels, matrix)? })
     }
 
     /// out += matrix · input (+ bias), and out times the weights of the norm that follows as integers or halves, for
     /// steps of so few rows that [`Linear::requantizes`]; none where the input or the shape are not made for that.
     pub fn with_next_norm(
-        gpu: &Gpu,
-        kernels: &LinearKernels,
+        kernels: &mut Kernels,
+        linear: &LinearKernels,
         name: &str,
         matrix: Matrix,
         operands: Operands,
         next_norm: NextNorm,
     ) -> Result<Option<Linear>> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: Some(next_norm) };
+        let builder = Builder { linear, name, operands, next_norm: Some(next_norm) };
         builder.check([matrix; 2], false)?;
         let outputs = matrix.weight.packing().rows();
         if next_norm.weight.size() < 4 * outputs as u64 {
@@ -134,21 +133,21 @@ impl Linear {
         if !matches!(operands.input, Input::Integers(_) | Input::Single(_)) {
             return Ok(None);
         }
-        let launches = builder.plain(matrix)?;
+        let launches = builder.plain(kernels, matrix)?;
         let all = launches.iter().all(|dispatch| dispatch.spec.requantizes);
         Ok(all.then_some(Linear { launches }))
     }
 
     /// out = activation(gate · input (+ bias)) · (up · input (+ bias)).
     pub fn gated(
-        gpu: &Gpu,
-        kernels: &LinearKernels,
+        kernels: &mut Kernels,
+        linear: &LinearKernels,
         name: &str,
         activation: Activation,
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { linear, name, operands, next_norm: None };
         builder.check(matrices, true)?;
         let [gate, up] = matrices;
         let common = common_pieces(gate.weight, up.weight);
@@ -156,7 +155,7 @@ impl Linear {
             let output = [operands.output.offset + rows.start as u32; 2];
             let shape = Shape { output, ..builder.shape(matrices, gate.weight.packing().rows()) };
             let combination = Some(Combination::Gated(activation));
-            builder.dispatch(matrices, pieces, [rows.clone(), rows], combination, shape)
+            builder.launch(kernels, matrices, pieces, [rows.clone(), rows], combination, shape)
         });
         Ok(Linear { launches: launches.collect::<Result<_>>()? })
     }
@@ -164,13 +163,13 @@ impl Linear {
     /// out = the outputs of the first matrix, then those of the second, in one dispatch where both are in
     /// one piece each.
     pub fn joined(
-        gpu: &Gpu,
-        kernels: &LinearKernels,
+        kernels: &mut Kernels,
+        linear: &LinearKernels,
         name: &str,
         matrices: [Matrix; 2],
         operands: Operands,
     ) -> Result<Linear> {
-        let builder = Builder { gpu, kernels, name, operands, next_norm: None };
+        let builder = Builder { linear, name, operands, next_norm: None };
         builder.check(matrices, false)?;
         let [first, second] = matrices;
         let [rows, more] = matrices.map(|matrix| matrix.weight.packing().rows());
@@ -179,13 +178,14 @@ impl Linear {
             let output = [operands.output.offset, middle];
             let shape = Shape { output, ..builder.shape(matrices, rows + more) };
             let parts = [a.rows.clone(), b.rows.clone()];
-            let dispatch = builder.dispatch(matrices, [a, b], parts, Some(Combination::Joined), shape)?;
-            return Ok(Linear { launches: vec![dispatch] });
+            let launch =
+                builder.launch(kernels, matrices, [a, b], parts, Some(Combination::Joined), shape)?;
+            return Ok(Linear { launches: vec![launch] });
         }
-        let mut launches = builder.plain(first)?;
+        let mut launches = builder.plain(kernels, first)?;
         let output = RowsView { offset: middle, ..operands.output };
         let rest = Builder { operands: Operands { output, ..operands }, ..builder };
-        launches.extend(rest.plain(second)?);
+        launches.extend(rest.plain(kernels, second)?);
         Ok(Linear { launches })
     }
 
@@ -203,28 +203,23 @@ impl Linear {
         self.launches.iter().all(in_halves)
     }
 
-    /// Records the layer for a step of `rows` rows: the number in [`Operands::batch`], or more.
-    pub fn record(&self, pass: &mut wgpu::ComputePass, rows: u32) -> Result<()> {
-        self.runs(rows).try_for_each(|run| run.record(pass))
-    }
-
-    /// What is recorded for so many rows.
-    pub(crate) fn runs(&self, rows: u32) -> impl Iterator<Item = Run<'_>> {
+    /// What is recorded for a step of `rows` rows: the number in [`Operands::batch`], or more.
+    pub fn runs(&self, rows: u32) -> impl Iterator<Item = Run> {
         let launches = self.launches.iter().filter(move |_| rows > 0);
         launches.map(move |dispatch| {
-            let (tiling, pipeline) = dispatch.fitting(rows);
-            let blocks = dispatch.blocks(*tiling);
+            let (tiling, kernel) = dispatch.fitting(rows);
+            let blocks = dispatch.blocks(tiling);
             let groups = [blocks[0] + blocks[1], rows.div_ceil(tiling.rows())];
             // Workgroups that share weights come one after the other.
             let groups = if tiling.rows_first() { [groups[1], groups[0]] } else { groups };
-            Run { pipeline, bindings: &dispatch.bind_group, groups }
+            Run { kernel, bindings: dispatch.bindings, groups }
         })
     }
 
-    /// All pipelines that it may need, and for how many rows.
-    pub(crate) fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        let tiled = self.launches.iter().flat_map(|dispatch| dispatch.pipelines.iter());
-        tiled.map(|(tiling, pipeline)| (tiling.rows(), pipeline))
+    /// All kernels that it may need, and for how many rows.
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = (u32, KernelId)> {
+        let tiled = self.launches.iter().flat_map(|launch| launch.kernels.iter());
+        tiled.map(|(tiling, kernel)| (tiling.rows(), *kernel))
     }
 }
 
@@ -317,25 +312,26 @@ impl Builder<'_> {
     }
 
     /// Where results go for the next layer.
-    fn rounded(&self) -> Option<Rounded<'_>> {
+    fn rounded(&self) -> Option<Rounded> {
         let rounded = self.next_norm.map_or(self.operands.rounded, |norm| Some(norm.rounded));
         rounded.filter(|to| to.fits(self.operands.input))
     }
 
     /// A dispatch for every piece of a matrix.
-    fn plain(&self, matrix: Matrix) -> Result<Vec<Launch>> {
+    fn plain(&self, kernels: &mut Kernels, matrix: Matrix) -> Result<Vec<Launch>> {
         let launches = matrix.weight.pieces().iter().map(|piece| {
             let output = [self.operands.output.offset + piece.rows.start as u32; 2];
             let shape = Shape { output, ..self.shape([matrix; 2], matrix.weight.packing().rows()) };
             let parts = [piece.rows.clone(), piece.rows.clone()];
-            self.dispatch([matrix; 2], [piece; 2], parts, None, shape)
+            self.launch(kernels, [matrix; 2], [piece; 2], parts, None, shape)
         });
         launches.collect()
     }
 
     /// Binds a dispatch that computes the outputs of some rows of each matrix, which lie in these pieces.
-    fn dispatch(
+    fn launch(
         &self,
+        kernels: &mut Kernels,
         matrices: [Matrix; 2],
         pieces: [&Piece; 2],
         rows: [Range<usize>; 2],
@@ -358,7 +354,7 @@ impl Builder<'_> {
         let whole =
             rows[0].len() == matrices[0].weight.packing().rows() && rows[0].len().is_multiple_of(GROUP);
         let can =
-            whole && (spec.is_gated() || self.next_norm.is_some()) && self.kernels.can_requantize(spec.input);
+            whole && (spec.is_gated() || self.next_norm.is_some()) && self.linear.can_requantize(spec.input);
         let room = |to: &Rounded| can && to.columns() >= rows[0].len();
         let rounded = self.rounded().filter(room);
         let spec = LinearSpec { requantizes: rounded.is_some(), ..spec };
@@ -372,28 +368,25 @@ impl Builder<'_> {
         let spec = LinearSpec { known: spec.is_single().then_some(shape), ..spec };
         // Only joined matrices have workgroups of their own.
         let outputs = [outputs[0], if combination == Some(Combination::Joined) { outputs[1] } else { 0 }];
-        let pipelines = self.kernels.pipelines(self.gpu, spec);
-        if pipelines.is_empty() {
-            let (tensor, adapter) = (self.name.to_string(), self.gpu.info.name.clone());
-            return Err(Error::NoKernel { tensor, adapter, reason: self.kernels.lack(self.gpu, spec) });
+        let tiled = self.linear.of_layer(kernels, spec);
+        if tiled.is_empty() {
+            let (tensor, adapter) = (self.name.to_string(), kernels.facts.adapter.clone());
+            return Err(Error::NoKernel {
+                tensor,
+                adapter,
+                reason: LinearKernels::lack(&kernels.facts, spec),
+            });
         }
         // Bindings that the kernel does not have are given something that is there.
-        let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), |bias| bias.as_entire_binding());
+        let bias = |i: usize| matrices[i].bias.map_or(pieces[i].low(), Buffer::whole);
         // A layer that does a part of the next norm has its weights where others have a second bias.
-        let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.as_entire_binding());
+        let last = self.next_norm.map_or_else(|| bias(1), |norm| norm.weight.whole());
         let weights = [pieces[0].low(), pieces[0].rest(), pieces[1].low(), pieces[1].rest(), bias(0), last];
-        let operands = [input.buffer().as_entire_binding(), output.buffer.as_entire_binding()];
-        let bind_group = self.kernels.bind(
-            self.gpu,
-            self.name,
-            weights,
-            operands,
-            rounded.as_ref().map(Rounded::buffer),
-            shape,
-            batch,
-        )?;
-        let multiprocessors = self.gpu.info.multiprocessors.unwrap_or(MULTIPROCESSORS).max(1);
-        Ok(Launch { outputs, spec, bind_group, pipelines, multiprocessors })
+        let operands = [input.buffer().whole(), output.buffer.whole()];
+        let rounded = rounded.as_ref().map(Rounded::buffer);
+        let bindings = self.linear.bind(kernels, self.name, [&weights, &operands], rounded, (shape, batch));
+        let multiprocessors = kernels.facts.multiprocessors.unwrap_or(MULTIPROCESSORS).max(1);
+        Ok(Launch { outputs, spec, bindings, kernels: tiled, multiprocessors })
     }
 }
 

@@ -4,20 +4,21 @@ use super::halves::HalfRows;
 use super::quantize::Quantized;
 use super::shader::InputKind;
 use super::weight::PackedWeight;
+use crate::launch::Buffer;
 
 /// Rows of floats in a larger buffer: row r starts at `offset + r · stride`, all in floats. Inputs are read
 /// faster where both are multiples of four.
-#[derive(Debug, Clone, Copy)]
-pub struct RowsView<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowsView {
     /// The buffer.
-    pub buffer: &'a wgpu::Buffer,
+    pub buffer: Buffer,
     /// Where the first row starts.
     pub offset: u32,
     /// How far rows are apart.
     pub stride: u32,
 }
 
-impl RowsView<'_> {
+impl RowsView {
     /// Rows of so many floats that the buffer has room for.
     pub(super) fn room(self, width: u64) -> u64 {
         let floats = self.buffer.size() / 4;
@@ -51,29 +52,29 @@ pub struct Matrix<'a> {
     /// The matrix.
     pub weight: &'a PackedWeight,
     /// A storage buffer of one float per row of the matrix.
-    pub bias: Option<&'a wgpu::Buffer>,
+    pub bias: Option<Buffer>,
 }
 
 /// The activations that a linear layer reads.
 #[derive(Debug, Clone, Copy)]
-pub enum Input<'a> {
+pub enum Input {
     /// Floats.
-    Floats(RowsView<'a>),
+    Floats(RowsView),
     /// Integers with scales, for matrices of integers.
-    Integers(&'a Quantized),
+    Integers(Quantized),
     /// The same of rows that an RMS norm has multiplied with its weights, but not with their factors yet: results
     /// are. The number is what the norm adds to the mean of squares.
-    Normed(&'a Quantized, f32),
+    Normed(Quantized, f32),
     /// Halves, for any matrices.
-    Halves(&'a HalfRows),
+    Halves(HalfRows),
     /// A single row of halves.
-    Single(&'a HalfRows),
+    Single(HalfRows),
     /// The same of a row that an RMS norm has multiplied with its weights, but not with its factor yet. The number is what
     /// the norm adds to the mean of squares.
-    SingleNormed(&'a HalfRows, f32),
+    SingleNormed(HalfRows, f32),
 }
 
-impl Input<'_> {
+impl Input {
     /// What it is for matrices of so many columns.
     pub(super) fn kind(self, columns: usize) -> InputKind {
         match self {
@@ -85,21 +86,21 @@ impl Input<'_> {
         }
     }
 
-    pub(super) fn quantized(&self) -> Option<&Quantized> {
+    pub(super) fn quantized(&self) -> Option<Quantized> {
         match self {
             Input::Floats(_) | Input::Single(_) | Input::SingleNormed(..) | Input::Halves(_) => None,
-            Input::Integers(quantized) | Input::Normed(quantized, _) => Some(quantized),
+            Input::Integers(quantized) | Input::Normed(quantized, _) => Some(*quantized),
         }
     }
 
-    pub(super) fn halves(&self) -> Option<&HalfRows> {
+    pub(super) fn halves(&self) -> Option<HalfRows> {
         match self {
-            Input::Halves(halves) | Input::Single(halves) | Input::SingleNormed(halves, _) => Some(halves),
+            Input::Halves(halves) | Input::Single(halves) | Input::SingleNormed(halves, _) => Some(*halves),
             Input::Floats(_) | Input::Integers(_) | Input::Normed(..) => None,
         }
     }
 
-    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+    pub(super) fn buffer(&self) -> Buffer {
         match self {
             Input::Floats(view) => view.buffer,
             Input::Halves(halves) | Input::Single(halves) | Input::SingleNormed(halves, _) => halves.buffer(),
@@ -111,24 +112,24 @@ impl Input<'_> {
 /// The RMS norm of the sum of a layer's results and its output, of which the layer does what is before the factors
 /// of rows.
 #[derive(Debug, Clone, Copy)]
-pub struct NextNorm<'a> {
+pub struct NextNorm {
     /// A storage buffer of the norm's weights, one float per output.
-    pub weight: &'a wgpu::Buffer,
+    pub weight: Buffer,
     /// Where sums times weights go, with their sums of squares.
-    pub rounded: Rounded<'a>,
+    pub rounded: Rounded,
 }
 
 /// Where results go as the next layer reads them.
 #[derive(Debug, Clone, Copy)]
-pub enum Rounded<'a> {
+pub enum Rounded {
     /// As integers.
-    Integers(&'a Quantized),
+    Integers(Quantized),
     /// A single row, as halves.
-    Halves(&'a HalfRows),
+    Halves(HalfRows),
 }
 
-impl Rounded<'_> {
-    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+impl Rounded {
+    pub(super) fn buffer(&self) -> Buffer {
         match self {
             Rounded::Integers(quantized) => quantized.buffer(),
             Rounded::Halves(halves) => halves.buffer(),
@@ -174,13 +175,13 @@ impl Rounded<'_> {
 
 /// What a linear layer reads and writes besides its matrices. Input and output are different buffers.
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct Operands {
     /// The activations.
-    pub input: Input<'a>,
+    pub input: Input,
     /// Where the results go.
-    pub output: RowsView<'a>,
+    pub output: RowsView,
     /// Where the results of a gated layer go for the next layer too, when there are few rows.
-    pub rounded: Option<Rounded<'a>>,
+    pub rounded: Option<Rounded>,
     /// A uniform buffer of 16 bytes whose first word is the number of rows of a step.
-    pub batch: &'a wgpu::Buffer,
+    pub batch: Buffer,
 }

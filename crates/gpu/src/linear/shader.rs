@@ -6,7 +6,7 @@ use super::layer::Shape;
 use super::layout::{Layout, Scales};
 use super::tiling::Tiling;
 use super::{decode, half_weights, integers};
-use crate::kernels::activate;
+use crate::common;
 use crate::template::{Values, expand};
 use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
 
@@ -16,17 +16,17 @@ const FEW: &str = include_str!("kernels/few.wgsl");
 const MANY: &str = include_str!("kernels/many.wgsl");
 const INTEGERS_FEW: &str = include_str!("kernels/integers_few.wgsl");
 const INTEGERS_MANY: &str = include_str!("kernels/integers_many.wgsl");
-const TO_INTEGERS: &str = include_str!("../kernels/common/integers.wgsl");
-const PUT_INTEGERS: &str = include_str!("../kernels/common/put_integers.wgsl");
-const PUT_SQUARES: &str = include_str!("../kernels/common/put_squares.wgsl");
-const SQUARES: &str = include_str!("../kernels/common/squares.wgsl");
-const ROW_FACTOR: &str = include_str!("../kernels/common/row_factor.wgsl");
+const TO_INTEGERS: &str = include_str!("../common/integers.wgsl");
+const PUT_INTEGERS: &str = include_str!("../common/put_integers.wgsl");
+const PUT_SQUARES: &str = include_str!("../common/put_squares.wgsl");
+const SQUARES: &str = include_str!("../common/squares.wgsl");
+const ROW_FACTOR: &str = include_str!("../common/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("kernels/quantize.wgsl");
 const HALVES: &str = include_str!("kernels/halves.wgsl");
 /// What lanes of a subgroup tell each other.
-pub(crate) const LANES: &str = include_str!("../kernels/common/lanes.wgsl");
-const HALF_FACTOR: &str = include_str!("../kernels/common/half_factor.wgsl");
-const ROUND_TWICE: &str = include_str!("../kernels/common/round_twice.wgsl");
+pub(crate) const LANES: &str = include_str!("../common/lanes.wgsl");
+const HALF_FACTOR: &str = include_str!("../common/half_factor.wgsl");
+const ROUND_TWICE: &str = include_str!("../common/round_twice.wgsl");
 const TO_HALVES: &str = include_str!("kernels/to_halves.wgsl");
 
 /// What a linear layer computes, as far as its kernels differ.
@@ -56,9 +56,9 @@ pub enum InputKind {
     Aligned,
     /// Floats; rows start anywhere.
     Unaligned,
-    /// What [`super::Quantize`] makes of floats. All matrices are integers then.
+    /// What [`super::Conversion`] makes of floats. All matrices are integers then.
     Integers,
-    /// What [`super::ToHalves`] makes of floats, in so many groups.
+    /// What it makes of them, in so many groups.
     Halves(u32),
     /// A single row of them, whose groups have factors of their own.
     Single(u32),
@@ -232,7 +232,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
             text.push_str(SQUARES);
         }
     }
-    text.push_str(&activation.map(activate::snippet).unwrap_or_default());
+    text.push_str(&activation.map(common::activation).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
         if let Layout::Halves(layout) = layout {
             text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, ahead));

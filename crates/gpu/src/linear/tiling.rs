@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::shader::{InputKind, LinearSpec};
-use crate::Gpu;
+use crate::facts::Facts;
 
 /// How a kernel covers its outputs and rows. The results of all for the same kind of input are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,29 +65,27 @@ impl Tiling {
     ];
 
     /// The tilings for inputs of floats that a device has.
-    pub fn floats(gpu: &Gpu) -> Vec<Tiling> {
-        Tiling::ALL.into_iter().filter(|tiling| tiling.pays(gpu)).collect()
+    pub fn floats(facts: &Facts) -> Vec<Tiling> {
+        Tiling::ALL.into_iter().filter(|tiling| tiling.pays(facts)).collect()
     }
 
     /// Whether it is worth its compilation: a software adapter takes a second for a kernel, and is slow with all of them.
-    fn pays(self, gpu: &Gpu) -> bool {
+    fn pays(self, facts: &Facts) -> bool {
         let seldom = matches!(self, Tiling::Few { rows: 2 | 8, .. } | Tiling::Many { rows: 16 | 32 });
-        !(seldom && gpu.info.is_software())
+        !(seldom && facts.software)
     }
 
     /// The tilings for inputs of integers that a device can have: those for few rows need 512 threads, those for
     /// four and eight rows 17 and 18 KiB of workgroup memory.
-    pub fn integers(gpu: &Gpu) -> Vec<Tiling> {
-        let limits = gpu.device.limits();
+    pub fn integers(facts: &Facts) -> Vec<Tiling> {
         let fits = |tiling: &Tiling| {
             let Tiling::Few { rows, outputs } = *tiling else { return true };
             // One chain of every slot at least, of all outputs and rows; a gated layer has two sums of each output.
             let sums = 32 * outputs.max(2);
             let bytes = MOST_KEPT_BYTES.max(4 * rows * sums * (tiling.few_threads() / 32 + 1));
-            bytes <= limits.max_compute_workgroup_storage_size
-                && tiling.few_threads() <= limits.max_compute_invocations_per_workgroup
+            bytes <= facts.workgroup_memory && tiling.few_threads() <= facts.workgroup_threads
         };
-        Tiling::INTEGERS.into_iter().filter(|tiling| tiling.pays(gpu) && fits(tiling)).collect()
+        Tiling::INTEGERS.into_iter().filter(|tiling| tiling.pays(facts) && fits(tiling)).collect()
     }
 
     /// Those that steps of up to so many rows need.

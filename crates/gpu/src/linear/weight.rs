@@ -3,91 +3,59 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::chunk::Chunk;
 use super::pack::Packing;
-use super::upload::{Chunk, Upload};
-use crate::{Error, Gpu, Result};
+use crate::launch::{Buffer, Kernels, Part, Purpose};
+use crate::{Error, Result};
 
 /// Where the rest plane of a buffer may start: a multiple of what every adapter allows bindings to start at.
 const PLANE_ALIGNMENT: u64 = 256;
 
 /// A matrix in device memory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PackedWeight {
     packing: Packing,
     pieces: Vec<Piece>,
 }
 
 /// Some rows of a matrix: a buffer with both planes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) rows: Range<usize>,
-    buffer: wgpu::Buffer,
+    buffer: Buffer,
     /// Bytes of the low plane, and where the rest plane starts.
     low_bytes: u64,
     rest_at: u64,
 }
 
 impl Piece {
-    pub(crate) fn low(&self) -> wgpu::BindingResource<'_> {
-        self.binding(0, self.low_bytes)
+    pub(crate) fn low(&self) -> Part {
+        self.buffer.part(0, self.low_bytes)
     }
 
     /// The rest plane; floats have none, and lend their low plane to a binding that no shader reads.
-    pub(crate) fn rest(&self) -> wgpu::BindingResource<'_> {
+    pub(crate) fn rest(&self) -> Part {
         match self.buffer.size() - self.rest_at {
             0 => self.low(),
-            bytes => self.binding(self.rest_at, bytes),
+            bytes => self.buffer.part(self.rest_at, bytes),
         }
-    }
-
-    fn binding(&self, offset: u64, bytes: u64) -> wgpu::BindingResource<'_> {
-        let size = wgpu::BufferSize::new(bytes);
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.buffer, offset, size })
     }
 }
 
 impl PackedWeight {
-    /// Packs a matrix and copies it to the device. `tensors` are those whose rows it has, one after the other,
-    /// as the file has them; `progress` is called with the number of bytes copied since it was last called.
-    ///
-    /// # Panics
-    /// Unless the tensors have as many rows as the packing.
-    pub fn upload(
-        gpu: &Gpu,
-        name: &str,
-        packing: Packing,
-        tensors: &[&[u8]],
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<PackedWeight> {
-        PackedWeight::new(gpu, name, packing)?.filled(gpu, tensors, progress)
+    /// Room for a matrix; `name` is for messages.
+    pub fn new(kernels: &mut Kernels, name: &str, packing: Packing) -> Result<PackedWeight> {
+        let largest = kernels.facts.largest_binding.min(kernels.facts.largest_buffer / 2);
+        PackedWeight::in_pieces(kernels, name, packing, largest)
     }
 
     /// The same with planes of at most `largest` bytes.
-    pub fn upload_in_pieces(
-        gpu: &Gpu,
+    pub(super) fn in_pieces(
+        kernels: &mut Kernels,
         name: &str,
         packing: Packing,
-        tensors: &[&[u8]],
         largest: u64,
-        progress: &mut dyn FnMut(u64),
     ) -> Result<PackedWeight> {
-        PackedWeight::in_pieces(gpu, name, packing, largest)?.filled(gpu, tensors, progress)
-    }
-
-    fn filled(self, gpu: &Gpu, tensors: &[&[u8]], progress: &mut dyn FnMut(u64)) -> Result<PackedWeight> {
-        let chunks = self.chunks(tensors);
-        std::thread::scope(|scope| Upload::begin(scope, gpu, &chunks).finish(progress))?;
-        Ok(self)
-    }
-
-    /// Room for a matrix, with nothing in it yet.
-    pub(crate) fn new(gpu: &Gpu, name: &str, packing: Packing) -> Result<PackedWeight> {
-        let limits = gpu.device.limits();
-        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size / 2);
-        PackedWeight::in_pieces(gpu, name, packing, largest)
-    }
-
-    fn in_pieces(gpu: &Gpu, name: &str, packing: Packing, largest: u64) -> Result<PackedWeight> {
         let (low_row, rest_row) = (4 * packing.low_row() as u64, 4 * packing.rest_row() as u64);
         let widest = low_row.max(rest_row);
         let together = packing.padded(1);
@@ -98,7 +66,7 @@ impl PackedWeight {
                 needed: widest * together as u64,
                 limit: largest,
                 unit: "binding",
-                adapter: gpu.info.name.clone(),
+                adapter: kernels.facts.adapter.clone(),
             });
         }
         let pieces = (0..packing.rows()).step_by(most.max(1)).map(|first| {
@@ -106,30 +74,22 @@ impl PackedWeight {
             let padded = packing.padded(rows.len()) as u64;
             let low_bytes = padded * low_row;
             let rest_at = low_bytes.next_multiple_of(PLANE_ALIGNMENT);
-            let buffer = gpu.scoped(name, || {
-                gpu.device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some(name),
-                    size: rest_at + padded * rest_row,
-                    usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-                    mapped_at_creation: false,
-                })
-            })?;
-            Ok(Piece { rows, buffer, low_bytes, rest_at })
+            let buffer = kernels.reserve(name, rest_at + padded * rest_row, Purpose::Weights);
+            Piece { rows, buffer, low_bytes, rest_at }
         });
-        let pieces = pieces.collect::<Result<_>>()?;
-        Ok(PackedWeight { packing, pieces })
+        Ok(PackedWeight { pieces: pieces.collect(), packing })
     }
 
     /// What is to be packed and copied to fill it with the rows of these tensors.
     ///
     /// # Panics
     /// Unless they have as many rows as the packing.
-    pub(crate) fn chunks<'a>(&self, tensors: &[&'a [u8]]) -> Vec<Chunk<'a>> {
+    pub fn chunks<'a>(&self, tensors: &[&'a [u8]]) -> Vec<Chunk<'a>> {
         let rows: usize = tensors.iter().map(|tensor| tensor.len() / self.packing.file_row()).sum();
         assert_eq!(rows, self.packing.rows(), "the rows of the tensors");
         let tensors = Arc::from(tensors);
         let chunks = |piece: &Piece| {
-            Chunk::all_of(&self.packing, &tensors, piece.rows.clone(), &piece.buffer, piece.rest_at)
+            Chunk::all_of(&self.packing, &tensors, piece.rows.clone(), piece.buffer, piece.rest_at)
         };
         self.pieces.iter().flat_map(chunks).collect()
     }

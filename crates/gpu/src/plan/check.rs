@@ -6,7 +6,7 @@ use gleed_model::program::{self, Op, Output, Program, View};
 use gleed_model::verify::{Misfit, verify};
 
 use crate::kernels::attention::{self, QueryTiling};
-use crate::{Error, Gpu, Result};
+use crate::{Error, Facts, Result};
 
 /// Checks everything that running a program relies on.
 pub(crate) fn check(program: &Program) -> Result<()> {
@@ -79,13 +79,13 @@ pub(crate) fn gathered(program: &Program) -> &[View] {
 
 /// Neighbouring rows of a sequence that one workgroup of attention takes, in all of a program's layers, and
 /// values of one row's partial result.
-pub(crate) fn attention_tiles(gpu: &Gpu, program: &Program) -> (usize, usize) {
+pub(crate) fn attention_tiles(facts: &Facts, program: &Program) -> (usize, usize) {
     let ops = program.nodes.iter().filter_map(|node| match node.op {
         Op::Attention { attention, .. } => Some((program.caches[attention.cache], attention.heads)),
         _ => None,
     });
     ops.fold((usize::MAX, 0), |(rows, room), (cache, heads)| {
-        let tiling = QueryTiling::new(gpu, heads / cache.heads);
+        let tiling = QueryTiling::new(facts, heads / cache.heads);
         (rows.min(tiling.rows), room.max(heads * attention::partial_room(cache.value_dim)))
     })
 }

@@ -4,8 +4,9 @@ use gleed_model::program::{Activation, Op, Program, Projection, View, Weight, We
 
 use super::{Command, Planner};
 use crate::Result;
+use crate::kernels::experts;
 use crate::kernels::experts::halves::{ExpertHalves, Product};
-use crate::kernels::{Kernels, experts};
+use crate::launch::Kernels;
 use crate::linear::{Matrix, PackedWeight};
 
 /// Whose rows the tiles of experts hold after a node: what chose, among how many, and up to how many pairs nothing was
@@ -44,7 +45,7 @@ impl<'a> Planner<'a> {
             offset += taken * width;
             let (chosen, input) = (choice.map(|choice| self.place(choice)), self.place(*input));
             let Some(expert_rows) = self.resources.expert_rows else {
-                let dispatches = experts::linear(kernels, part, sizes, chosen, input, place)?;
+                let dispatches = experts::linear(kernels, part, sizes, chosen, input, place);
                 commands.extend(dispatches.into_iter().map(Command::Dispatch));
                 continue;
             };
@@ -60,7 +61,7 @@ impl<'a> Planner<'a> {
             };
             let same = sorted.filter(|sorted| Some(sorted.choice) == *choice && sorted.experts == count);
             let same = same.map(|sorted| sorted.most_direct);
-            let halves = ExpertHalves::new(kernels, &product, expert_rows, self.row_count, same)?;
+            let halves = ExpertHalves::new(kernels, &product, expert_rows, self.row_count, same);
             let most_direct = halves.most_direct();
             sorted = choice.map(|choice| Sorted { choice, experts: count, most_direct });
             commands.push(Command::Experts(halves));

@@ -8,26 +8,24 @@ use gleed_model::program::{self, Norm, Op, Program, Projection, View, Weight, We
 use super::norms::{next_norm, norm_of};
 use super::producer::Producer;
 use super::{Command, Planner, Recorded, Resources};
-use crate::compiler::{Pipeline, Run};
+use crate::Result;
 use crate::kernels::Place;
 use crate::kernels::norm::{Also, half_product_bytes};
+use crate::launch::{KernelId, Kernels, Run};
 use crate::linear::{
-    HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantize, Quantized, Rounded,
-    RowsView, Tiling, ToHalves,
+    Conversion, HalfRows, Input, Layout, Linear, Matrix, NextNorm, Operands, PackedWeight, Quantized,
+    Rounded, RowsView, Tiling,
 };
 use crate::step::{Counts, Outlook};
-use crate::{Gpu, Result};
 
 /// Finds a matrix, or says that the weight is none.
 type FindMatrix<'f, 'a> = &'f dyn Fn(WeightId) -> Result<&'a PackedWeight>;
 
 /// The layers of an op that share their input, and how they have it.
-#[derive(Debug, Default)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Layers {
-    /// What makes integers of the input, where the layers multiply integers.
-    quantize: Option<Quantize>,
-    /// What makes halves of the input, where they multiply those.
-    to_halves: Option<ToHalves>,
+    /// What makes integers or halves of the input, where the layers multiply those.
+    conversion: Option<Conversion>,
     /// The layers for a single row of halves.
     single: Vec<Linear>,
     /// The op that writes the input and does that itself.
@@ -48,27 +46,22 @@ impl Layers {
     }
 
     /// What is recorded in a step.
-    pub fn runs(&self, counts: Counts, recorded: Recorded) -> impl Iterator<Item = Run<'_>> {
+    pub fn runs(&self, counts: Counts, recorded: Recorded) -> impl Iterator<Item = Run> {
         let rows = counts.rows as u32;
-        let quantized = self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts));
-        let quantize = self.quantize.iter().filter(move |_| !quantized);
+        let converted = self.producer.as_ref().is_some_and(|producer| producer.quantizes(counts));
+        let conversion = self.conversion.filter(|_| !converted).and_then(|conversion| conversion.run(rows));
         let with_norm = self.with_norm.as_ref().filter(|layer| recorded.together(layer, counts));
         let single = rows == 1 && !self.single.is_empty();
         let layers = if single { &self.single[..] } else { &self.layers[..] };
         let layers = with_norm.map_or(layers, std::slice::from_ref);
-        let layers = layers.iter().flat_map(move |layer| layer.runs(rows));
-        let quantize = quantize.filter_map(move |quantize| quantize.run(rows));
-        let to_halves = self.to_halves.iter().filter(move |_| !quantized);
-        let to_halves = to_halves.filter_map(move |to_halves| to_halves.run(rows));
-        quantize.chain(to_halves).chain(layers)
+        conversion.into_iter().chain(layers.iter().flat_map(move |layer| layer.runs(rows)))
     }
 
-    /// All pipelines that they may need, and for how many rows.
-    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
-        let quantize = self.quantize.iter().map(|quantize| (1, quantize.pipeline()));
-        let to_halves = self.to_halves.iter().map(|to_halves| (1, to_halves.pipeline()));
+    /// All kernels that they may need, and for how many rows.
+    pub fn kernels(&self) -> impl Iterator<Item = (u32, KernelId)> {
+        let conversion = self.conversion.iter().map(|conversion| (1, conversion.kernel));
         let layers = self.layers.iter().chain(&self.single).chain(&self.with_norm);
-        quantize.chain(to_halves).chain(layers.flat_map(Linear::pipelines))
+        conversion.chain(layers.flat_map(Linear::kernels))
     }
 }
 
@@ -109,10 +102,15 @@ pub(crate) fn integer_columns(program: &Program) -> usize {
 
 impl<'a> Planner<'a> {
     /// out = the outputs of all parts, one after the other.
-    pub(super) fn linear(&self, gpu: &Gpu, op: &Op, matrix: FindMatrix<'_, 'a>) -> Result<Command> {
+    pub(super) fn linear(
+        &self,
+        kernels: &mut Kernels,
+        op: &Op,
+        matrix: FindMatrix<'_, 'a>,
+    ) -> Result<Command> {
         let Op::Linear { parts, input, out } = op else { unreachable!("called for linear ops") };
         let floats = rows_view(self.place(*input));
-        self.layers(gpu, op, *input, |converted| {
+        self.layers(kernels, op, *input, |kernels, converted| {
             let mut matrices = self.matrices(parts);
             // Two at a time, which are one dispatch, where both have integers or both have floats.
             let pairs = std::iter::from_fn(|| {
@@ -133,14 +131,14 @@ impl<'a> Planner<'a> {
                 let operands = self.operands(input, self.place(out.part(offset, outputs)));
                 offset += outputs;
                 let Weight { name, .. } = &self.program.weights[first.weight];
-                let linear = self.resources.linear;
+                let linear = &self.resources.linear;
                 let first = self.with_bias(matrix(first.weight)?, first);
                 match second {
                     Some((second, _)) => {
                         let second = self.with_bias(matrix(second.weight)?, second);
-                        Linear::joined(gpu, linear, name, [first, second], operands)
+                        Linear::joined(kernels, linear, name, [first, second], operands)
                     }
-                    None => Linear::new(gpu, linear, name, first, operands),
+                    None => Linear::new(kernels, linear, name, first, operands),
                 }
             });
             layers.collect()
@@ -160,19 +158,24 @@ impl<'a> Planner<'a> {
     }
 
     /// out = activation(gate) · up.
-    pub(super) fn gated_linear(&self, gpu: &Gpu, op: &Op, matrix: FindMatrix<'_, 'a>) -> Result<Command> {
+    pub(super) fn gated_linear(
+        &self,
+        kernels: &mut Kernels,
+        op: &Op,
+        matrix: FindMatrix<'_, 'a>,
+    ) -> Result<Command> {
         let Op::GatedLinear { activation, gate, up, input, out } = op else {
             unreachable!("called for gated linear ops")
         };
         let floats = rows_view(self.place(*input));
-        self.layers(gpu, op, *input, |integers| {
+        self.layers(kernels, op, *input, |kernels, integers| {
             let input = integers.unwrap_or(Input::Floats(floats));
             let by_others = self.rounded().map(|[_, by_others]| by_others);
             let rounded = by_others.filter(|to| self.next_multiplies(*out) && !to.is_input(&input));
             let operands = Operands { rounded, ..self.operands(input, self.place(*out)) };
             let both = [self.with_bias(matrix(gate.weight)?, gate), self.with_bias(matrix(up.weight)?, up)];
-            let (linear, name) = (self.resources.linear, &self.program.weights[gate.weight].name);
-            Ok(vec![Linear::gated(gpu, linear, name, *activation, both, operands)?])
+            let (linear, name) = (&self.resources.linear, &self.program.weights[gate.weight].name);
+            Ok(vec![Linear::gated(kernels, linear, name, *activation, both, operands)?])
         })
     }
 
@@ -180,17 +183,17 @@ impl<'a> Planner<'a> {
     /// arithmetic is that of integers.
     fn layers(
         &self,
-        gpu: &Gpu,
+        kernels: &mut Kernels,
         op: &Op,
         input: View,
-        make: impl Fn(Option<Input<'a>>) -> Result<Vec<Linear>>,
+        make: impl Fn(&mut Kernels, Option<Input>) -> Result<Vec<Linear>>,
     ) -> Result<Command> {
-        let linear = self.resources.linear;
+        let linear = &self.resources.linear;
         let floats = rows_view(self.place(input));
         if let Some(halves) = self.resources.halves {
-            return self.layers_of_halves(gpu, op, input, halves, make);
+            return self.layers_of_halves(kernels, op, input, halves, make);
         }
-        let (mut quantize, mut producer, mut integers) = (None, None, None);
+        let (mut conversion, mut producer, mut integers) = (None, None, None);
         if let Some([by_norms, by_others]) =
             self.resources.quantized.filter(|_| of_integers(self.program, op))
         {
@@ -206,23 +209,25 @@ impl<'a> Planner<'a> {
                     None if gated => by_norms,
                     _ => by_others,
                 };
-                quantize = Some(Quantize::new(gpu, linear, floats, input.width, quantized, self.row_count)?);
+                let count = self.row_count;
+                conversion =
+                    Some(Conversion::to_integers(kernels, linear, floats, input.width, quantized, count));
                 integers = Some(Input::Integers(quantized));
             }
         }
-        let with_norm = self.with_norm(gpu, op, integers)?;
-        let layers = make(integers)?;
-        Ok(Command::Linear(Layers { quantize, producer, layers, with_norm, ..Layers::default() }))
+        let with_norm = self.with_norm(kernels, op, integers)?;
+        let layers = make(kernels, integers)?;
+        Ok(Command::Linear(Layers { conversion, producer, layers, with_norm, single: vec![] }))
     }
 
     /// The same of halves: layers for any number of rows, and those for one.
     fn layers_of_halves(
         &self,
-        gpu: &Gpu,
+        kernels: &mut Kernels,
         op: &Op,
         input: View,
-        [by_norms, by_others]: &'a [HalfRows; 2],
-        make: impl Fn(Option<Input<'a>>) -> Result<Vec<Linear>>,
+        [by_norms, by_others]: [HalfRows; 2],
+        make: impl Fn(&mut Kernels, Option<Input>) -> Result<Vec<Linear>>,
     ) -> Result<Command> {
         let before = self.producer.as_ref().filter(|(view, _)| *view == input);
         let mut producer = before.map(|(_, producer)| producer.clone());
@@ -237,23 +242,20 @@ impl<'a> Planner<'a> {
         };
         let floats = rows_view(self.place(input));
         // Products that a norm has left are there whoever reads them.
-        let to_halves = match epsilon {
-            Some(_) => None,
-            None => {
-                let linear = self.resources.linear;
-                Some(ToHalves::new(gpu, linear, floats, input.width, halves, self.row_count)?)
-            }
-        };
+        let (linear, count) = (&self.resources.linear, self.row_count);
+        let conversion = epsilon
+            .is_none()
+            .then(|| Conversion::to_halves(kernels, linear, floats, input.width, halves, count));
         let one = epsilon.map_or(Input::Single(halves), |epsilon| Input::SingleNormed(halves, epsilon));
-        let has_single = Tiling::has_single(input.width, gpu.room());
-        let single = if has_single { make(Some(one))? } else { vec![] };
-        let with_norm = if has_single { self.with_norm(gpu, op, Some(one))? } else { None };
-        let layers = make(Some(Input::Halves(halves)))?;
-        Ok(Command::Linear(Layers { to_halves, single, with_norm, producer, layers, ..Layers::default() }))
+        let has_single = Tiling::has_single(input.width, kernels.facts.room());
+        let single = if has_single { make(kernels, Some(one))? } else { vec![] };
+        let with_norm = if has_single { self.with_norm(kernels, op, Some(one))? } else { None };
+        let layers = make(kernels, Some(Input::Halves(halves)))?;
+        Ok(Command::Linear(Layers { conversion, single, with_norm, producer, layers }))
     }
 
     /// The layer that does the work of a linear op and of the norm after it, where one can.
-    fn with_norm(&self, gpu: &Gpu, op: &Op, input: Option<Input<'a>>) -> Result<Option<Linear>> {
+    fn with_norm(&self, kernels: &mut Kernels, op: &Op, input: Option<Input>) -> Result<Option<Linear>> {
         let Resources { linear, weights, .. } = self.resources;
         let (Op::Linear { parts, .. }, Some(input), Some([rounded, _])) = (op, input, self.rounded()) else {
             return Ok(None);
@@ -267,14 +269,14 @@ impl<'a> Planner<'a> {
         let operands = self.operands(input, self.place(x));
         let next_norm = NextNorm { weight: weights.vector(norm), rounded };
         let name = &self.program.weights[part.weight].name;
-        Linear::with_next_norm(gpu, linear, name, self.with_bias(weight, part), operands, next_norm)
+        Linear::with_next_norm(kernels, linear, name, self.with_bias(weight, part), operands, next_norm)
     }
 
     /// Where norms write what linear layers read, and where others do.
-    fn rounded(&self) -> Option<[Rounded<'a>; 2]> {
-        let Resources { quantized, halves, .. } = self.resources;
-        let halves = halves.map(|both| both.each_ref().map(Rounded::Halves));
-        halves.or(quantized.map(|both| both.each_ref().map(Rounded::Integers)))
+    fn rounded(&self) -> Option<[Rounded; 2]> {
+        let Resources { quantized, halves, .. } = *self.resources;
+        let halves = halves.map(|both| both.map(Rounded::Halves));
+        halves.or(quantized.map(|both| both.map(Rounded::Integers)))
     }
 
     /// Whether a linear op multiplies integers, or halves, as all of them do where some do.
@@ -287,7 +289,7 @@ impl<'a> Planner<'a> {
         self.resources.halves.is_some() || op.matrices().iter().all(|id| has_integers(self.program, *id))
     }
 
-    fn operands(&self, input: Input<'a>, output: Place<'a>) -> Operands<'a> {
+    fn operands(&self, input: Input, output: Place) -> Operands {
         Operands { input, output: rows_view(output), rounded: None, batch: self.row_count }
     }
 
@@ -297,14 +299,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Where attention writes its output as integers.
-    pub(super) fn attention_integers(&self, op: &program::Attention, out: View) -> Option<&'a Quantized> {
+    pub(super) fn attention_integers(&self, op: &program::Attention, out: View) -> Option<Quantized> {
         let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32) && op.is_plain();
         let [_, by_others] = self.resources.quantized?;
         (whole && self.next_makes_none(out)).then_some(by_others)
     }
 
     /// Where attention of a single row writes its output as halves.
-    pub(super) fn attention_halves(&self, op: &program::Attention, out: View) -> Option<&'a HalfRows> {
+    pub(super) fn attention_halves(&self, op: &program::Attention, out: View) -> Option<HalfRows> {
         let whole = self.program.caches[op.cache].value_dim.is_multiple_of(32);
         let [_, by_others] = self.resources.halves?;
         (whole && self.in_halves(op) && self.next_makes_none(out)).then_some(by_others)
@@ -319,12 +321,12 @@ impl<'a> Planner<'a> {
 
     /// Whether attention is on matrix units.
     pub(super) fn in_halves(&self, op: &program::Attention) -> bool {
-        let cache = &self.resources.caches[op.cache];
+        let cache = self.resources.caches[op.cache];
         self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind)
     }
 
     /// Where a norm of whole rows writes its output too.
-    pub(super) fn norm_also(&self, norm: &Norm, out: View) -> Also<'a> {
+    pub(super) fn norm_also(&self, norm: &Norm, out: View) -> Also {
         if let Some([by_norms, _]) = self.resources.halves {
             return match self.writes_factors(self.index) {
                 true => Also::HalfProducts(by_norms),
@@ -336,7 +338,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Where a norm writes its output as integers.
-    fn norm_integers(&self, norm: &Norm, out: View) -> Option<&'a Quantized> {
+    fn norm_integers(&self, norm: &Norm, out: View) -> Option<Quantized> {
         let [by_norms, _] = self.resources.quantized?;
         let writes = if norm.bias.is_none() {
             self.writes_factors(self.index)
@@ -357,7 +359,7 @@ impl<'a> Planner<'a> {
 
     /// Whether a node is an RMS norm that writes integers or halves and leaves the factors of rows to who reads them.
     fn writes_factors(&self, node: usize) -> bool {
-        let Resources { quantized, halves, workgroup_memory, .. } = self.resources;
+        let Resources { quantized, halves, workgroup_memory, .. } = *self.resources;
         let width = self.program.nodes[node].op.outputs().last().map_or(0, |out| out.width);
         let bytes = match halves {
             Some(_) => half_product_bytes(width),

@@ -3,9 +3,9 @@
 use gleed_model::program::{LowRank, View, Weight};
 
 use super::Planner;
-use crate::Result;
+use crate::kernels::Dispatch;
 use crate::kernels::adapters::{self, Added};
-use crate::kernels::{Dispatch, Kernels};
+use crate::launch::Kernels;
 
 impl Planner<'_> {
     /// x += what the adapters of the row add.
@@ -15,7 +15,7 @@ impl Planner<'_> {
         parts: &[LowRank],
         choice: Option<View>,
         [scales, input, x]: [View; 3],
-    ) -> Result<Vec<Dispatch>> {
+    ) -> Vec<Dispatch> {
         let (choice, scales) = (choice.map(|choice| self.place(choice)), self.place(scales));
         let mut first = 0;
         let dispatches = parts.iter().map(|LowRank { adapter, up, factor }| {

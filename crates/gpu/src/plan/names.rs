@@ -5,7 +5,7 @@ use gleed_model::program::{Op, Program, WeightId};
 
 use super::layers::{has_integers, of_integers};
 use crate::linear::{Combination, InputKind, Layout, LinearSpec, Packing, Tiling};
-use crate::{Gpu, Options};
+use crate::{Facts, Gpu, Options};
 
 /// The kernels that multiply with a matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub struct WeightKernels {
 
 /// The kernels of every matrix that linear layers of a program have, each once.
 pub fn kernels_of(gpu: &Gpu, program: &Program, options: Options) -> Vec<WeightKernels> {
-    let mut all: Vec<(WeightId, WeightKernels)> = Vec::new();
+    let (facts, mut all) = (gpu.facts(), Vec::<(WeightId, WeightKernels)>::new());
     for op in program.nodes.iter().map(|node| &node.op) {
         for id in op.matrices() {
             if all.iter().all(|(known, _)| *known != id) {
-                let kernels = kernels(gpu, program, options, op, id);
+                let kernels = kernels(&facts, program, options, op, id);
                 all.push((id, WeightKernels { weight: program.weights[id].name.clone(), kernels }));
             }
         }
@@ -30,7 +30,7 @@ pub fn kernels_of(gpu: &Gpu, program: &Program, options: Options) -> Vec<WeightK
     all.into_iter().map(|(_, kernels)| kernels).collect()
 }
 
-fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId) -> String {
+fn kernels(facts: &Facts, program: &Program, options: Options, op: &Op, id: WeightId) -> String {
     if let Op::ExpertLinear { .. } = op {
         return match options.arithmetic {
             Arithmetic::F16 => "f16: few rows by themselves, tiles of 8, 16, 32, 64 rows of an expert",
@@ -51,15 +51,15 @@ fn kernels(gpu: &Gpu, program: &Program, options: Options, op: &Op, id: WeightId
         let groups = Packing::new("", program.weights[id].format, 0, program.weights[id].columns);
         let groups = groups.map_or(0, |packing| packing.for_halves().groups());
         let tilings: Vec<String> =
-            Tiling::halves(groups as u32, gpu.room()).iter().map(Tiling::to_string).collect();
+            Tiling::halves(groups as u32, facts.room()).iter().map(Tiling::to_string).collect();
         return format!("f16: {}", tilings.join(", "));
     }
     let input = if integers { InputKind::Integers } else { InputKind::Aligned };
     let spec =
         LinearSpec { first: layout(first), second, input, normed: false, requantizes: false, known: None };
     let tilings = match integers {
-        true => Tiling::integers(gpu),
-        false => Tiling::floats(gpu),
+        true => Tiling::integers(facts),
+        false => Tiling::floats(facts),
     };
     let tilings = Tiling::of_layer(&Tiling::needed(tilings, options.max_rows), spec);
     let tilings: Vec<String> = tilings.iter().map(Tiling::to_string).collect();

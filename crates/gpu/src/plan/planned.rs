@@ -2,14 +2,14 @@
 
 use super::layers::Layers;
 use crate::Result;
-use crate::compiler::{Pipeline, Run};
 use crate::kernels::experts::halves::ExpertHalves;
 use crate::kernels::{Dispatch, List};
+use crate::launch::{KernelId, Run};
 use crate::linear::Linear;
 use crate::step::Counts;
 
 /// One node, ready to run.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Planned {
     /// The rows that it sees; a gather already sees the wanted ones.
     pub list: List,
@@ -19,7 +19,7 @@ pub(crate) struct Planned {
 }
 
 /// What does the work of the node after it too.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Within {
     /// A layer, that of a norm, for some numbers of rows.
     Layer(Linear),
@@ -52,23 +52,23 @@ impl Planned {
             Command::Linear(layers) => layers.runs(counts, recorded).try_for_each(&mut *see),
             Command::Experts(experts) => {
                 let dispatches = experts.dispatches(counts.rows, recorded == Recorded::Apart);
-                dispatches.into_iter().filter_map(|dispatch| dispatch.run(counts)).try_for_each(&mut *see)
+                dispatches.filter_map(|dispatch| dispatch.run(counts)).try_for_each(&mut *see)
             }
         })
     }
 
-    /// All pipelines that it may need, and from how many rows on, about.
-    pub fn pipelines(&self) -> impl Iterator<Item = (u32, &Pipeline)> {
+    /// All kernels that it may need, and from how many rows on, about.
+    pub fn kernels(&self) -> impl Iterator<Item = (u32, KernelId)> {
         let dispatches = self.commands.iter().flat_map(|command| match command {
             Command::Dispatch(dispatch) => vec![dispatch],
             Command::Experts(experts) => experts.all().collect(),
             Command::Linear(_) => vec![],
         });
         let of_layers = self.commands.iter().filter_map(|command| match command {
-            Command::Linear(layers) => Some(layers.pipelines()),
+            Command::Linear(layers) => Some(layers.kernels()),
             Command::Dispatch(_) | Command::Experts(_) => None,
         });
-        dispatches.map(|dispatch| (dispatch.grid.rows(), &dispatch.pipeline)).chain(of_layers.flatten())
+        dispatches.map(|dispatch| (dispatch.grid.rows(), dispatch.kernel)).chain(of_layers.flatten())
     }
 }
 
@@ -89,7 +89,7 @@ impl Recorded {
 }
 
 /// Something to record.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Dispatch(Dispatch),
     Linear(Layers),

@@ -4,7 +4,7 @@ use crate::linear::Linear;
 use crate::step::{Counts, Items};
 
 /// An op that also writes its output as integers or halves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Producer {
     /// For some numbers of rows.
     Layer(Linear),

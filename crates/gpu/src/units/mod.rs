@@ -7,7 +7,7 @@ pub(crate) mod spirv;
 use gleed_model::arithmetic::unit;
 use half::f16;
 
-use crate::kernels::{Dispatch, Grid};
+use crate::compiler::Pipeline;
 use crate::{AdapterInfo, Error, Gpu, Result};
 use fragments::{FRAGMENTS, Fragments, UNITS_ENABLED};
 use matrices::{Element, MatrixShape};
@@ -73,7 +73,7 @@ pub(crate) fn kernel(
     name: &'static str,
     kernel: &str,
     out: &wgpu::Buffer,
-) -> Result<Dispatch> {
+) -> Result<(Pipeline, wgpu::BindGroup)> {
     let text = format!("{UNITS_ENABLED}{FRAGMENTS}{kernel}");
     let text = fragments.shared_in(&text).unwrap_or(text);
     // What SPIR-V binds is not looked up: it is said here.
@@ -105,8 +105,8 @@ pub(crate) fn kernel(
         (layout, bindings)
     })?;
     // SAFETY: these kernels' loops end, and their indices are below the lengths of what they index.
-    let pipeline = unsafe { gpu.compiler.pipeline(name, &text, &layout) };
-    Ok(Dispatch { pipeline, bindings, grid: Grid::Rows(1) })
+    let pipeline = unsafe { gpu.compiler.pipeline(name, &text.into(), &layout) };
+    Ok((pipeline, bindings))
 }
 
 /// What is asked of the units: as `halves_places.wgsl` counts them.
@@ -131,8 +131,8 @@ fn are_as_expected(gpu: &Gpu, fragments: Fragments) -> Result<bool> {
     let ask = |question: Question| {
         let text = include_str!("halves_places.wgsl");
         let text = format!("const QUESTION = {}u;\n{text}", question as u32);
-        let dispatch = kernel(gpu, fragments, "the places of a product", &text, &out)?;
-        let found = run(gpu, &dispatch, &out, &read)?;
+        let (pipeline, bindings) = kernel(gpu, fragments, "the places of a product", &text, &out)?;
+        let found = run(gpu, &pipeline, &bindings, [&out, &read])?;
         Ok(found.into_iter().map(|bits| f32::from_bits(bits as u32)).collect::<Vec<f32>>())
     };
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
@@ -195,12 +195,17 @@ fn expected(question: Question) -> Vec<f32> {
 }
 
 /// What one workgroup of a kernel writes.
-fn run(gpu: &Gpu, dispatch: &Dispatch, out: &wgpu::Buffer, read: &wgpu::Buffer) -> Result<Vec<i32>> {
+fn run(
+    gpu: &Gpu,
+    pipeline: &Pipeline,
+    bindings: &wgpu::BindGroup,
+    [out, read]: [&wgpu::Buffer; 2],
+) -> Result<Vec<i32>> {
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(dispatch.pipeline.get()?);
-        pass.set_bind_group(0, &dispatch.bindings, &[]);
+        pass.set_pipeline(pipeline.get()?);
+        pass.set_bind_group(0, bindings, &[]);
         pass.dispatch_workgroups(1, 1, 1);
     }
     encoder.copy_buffer_to_buffer(out, 0, read, 0, out.size());
@@ -213,8 +218,10 @@ fn run(gpu: &Gpu, dispatch: &Dispatch, out: &wgpu::Buffer, read: &wgpu::Buffer) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Kernels, Source};
+    use crate::kernels::{Grid, Source};
     use crate::linear::tests::emulation::{with_plain_halves, with_plain_parts};
+    use crate::step::Counts;
+    use crate::testing::{self, kernels};
 
     /// Equal elements could change places without being noticed.
     #[test]
@@ -240,19 +247,18 @@ mod tests {
 
     /// What the kernel writes on any device, with products in plain WGSL.
     fn plain(question: Question, products: impl Fn(&str) -> String) -> Vec<f32> {
-        let gpu = crate::testing::gpu();
         let bytes = SUBGROUPS as u64 * u64::from(LANES) * WORDS * 4;
-        let (out, read) = (gpu.storage("test", bytes).unwrap(), gpu.readable("test", bytes).unwrap());
+        let out = kernels().storage("test", bytes);
         let text = include_str!("halves_places.wgsl");
         let binding = "@group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;";
         let source = Source::new("test", &text.replace(binding, ""))
             .size("QUESTION", question as usize)
-            .write("out", "vec4<f32>", &out)
+            .write("out", "vec4<f32>", out)
             .on_units()
             .with_text(|text| products(&text));
-        let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
-        let found = run(gpu, &dispatch, &out, &read).unwrap();
-        found.into_iter().map(|bits| f32::from_bits(bits as u32)).collect()
+        let dispatch = kernels().dispatch(source, Grid::Rows(1));
+        testing::run(dispatch.run(Counts { rows: 1, ..Counts::default() }));
+        testing::read(out)
     }
 
     fn bits(values: &[f32]) -> Vec<u32> {

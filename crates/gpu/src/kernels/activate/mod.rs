@@ -2,29 +2,9 @@
 
 use gleed_model::program::Activation;
 
-use super::{Dispatch, Grid, Kernels, Place, Source};
-use crate::Result;
-
-/// The functions `activation` and, with up, `activated`, and what they call.
-pub(crate) fn snippet(activation: Activation) -> String {
-    let function = match activation {
-        Activation::Silu => include_str!("activation_silu.wgsl"),
-        Activation::Gelu => include_str!("activation_gelu.wgsl"),
-        Activation::ExactGelu => include_str!("activation_exact_gelu.wgsl"),
-        Activation::SquaredRelu => include_str!("activation_squared_relu.wgsl"),
-        Activation::Sigmoid => include_str!("activation_sigmoid.wgsl"),
-        Activation::Softplus => {
-            concat!(include_str!("../common/softplus.wgsl"), include_str!("activation_softplus.wgsl"))
-        }
-        Activation::Identity => include_str!("activation_identity.wgsl"),
-        Activation::ClampedSwiglu => include_str!("activation_clamped_swiglu.wgsl"),
-    };
-    let activated = match activation {
-        Activation::ClampedSwiglu => "",
-        _ => include_str!("activated.wgsl"),
-    };
-    [include_str!("../common/exp.wgsl"), function, activated].concat()
-}
+use super::{Dispatch, Grid, Place, Source};
+use crate::common;
+use crate::launch::Kernels;
 
 /// out = activation(gate) · up, or activation(gate).
 pub(crate) fn activate(
@@ -33,9 +13,9 @@ pub(crate) fn activate(
     gate: Place,
     up: Option<Place>,
     out: Place,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = Source::new("activate", include_str!("activate.wgsl"))
-        .snippet(&snippet(activation))
+        .snippet(&common::activation(activation))
         .size("WIDTH", out.width)
         .flag("GATED", up.is_some())
         .read_place("gate", "GATE_", gate)

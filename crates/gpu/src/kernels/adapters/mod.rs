@@ -1,16 +1,10 @@
 //! Adapters: how much of each a row takes, and what it adds.
 
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, List, Place, Source};
+use crate::launch::{Buffer, Kernels};
 
 /// out = how much of each adapter the row takes, which its words say from `first` on after the fixed ones.
-pub(crate) fn scales(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    first: usize,
-    out: Place,
-) -> Result<Dispatch> {
+pub(crate) fn scales(kernels: &mut Kernels, step: Buffer, list: List, first: usize, out: Place) -> Dispatch {
     let source = Source::new("adapter-scales", include_str!("adapter_scales.wgsl"))
         .step(step, list)
         .size("FIRST_SCALE", first)
@@ -20,23 +14,23 @@ pub(crate) fn scales(
 }
 
 /// What an adapter adds to the outputs of a linear op.
-pub(crate) struct Added<'a> {
+pub(crate) struct Added {
     /// Its number.
     pub adapter: usize,
     /// What its scale is multiplied with.
     pub factor: f32,
     /// Its upper matrices, turned.
-    pub up: &'a wgpu::Buffer,
+    pub up: Buffer,
     /// How many there are, their ranks and their outputs.
     pub sizes: [usize; 3],
     /// Which of them a row uses; all of them in order where nothing says.
-    pub choice: Option<Place<'a>>,
-    pub scales: Place<'a>,
-    pub hidden: Place<'a>,
+    pub choice: Option<Place>,
+    pub scales: Place,
+    pub hidden: Place,
 }
 
 /// x += what an adapter adds.
-pub(crate) fn add(kernels: &mut Kernels, added: &Added, x: Place) -> Result<Dispatch> {
+pub(crate) fn add(kernels: &mut Kernels, added: &Added, x: Place) -> Dispatch {
     let Added { adapter, factor, up, sizes: [experts, rank, outputs], choice, scales, hidden } = *added;
     let source = Source::new("add-low-rank", include_str!("add_low_rank.wgsl"))
         .size("WIDTH", x.width)

@@ -6,8 +6,8 @@ use gleed_model::program::{self, Sight};
 
 use super::options::slopes;
 use super::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
-use crate::Result;
-use crate::kernels::{Dispatch, Grid, Kernels, List, Source};
+use crate::kernels::{Dispatch, Grid, List, Source};
+use crate::launch::{Buffer, Kernels};
 use crate::step::{Items, pages_word};
 use crate::template::{Values, expand};
 use crate::units::fragments::Room;
@@ -37,24 +37,24 @@ pub(super) enum Style {
 /// Attention in halves of one kind of items.
 pub(super) fn halves(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     list: List,
     op: Attention,
     kind: Items,
-) -> Result<Dispatch> {
-    let (source, each) = source(kernels.gpu.room(), step, list, op, kind, Style::WrittenOut);
+) -> Dispatch {
+    let (source, each) = source(kernels.facts.room(), step, list, op, kind, Style::WrittenOut);
     kernels.dispatch(source.on_units(), Grid::Items { outlook: op.outlook, kind, each })
 }
 
 /// The kernel for a kind of items, and workgroups for each of them; `room` is that of a workgroup.
-pub(super) fn source<'a>(
+pub(super) fn source(
     room: Room,
-    step: &'a wgpu::Buffer,
+    step: Buffer,
     list: List,
-    op: Attention<'a>,
+    op: Attention,
     kind: Items,
     style: Style,
-) -> (Source<'a>, u32) {
+) -> (Source, u32) {
     let shape = op.cache.shape;
     let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
     let most_queries = if tiles { TILE_QUERIES } else { QUERIES };
@@ -103,8 +103,8 @@ pub(super) fn source<'a>(
         .step(step, list)
         .snippet(include_str!("power.wgsl"))
         .snippet(include_str!("softmax.wgsl"))
-        .snippet(include_str!("../common/half_factor.wgsl"))
-        .snippet(include_str!("../common/lanes.wgsl"))
+        .snippet(include_str!("../../common/half_factor.wgsl"))
+        .snippet(include_str!("../../common/lanes.wgsl"))
         .size("ITEMS", op.items(list, kind))
         .size("SUBGROUPS", subgroups)
         .size("THREADS", 32 * subgroups)
@@ -126,8 +126,8 @@ pub(super) fn source<'a>(
         .float("SCALE", half_scale(op.op.scale))
         .place("QUERY_", op.query)
         .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, &op.cache.values);
+        .read("keys", "vec4<u32>", op.cache.keys)
+        .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, op.cache.values);
     let source = with_options(source, op, rows || tiles);
     let source = if rows { source } else { source.write("partials", "f32", op.partials) };
     let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
@@ -161,7 +161,7 @@ fn options(op: &Attention) -> impl Iterator<Item = (&'static str, bool)> {
 }
 
 /// What those parts need; sinks are for kernels that write results.
-fn with_options<'a>(mut source: Source<'a>, op: Attention<'a>, results: bool) -> Source<'a> {
+fn with_options(mut source: Source, op: Attention, results: bool) -> Source {
     let program::Attention { heads, window, chunk, soft_cap, alibi, .. } = op.op;
     let most = u32::MAX as usize;
     if op.op.sight() != Sight::BACK {
@@ -181,7 +181,7 @@ fn with_options<'a>(mut source: Source<'a>, op: Attention<'a>, results: bool) ->
 }
 
 /// The sinks of all heads, and what makes scores of them.
-pub(super) fn with_sinks<'a>(source: Source<'a>, sinks: &'a wgpu::Buffer) -> Source<'a> {
+pub(super) fn with_sinks(source: Source, sinks: Buffer) -> Source {
     source.snippet(include_str!("half_sink.wgsl")).read("sinks", "f32", sinks)
 }
 

@@ -4,8 +4,8 @@
 use gleed_model::program::{Op, Program};
 
 use super::Attention;
-use crate::Result;
-use crate::kernels::{Dispatch, Grid, Kernels, List, Place, Source};
+use crate::kernels::{Dispatch, Grid, List, Place};
+use crate::launch::{Buffer, Kernels};
 use crate::step::pages_word;
 use crate::template::expand;
 
@@ -30,15 +30,15 @@ pub(crate) fn bytes(program: &Program) -> u64 {
 /// keys.
 pub(crate) fn choose(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     list: List,
     op: Attention,
     weights: Place,
-    (context, scores): (usize, &wgpu::Buffer),
-) -> Result<Dispatch> {
+    (context, scores): (usize, Buffer),
+) -> Dispatch {
     let text = [include_str!("key_unit.wgsl"), include_str!("choose_positions.wgsl")].concat();
     let unrolled = op.unrolled().list("FOUR", ["x", "y", "z", "w"]);
-    let source: Source = op
+    let source = op
         .source("choice of positions", &expand(&text, &unrolled), step, list)
         .size("CACHE_PAGES", pages_word(op.cache.group))
         .size("COUNT", op.out.width)
@@ -46,7 +46,7 @@ pub(crate) fn choose(
         .size("SLOTS", rows(context))
         .read_place("query", "QUERY_", op.query)
         .read_place("head_weights", "WEIGHTS_", weights)
-        .read("keys", "vec4<u32>", &op.cache.keys)
+        .read("keys", "vec4<u32>", op.cache.keys)
         .write("ordered", "u32", scores)
         .write_place("out", "OUT_", op.out);
     kernels.dispatch(source, Grid::Rows(1))

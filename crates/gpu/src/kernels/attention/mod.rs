@@ -6,12 +6,13 @@ mod options;
 
 use gleed_model::{KvType, program};
 
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
+use super::{Dispatch, Grid, List, Place, Source};
 use crate::cache::{LayerCache, unit};
+use crate::facts::Facts;
+use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Quantized};
 use crate::step::{Items, SPAN, header};
 use crate::template::{Values, expand};
-use crate::{Gpu, Result};
 use halves::{halves, with_sinks};
 use options::with_options;
 
@@ -43,8 +44,8 @@ pub(crate) struct QueryTiling {
 
 impl QueryTiling {
     /// The tiling for so many query heads per key head.
-    pub fn new(gpu: &Gpu, group: usize) -> QueryTiling {
-        let memory = gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    pub fn new(facts: &Facts, group: usize) -> QueryTiling {
+        let memory = facts.workgroup_memory as usize;
         // What is staged, the weights, and some numbers for each query.
         let bytes = |chunk: usize| chunk * 32 * 16 + SPAN * TILE_QUERIES * 4 + TILE_QUERIES * 32;
         let fits = [32, 16].into_iter().find(|chunk| bytes(*chunk) <= memory);
@@ -57,26 +58,26 @@ impl QueryTiling {
 
 /// One attention op.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Attention<'a> {
-    pub cache: &'a LayerCache,
+pub(crate) struct Attention {
+    pub cache: LayerCache,
     pub op: program::Attention,
     /// By which of the step's outlooks it is cut; that of plain attention is the first.
     pub outlook: usize,
     /// One score for each query head, where there are any.
-    pub sinks: Option<&'a wgpu::Buffer>,
+    pub sinks: Option<Buffer>,
     /// The positions that rows see, where they are chosen.
-    pub chosen: Option<Place<'a>>,
-    pub query: Place<'a>,
-    pub out: Place<'a>,
+    pub chosen: Option<Place>,
+    pub query: Place,
+    pub out: Place,
     /// Results of single spans: `[span of a row][head][value, rounded up to quads, then maximum and sum]`.
-    pub partials: &'a wgpu::Buffer,
+    pub partials: Buffer,
     /// Neighbouring rows of one sequence that an item may have, at most.
     pub rows: usize,
     /// Where single rows, and those whose spans are merged, are written as integers too: the output is
     /// all columns of what the next op reads, and heads are whole groups.
-    pub integers: Option<&'a Quantized>,
+    pub integers: Option<Quantized>,
     /// Where a single row is written as halves too, on the same terms.
-    pub written: Option<&'a HalfRows>,
+    pub written: Option<HalfRows>,
     /// Whether it is computed in halves on matrix units.
     pub halves: bool,
 }
@@ -87,35 +88,30 @@ pub(crate) fn partial_room(value_dim: usize) -> usize {
 }
 
 /// Attention of every kind of items, and the merge of spans.
-pub(crate) fn attention(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    op: Attention,
-) -> Result<Vec<Dispatch>> {
+pub(crate) fn attention(kernels: &mut Kernels, step: Buffer, list: List, op: Attention) -> Vec<Dispatch> {
     let mut all = Vec::new();
     if op.halves {
         let tiles = (op.rows > 1).then_some(Items::Tiles);
         for kind in [Items::Near, Items::Whole, Items::Few, Items::Split].into_iter().chain(tiles) {
-            all.push(halves(kernels, step, list, op, kind)?);
+            all.push(halves(kernels, step, list, op, kind));
         }
-        all.push(merge(kernels, step, list, op)?);
-        return Ok(all);
+        all.push(merge(kernels, step, list, op));
+        return all;
     }
     if !op.op.is_plain() {
-        return Ok(vec![with_options(kernels, step, list, op)?]);
+        return vec![with_options(kernels, step, list, op)];
     }
     for kind in [Items::Near, Items::Whole] {
-        all.push(row(kernels, step, list, op, kind)?);
+        all.push(row(kernels, step, list, op, kind));
     }
     for kind in [Items::Few, Items::Split] {
-        all.push(span(kernels, step, list, op, kind)?);
+        all.push(span(kernels, step, list, op, kind));
     }
     if op.rows > 1 {
-        all.push(tile(kernels, step, list, op)?);
+        all.push(tile(kernels, step, list, op));
     }
-    all.push(merge(kernels, step, list, op)?);
-    Ok(all)
+    all.push(merge(kernels, step, list, op));
+    all
 }
 
 /// How quads of values are read: the text, and what the buffer is then made of.
@@ -127,7 +123,7 @@ pub(super) fn quads_of_values(kind: KvType) -> (&'static str, &'static str) {
     }
 }
 
-impl Attention<'_> {
+impl Attention {
     pub(super) fn group(&self) -> usize {
         self.op.heads / self.cache.shape.heads
     }
@@ -160,18 +156,15 @@ impl Attention<'_> {
     }
 
     /// What both kernels for single rows need; `element` is what values are read as.
-    fn single_rows<'s>(
+    fn single_rows(
         &self,
         kernel: &str,
         unrolled: Values,
-        step: &'s wgpu::Buffer,
+        step: Buffer,
         list: List,
         cut: Cut,
         element: &'static str,
-    ) -> Source<'s>
-    where
-        Self: 's,
-    {
+    ) -> Source {
         let first = if cut.early { ["EARLY", "MIDDLE"] } else { ["MIDDLE", "EARLY"] };
         let unrolled = unrolled
             .set("QUERYCOUNT", cut.queries)
@@ -191,24 +184,18 @@ impl Attention<'_> {
             .size("VALUE_CHUNK", cut.values)
             .size("HEAD_PARTS", cut.parts)
             .read_place("query", "QUERY_", self.query)
-            .read("keys", "vec4<u32>", &self.cache.keys)
-            .read("values", element, &self.cache.values)
+            .read("keys", "vec4<u32>", self.cache.keys)
+            .read("values", element, self.cache.values)
     }
 
     /// What all kernels need.
-    pub(super) fn source<'s>(
-        &self,
-        name: &'static str,
-        text: &str,
-        step: &'s wgpu::Buffer,
-        list: List,
-    ) -> Source<'s> {
+    pub(super) fn source(&self, name: &'static str, text: &str, step: Buffer, list: List) -> Source {
         let LayerCache { shape, kind, .. } = self.cache;
         let (key_words, key_scales) = self.cache.key_words();
         let (value_words, value_scales) = self.cache.value_words();
         Source::new(name, text)
             .step(step, list)
-            .snippet(include_str!("../common/exp.wgsl"))
+            .snippet(include_str!("../../common/exp.wgsl"))
             .snippet(include_str!("softmax.wgsl"))
             .snippet(match kind {
                 KvType::F32 => include_str!("unit_f32.wgsl"),
@@ -250,15 +237,8 @@ struct Cut {
 }
 
 /// Attention of single rows over all of their spans, in one of two ways.
-fn row(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    op: Attention,
-    kind: Items,
-) -> Result<Dispatch> {
-    let limits = kernels.gpu.device.limits();
-    let most_teams = limits.max_compute_invocations_per_workgroup as usize / SPAN;
+fn row(kernels: &mut Kernels, step: Buffer, list: List, op: Attention, kind: Items) -> Dispatch {
+    let most_teams = kernels.facts.workgroup_threads as usize / SPAN;
     // Few rows do not fill the device: a workgroup for each query head, which has many spans at once.
     let (teams, most_queries) = match kind {
         Items::Near => (most_teams.min(8), 1),
@@ -270,7 +250,7 @@ fn row(
     // values, and of each four of them the largest and the sum of their bytes.
     let integers = if op.integers.is_some() { 6 * 32 } else { 0 };
     let bytes = |queries: usize| 4 * queries * (dimensions + teams * (4 * SPAN + 2) + integers);
-    let memory = limits.max_compute_workgroup_storage_size as usize;
+    let memory = kernels.facts.workgroup_memory as usize;
     let most_queries = [4, 2].into_iter().find(|n| *n <= most_queries && bytes(*n) <= memory).unwrap_or(1);
     let parts = op.group().div_ceil(most_queries);
     let queries = op.group().div_ceil(parts);
@@ -306,18 +286,12 @@ fn row(
 }
 
 /// Attention of single rows over one span each, in one of two ways.
-fn span(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    op: Attention,
-    kind: Items,
-) -> Result<Dispatch> {
+fn span(kernels: &mut Kernels, step: Buffer, list: List, op: Attention, kind: Items) -> Dispatch {
     let units = op.units();
     let dimensions = units * unit(op.cache.kind);
     // Of each query: itself, its scores and the largest of them.
     let bytes = |queries: usize| 4 * queries * (dimensions + SPAN + SPAN / 4);
-    let memory = kernels.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    let memory = kernels.facts.workgroup_memory as usize;
     let most_queries = [4, 2].into_iter().find(|n| bytes(*n) <= memory).unwrap_or(1);
     let parts = op.group().div_ceil(most_queries);
     let queries = op.group().div_ceil(parts);
@@ -346,12 +320,7 @@ fn span(
 }
 
 /// The merge of spans.
-pub(super) fn merge(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    op: Attention,
-) -> Result<Dispatch> {
+pub(super) fn merge(kernels: &mut Kernels, step: Buffer, list: List, op: Attention) -> Dispatch {
     let value_dim = op.cache.shape.value_dim;
     let blocks = value_dim.div_ceil(MERGE_VALUES);
     let unrolled = Values::default()
@@ -364,7 +333,7 @@ pub(super) fn merge(
         .switch("SINKLESS", op.sinks.is_none());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../common/exp.wgsl") })
+        .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../../common/exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::merges(op.outlook))
         .size("THREADS", MERGE_VALUES)
@@ -378,7 +347,7 @@ pub(super) fn merge(
         source = source.put_integers(integers, MERGE_VALUES / 4);
     }
     if let Some(halves) = op.written {
-        source = source.with_f16().snippet(include_str!("../common/half_factor.wgsl")).put_values(halves);
+        source = source.with_f16().snippet(include_str!("../../common/half_factor.wgsl")).put_values(halves);
     }
     if let Some(sinks) = op.sinks {
         source = with_sinks(source, sinks);
@@ -387,8 +356,8 @@ pub(super) fn merge(
 }
 
 /// Attention of several neighbouring rows.
-fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -> Result<Dispatch> {
-    let QueryTiling { head_part, parts, chunk, .. } = QueryTiling::new(&kernels.gpu, op.group());
+fn tile(kernels: &mut Kernels, step: Buffer, list: List, op: Attention) -> Dispatch {
+    let QueryTiling { head_part, parts, chunk, .. } = QueryTiling::new(&kernels.facts, op.group());
     let shape = op.cache.shape;
     let turns = shape.value_dim.min(VALUE_BLOCK).div_ceil(64);
     // Vectors that each of 128 threads stages.
@@ -415,8 +384,8 @@ fn tile(kernels: &mut Kernels, step: &wgpu::Buffer, list: List, op: Attention) -
         .size("VALUE_UNITS", shape.value_dim.div_ceil(unit(op.cache.kind)))
         .place("QUERY_", op.query)
         .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", "vec4<u32>", &op.cache.values)
+        .read("keys", "vec4<u32>", op.cache.keys)
+        .read("values", "vec4<u32>", op.cache.values)
         .write("partials", "f32", op.partials)
         .write_place("out", "OUT_", op.out);
     let each = (shape.heads * parts * op.value_blocks()) as u32;

@@ -4,18 +4,13 @@ use gleed_model::arithmetic::alibi_slope;
 use gleed_model::program;
 
 use super::{Attention, quads_of_values};
-use crate::Result;
-use crate::kernels::{Dispatch, Grid, Kernels, List};
+use crate::kernels::{Dispatch, Grid, List};
+use crate::launch::{Buffer, Kernels};
 use crate::step::pages_word;
 use crate::template::expand;
 
 /// Attention with any of its options, of one row and head for each workgroup.
-pub(super) fn with_options(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    list: List,
-    op: Attention,
-) -> Result<Dispatch> {
+pub(super) fn with_options(kernels: &mut Kernels, step: Buffer, list: List, op: Attention) -> Dispatch {
     let program::Attention { heads, causal, window, chunk, soft_cap, alibi, .. } = op.op;
     let unrolled = op
         .unrolled()
@@ -37,11 +32,11 @@ pub(super) fn with_options(
         .size("WINDOW", window.unwrap_or(u32::MAX as usize))
         .size("CHUNK", chunk.unwrap_or(u32::MAX as usize))
         .read_place("query", "QUERY_", op.query)
-        .read("keys", "vec4<u32>", &op.cache.keys)
-        .read("values", element, &op.cache.values)
+        .read("keys", "vec4<u32>", op.cache.keys)
+        .read("values", element, op.cache.values)
         .write_place("out", "OUT_", op.out);
     let source = match soft_cap {
-        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("../common/map_soft_cap.wgsl")),
+        Some(cap) => source.float("FACTOR", cap).snippet(include_str!("../../common/map_soft_cap.wgsl")),
         None => source,
     };
     let source = match alibi {

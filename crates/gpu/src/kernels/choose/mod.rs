@@ -5,8 +5,8 @@
 
 use gleed_model::choice::{self, NO_TOKEN, Rule};
 
-use super::{Dispatch, Grid, Kernels, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, Place, Source};
+use crate::launch::{Buffer, Kernels};
 
 /// The most candidates that a rule may keep: one lane of a workgroup each.
 pub(crate) const MOST_CANDIDATES: usize = 64;
@@ -49,13 +49,13 @@ fn put(row: u32, chunk: u32, entry: vec2<u32>) {
 
 /// Where the entries of a stage come from.
 #[derive(Clone, Copy)]
-enum Entries<'a> {
-    Logits(Place<'a>),
+enum Entries {
+    Logits(Place),
     /// So many of each row, as (key, token).
-    Kept(&'a wgpu::Buffer, usize),
+    Kept(Buffer, usize),
 }
 
-impl<'a> Entries<'a> {
+impl Entries {
     fn width(&self) -> usize {
         match self {
             Entries::Logits(place) => place.width,
@@ -63,7 +63,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    fn read_by(self, source: Source<'a>) -> Source<'a> {
+    fn read_by(self, source: Source) -> Source {
         let source = source.size("WIDTH", self.width()).size("NO_TOKEN", NO_TOKEN as usize);
         match self {
             Entries::Logits(place) => {
@@ -88,74 +88,56 @@ pub(crate) fn bytes(width: usize, rows: usize) -> u64 {
     }
 }
 
-fn kept(kernels: &Kernels, width: usize, rows: usize) -> Result<wgpu::Buffer> {
-    kernels.gpu.storage("candidates", (8 * width * rows) as u64)
+fn kept(kernels: &mut Kernels, width: usize, rows: usize) -> Buffer {
+    kernels.storage("candidates", (8 * width * rows) as u64)
 }
 
 /// `chosen[row]` = the token of each row's largest logit.
-pub(crate) fn argmax(
-    kernels: &mut Kernels,
-    logits: Place,
-    rows: usize,
-    chosen: &wgpu::Buffer,
-) -> Result<Vec<Dispatch>> {
+pub(crate) fn argmax(kernels: &mut Kernels, logits: Place, rows: usize, chosen: Buffer) -> Vec<Dispatch> {
     fn stage(entries: Entries, chunk: usize) -> Source {
         entries.read_by(Source::new("argmax", include_str!("argmax.wgsl"))).size("CHUNK", chunk)
     }
     /// The last stage, of one chunk.
-    fn last<'a>(entries: Entries<'a>, chosen: &'a wgpu::Buffer) -> Source<'a> {
+    fn last(entries: Entries, chosen: Buffer) -> Source {
         stage(entries, entries.width().max(1)).snippet(PUT_TOKEN).write("chosen", "u32", chosen)
     }
     let chunks = logits.width.div_ceil(ARGMAX_CHUNK);
     if chunks <= 1 {
-        return Ok(vec![kernels.dispatch(last(Entries::Logits(logits), chosen), Grid::Rows(1))?]);
+        return vec![kernels.dispatch(last(Entries::Logits(logits), chosen), Grid::Rows(1))];
     }
-    let best = kept(kernels, chunks, rows)?;
+    let best = kept(kernels, chunks, rows);
     let first = stage(Entries::Logits(logits), ARGMAX_CHUNK).size("CHUNKS", chunks);
-    let first = first.snippet(PUT_ENTRY).write("best", "vec2<u32>", &best);
-    Ok(vec![
-        kernels.dispatch(first, Grid::Rows(chunks as u32))?,
-        kernels.dispatch(last(Entries::Kept(&best, chunks), chosen), Grid::Rows(1))?,
-    ])
+    let first = first.snippet(PUT_ENTRY).write("best", "vec2<u32>", best);
+    vec![
+        kernels.dispatch(first, Grid::Rows(chunks as u32)),
+        kernels.dispatch(last(Entries::Kept(best, chunks), chosen), Grid::Rows(1)),
+    ]
 }
 
 /// The [`MOST_CANDIDATES`] largest logits of each row as (key, token), the largest first, and the buffer that
 /// has them.
-pub(crate) fn top(
-    kernels: &mut Kernels,
-    logits: Place,
-    rows: usize,
-) -> Result<(Vec<Dispatch>, wgpu::Buffer)> {
+pub(crate) fn top(kernels: &mut Kernels, logits: Place, rows: usize) -> (Vec<Dispatch>, Buffer) {
     let mut dispatches = Vec::new();
-    let mut before: Option<(wgpu::Buffer, usize)> = None;
+    let mut entries = Entries::Logits(logits);
     loop {
-        let entries = match &before {
-            None => Entries::Logits(logits),
-            Some((buffer, width)) => Entries::Kept(buffer, *width),
-        };
         let chunks = entries.width().div_ceil(SORT_CHUNK).max(1);
-        let best = kept(kernels, chunks * MOST_CANDIDATES, rows)?;
+        let best = kept(kernels, chunks * MOST_CANDIDATES, rows);
         let source = entries
             .read_by(Source::new("topk", include_str!("topk.wgsl")))
             .size("CHUNK", SORT_CHUNK)
             .size("CHUNKS", chunks)
             .size("K", MOST_CANDIDATES)
-            .write("best", "vec2<u32>", &best);
-        dispatches.push(kernels.dispatch(source, Grid::Rows(chunks as u32))?);
+            .write("best", "vec2<u32>", best);
+        dispatches.push(kernels.dispatch(source, Grid::Rows(chunks as u32)));
         if chunks == 1 {
-            return Ok((dispatches, best));
+            return (dispatches, best);
         }
-        before = Some((best, chunks * MOST_CANDIDATES));
+        entries = Entries::Kept(best, chunks * MOST_CANDIDATES);
     }
 }
 
 /// `chosen[row]` = the token that the row's rule draws of its candidates.
-pub(crate) fn draw(
-    kernels: &mut Kernels,
-    candidates: &wgpu::Buffer,
-    rules: &wgpu::Buffer,
-    chosen: &wgpu::Buffer,
-) -> Result<Dispatch> {
+pub(crate) fn draw(kernels: &mut Kernels, candidates: Buffer, rules: Buffer, chosen: Buffer) -> Dispatch {
     let powers: Vec<String> = choice::POWERS.iter().map(|power| format!("{power}u")).collect();
     let text = include_str!("draw.wgsl").replace("POWERS", &powers.join(", "));
     let source = Source::new("draw", &text)

@@ -3,13 +3,14 @@
 use gleed_model::choice::choose;
 
 use super::*;
+use crate::step::Counts;
+use crate::testing::{self, kernels, read, write};
 
 /// The first so many of a row, on the device, with rows of another stride than their width.
 struct Bench {
-    kernels: Kernels,
-    logits: wgpu::Buffer,
-    chosen: wgpu::Buffer,
-    rules: wgpu::Buffer,
+    logits: Buffer,
+    chosen: Buffer,
+    rules: Buffer,
     width: usize,
     stride: usize,
     rows: usize,
@@ -52,15 +53,14 @@ fn logits(state: &mut u64, kind: usize, width: usize) -> Vec<f32> {
 
 impl Bench {
     fn new(width: usize, rows: usize) -> Bench {
-        let gpu = crate::testing::gpu().clone();
         let stride = width + 3;
-        let storage = |words: usize| gpu.storage("test", 4 * words as u64).unwrap();
+        let storage = |words: usize| kernels().storage("test", 4 * words as u64);
         let (logits, chosen, rules) = (storage(stride * rows), storage(rows), storage(RULE_WORDS * rows));
-        Bench { kernels: Kernels::new(gpu, 0), logits, chosen, rules, width, stride, rows }
+        Bench { logits, chosen, rules, width, stride, rows }
     }
 
-    fn place<'a>(&self, buffer: &'a wgpu::Buffer) -> Place<'a> {
-        Place { buffer, offset: 2, width: self.width, stride: self.stride }
+    fn place(&self) -> Place {
+        Place { buffer: self.logits, offset: 2, width: self.width, stride: self.stride }
     }
 
     fn upload(&self, rows: &[Vec<f32>]) {
@@ -70,27 +70,13 @@ impl Bench {
             words.extend_from_slice(row);
             words.push(f32::INFINITY);
         }
-        self.kernels.gpu.queue.write_buffer(&self.logits, 0, bytemuck::cast_slice(&words));
+        write(self.logits, &words);
     }
 
-    fn run(&self, dispatches: &[&Dispatch], out: &wgpu::Buffer, count: usize) -> Vec<u32> {
-        let gpu = &self.kernels.gpu;
-        let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            for dispatch in dispatches {
-                let Grid::Rows(each) = dispatch.grid else { panic!() };
-                pass.set_pipeline(dispatch.pipeline.get().unwrap());
-                pass.set_bind_group(0, &dispatch.bindings, &[]);
-                pass.dispatch_workgroups(each, self.rows as u32, 1);
-            }
-        }
-        let readable = gpu.readable("test", 4 * count as u64).unwrap();
-        encoder.copy_buffer_to_buffer(out, 0, &readable, 0, 4 * count as u64);
-        gpu.queue.submit([encoder.finish()]);
-        let mut found = Vec::new();
-        gpu.read(&readable, count, &mut found).unwrap();
-        found
+    fn run(&self, dispatches: &[Dispatch], out: Buffer) -> Vec<u32> {
+        let counts = Counts { rows: self.rows, ..Counts::default() };
+        testing::run(dispatches.iter().filter_map(|dispatch| dispatch.run(counts)));
+        read(out)
     }
 }
 
@@ -114,16 +100,13 @@ const WIDTHS: [usize; 9] = [1, 5, 63, 64, 1000, 2048, 2049, 33_333, 70_001];
 fn the_largest_logits_come_first() {
     let mut state = 1;
     for width in WIDTHS {
-        let mut bench = Bench::new(width, KINDS);
-        let buffer = bench.logits.clone();
-        let place = bench.place(&buffer);
+        let bench = Bench::new(width, KINDS);
         let rows: Vec<Vec<f32>> = (0..KINDS).map(|kind| logits(&mut state, kind, width)).collect();
         bench.upload(&rows);
-        let chosen = bench.chosen.clone();
-        let argmax = argmax(&mut bench.kernels, place, KINDS, &chosen).unwrap();
-        let best = bench.run(&argmax.iter().collect::<Vec<_>>(), &chosen, KINDS);
-        let (top, candidates) = top(&mut bench.kernels, place, KINDS).unwrap();
-        let found = bench.run(&top.iter().collect::<Vec<_>>(), &candidates, 2 * MOST_CANDIDATES * KINDS);
+        let argmax = argmax(&mut kernels(), bench.place(), KINDS, bench.chosen);
+        let best = bench.run(&argmax, bench.chosen);
+        let (top, candidates) = top(&mut kernels(), bench.place(), KINDS);
+        let found = bench.run(&top, candidates);
         for (kind, row) in rows.iter().enumerate() {
             let truth = sorted(row);
             if kind >= FIRST_WITHOUT_NUMBER {
@@ -148,13 +131,9 @@ fn rules_draw_what_the_host_draws() {
     let (mut state, mut different, mut all) = (2, 0, 0);
     for width in [3, 64, 100, 5000] {
         let count = 42;
-        let mut bench = Bench::new(width, count);
-        let (buffer, chosen, rules_buffer) =
-            (bench.logits.clone(), bench.chosen.clone(), bench.rules.clone());
-        let place = bench.place(&buffer);
-        let (mut dispatches, candidates) = top(&mut bench.kernels, place, count).unwrap();
-        dispatches.push(draw(&mut bench.kernels, &candidates, &rules_buffer, &chosen).unwrap());
-        let dispatches: Vec<&Dispatch> = dispatches.iter().collect();
+        let bench = Bench::new(width, count);
+        let (mut dispatches, candidates) = top(&mut kernels(), bench.place(), count);
+        dispatches.push(draw(&mut kernels(), candidates, bench.rules, bench.chosen));
         for round in 0..8 {
             let rows: Vec<Vec<f32>> =
                 (0..count).map(|i| logits(&mut state, (i + round) % KINDS, width)).collect();
@@ -171,8 +150,8 @@ fn rules_draw_what_the_host_draws() {
                 })
                 .collect();
             let words: Vec<u32> = rules.iter().flat_map(|(rule, bits)| words(rule, *bits)).collect();
-            bench.kernels.gpu.queue.write_buffer(&rules_buffer, 0, bytemuck::cast_slice(&words));
-            let found = bench.run(&dispatches, &chosen, count);
+            write(bench.rules, &words);
+            let found = bench.run(&dispatches, bench.chosen);
             for ((row, (rule, bits)), found) in rows.iter().zip(&rules).zip(found) {
                 assert!(follows(rule));
                 let numbers = row.iter().all(|logit| !logit.is_nan());

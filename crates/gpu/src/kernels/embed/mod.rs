@@ -1,7 +1,7 @@
 //! Embeddings: a table's entries by token or by position, or its first one.
 
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, List, Place, Source};
+use crate::launch::{Buffer, Kernels};
 use crate::linear::PackedWeight;
 use crate::step::CHAINED;
 
@@ -20,13 +20,13 @@ pub(crate) enum Index {
 /// in `chosen`.
 pub(crate) fn embed(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     list: List,
     table: &PackedWeight,
-    chosen: &wgpu::Buffer,
+    chosen: Buffer,
     index: Index,
     out: Place,
-) -> Result<Vec<Dispatch>> {
+) -> Vec<Dispatch> {
     let groups = table.packing().groups();
     let dispatches = table.pieces().iter().map(|piece| {
         let source = Source::new("embed", include_str!("embed.wgsl"))

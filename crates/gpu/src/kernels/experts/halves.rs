@@ -5,8 +5,9 @@ use gleed_model::arithmetic::SEGMENT;
 use gleed_model::program::Activation;
 
 use super::tiles::{ExpertRows, TILES, Tiles, list_at};
-use crate::Result;
-use crate::kernels::{Dispatch, Grid, Kernels, Place, Source, activate};
+use crate::common;
+use crate::kernels::{Dispatch, Grid, Place, Source};
+use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Matrix};
 use crate::template::{Values, expand};
 use crate::units::fragments::{LITTLE, Room};
@@ -29,11 +30,11 @@ pub(crate) struct Product<'a> {
     /// Experts, and outputs and columns of each.
     pub sizes: [usize; 3],
     /// Which experts rows use; without it all, in order.
-    pub choice: Option<Place<'a>>,
-    pub input: Place<'a>,
-    pub out: Place<'a>,
+    pub choice: Option<Place>,
+    pub input: Place,
+    pub out: Place,
     /// Where activation(first) · second goes too, where pairs are alone.
-    pub activated: Option<(Activation, Place<'a>)>,
+    pub activated: Option<(Activation, Place)>,
 }
 
 impl Product<'_> {
@@ -54,7 +55,7 @@ impl Product<'_> {
 }
 
 /// The dispatches that compute products of experts in halves.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct ExpertHalves {
     /// Of few pairs, each by itself.
     direct: Vec<Dispatch>,
@@ -77,13 +78,13 @@ impl ExpertHalves {
     pub fn new(
         kernels: &mut Kernels,
         product: &Product,
-        rows: &ExpertRows,
-        count: &wgpu::Buffer,
+        rows: ExpertRows,
+        count: Buffer,
         sorted: Option<usize>,
-    ) -> Result<ExpertHalves> {
+    ) -> ExpertHalves {
         let [experts, _, columns] = product.sizes;
         let slots = product.slots();
-        let split = direct_split(kernels.gpu.room(), columns);
+        let split = direct_split(kernels.facts.room(), columns);
         // So few that hardly any expert has several rows.
         let few = if product.choice.is_some() { (experts / 2).max(slots) } else { slots };
         let most_direct = if split.is_some() { few } else { 0 };
@@ -92,15 +93,15 @@ impl ExpertHalves {
         for piece in 0..pieces {
             if let Some(split) = split {
                 let (source, each) = product.source(piece, Way::Direct { split }, true);
-                direct.push(kernels.dispatch(source.on_units(), Grid::Pairs { each, slots })?);
+                direct.push(kernels.dispatch(source.on_units(), Grid::Pairs { each, slots }));
             }
             for (tile_rows, _) in TILES {
                 let tiles = product.tiles(tile_rows);
                 if tiles.rows_needed() <= rows.most_rows {
-                    let subgroups = Subgroups::of(tile_rows, columns, kernels.gpu.room());
+                    let subgroups = Subgroups::of(tile_rows, columns, kernels.facts.room());
                     let way = Way::Tiled { tiles, subgroups, rows, count };
                     let (source, each) = product.source(piece, way, true);
-                    products.push((tiles, kernels.dispatch(source.on_units(), Grid::Tiles(each, tiles))?));
+                    products.push((tiles, kernels.dispatch(source.on_units(), Grid::Tiles(each, tiles))));
                 }
             }
         }
@@ -108,13 +109,13 @@ impl ExpertHalves {
         for (tile_rows, _) in TILES.iter().filter(|_| product.choice.is_some()) {
             let tiles = product.tiles(*tile_rows);
             if tiles.rows_needed() <= rows.most_rows {
-                sorts.push((tiles, kernels.dispatch(product.sort(tiles, rows, count), Grid::Once)?));
+                sorts.push((tiles, kernels.dispatch(product.sort(tiles, rows, count), Grid::Once)));
             }
         }
-        let to_halves = kernels.dispatch(product.halving(rows), Grid::Rows(product.parts() as u32))?;
+        let to_halves = kernels.dispatch(product.halving(rows), Grid::Rows(product.parts() as u32));
         let activates = product.activated.is_some();
         let sorted = sorted == Some(most_direct);
-        Ok(ExpertHalves { direct, most_direct, sorts, to_halves, products, sorted, slots, activates })
+        ExpertHalves { direct, most_direct, sorts, to_halves, products, sorted, slots, activates }
     }
 
     /// Pairs up to which each is computed by itself.
@@ -132,14 +133,14 @@ impl ExpertHalves {
     }
 
     /// What is dispatched for so many rows; `apart` from the ops before.
-    pub fn dispatches(&self, rows: usize, apart: bool) -> Vec<&Dispatch> {
-        if self.is_direct(rows) {
-            return self.direct.iter().collect();
-        }
-        let serves = |(tiles, _): &&(Tiles, Dispatch)| tiles.serve(rows);
-        let sorts = self.sorts.iter().filter(|_| apart || !self.sorted).filter(serves);
+    pub fn dispatches(&self, rows: usize, apart: bool) -> impl Iterator<Item = &Dispatch> {
+        let is_direct = self.is_direct(rows);
+        let serves = move |(tiles, _): &&(Tiles, Dispatch)| !is_direct && tiles.serve(rows);
+        let sorts = self.sorts.iter().filter(move |_| apart || !self.sorted).filter(serves);
         let products = self.products.iter().filter(serves).map(|(_, product)| product);
-        sorts.map(|(_, sort)| sort).chain([&self.to_halves]).chain(products).collect()
+        let direct = self.direct.iter().filter(move |_| is_direct);
+        let to_halves = (!is_direct).then_some(&self.to_halves);
+        direct.chain(sorts.map(|(_, sort)| sort)).chain(to_halves).chain(products)
     }
 
     /// All of them.
@@ -151,11 +152,11 @@ impl ExpertHalves {
 
 /// How rows come to a workgroup.
 #[derive(Clone, Copy)]
-enum Way<'a> {
+enum Way {
     /// Each pair by itself, with so many subgroups that share the segments.
     Direct { split: usize },
     /// Those of a tile.
-    Tiled { tiles: Tiles, subgroups: Subgroups, rows: &'a ExpertRows, count: &'a wgpu::Buffer },
+    Tiled { tiles: Tiles, subgroups: Subgroups, rows: ExpertRows, count: Buffer },
 }
 
 /// Subgroups of a workgroup: so many that share the segments of each of so many blocks of outputs.
@@ -189,9 +190,9 @@ fn direct_split(room: Room, columns: usize) -> Option<usize> {
     (most > 0).then(|| shared(columns, most))
 }
 
-impl<'a> Product<'a> {
+impl Product<'_> {
     /// The kernel for a piece of the matrices, and workgroups for each tile.
-    fn source(&self, piece: usize, way: Way<'a>, written_out: bool) -> (Source<'a>, u32) {
+    fn source(&self, piece: usize, way: Way, written_out: bool) -> (Source, u32) {
         let [experts, outputs, columns] = self.sizes;
         let weight = self.first.weight;
         let rows_of_piece = &weight.pieces()[piece].rows;
@@ -248,20 +249,21 @@ impl<'a> Product<'a> {
             .size("FIRST", rows_of_piece.start)
             .size("COUNT", rows_of_piece.len())
             .half_matrix(weight, &weight.pieces()[piece], 'a', ahead)
-            .snippet(include_str!("../common/half_factor.wgsl"));
+            .snippet(include_str!("../../common/half_factor.wgsl"));
         let source = match self.second {
             Some(Matrix { weight, bias }) => {
                 let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', ahead);
-                bias.iter().fold(source, |source, bias| source.read("bias_b", "f32", bias))
+                bias.into_iter().fold(source, |source, bias| source.read("bias_b", "f32", bias))
             }
             None => source,
         };
-        let source = self.first.bias.iter().fold(source, |source, bias| source.read("bias_a", "f32", bias));
+        let source =
+            self.first.bias.into_iter().fold(source, |source, bias| source.read("bias_a", "f32", bias));
         let source = match way {
             Way::Direct { .. } => {
                 let source = source
-                    .snippet(include_str!("../common/lanes.wgsl"))
-                    .snippet(include_str!("../common/round_twice.wgsl"))
+                    .snippet(include_str!("../../common/lanes.wgsl"))
+                    .snippet(include_str!("../../common/round_twice.wgsl"))
                     .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
                     .place("X_", self.input)
                     .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
@@ -274,9 +276,9 @@ impl<'a> Product<'a> {
                     .size("PAIRS_OF_ROW", if self.parts() == 1 { self.slots() } else { 1 })
                     .size("INPUT_STRIDE", HalfRows::stride(columns) as usize)
                     .size("FACTORS", self.factors_at(rows))
-                    .read("input", "vec4<u32>", &rows.halves);
+                    .read("input", "vec4<u32>", rows.halves);
                 match self.choice {
-                    Some(_) => source.size("LIST", self.list_at(rows)).read("tiles", "u32", &rows.tiles),
+                    Some(_) => source.size("LIST", self.list_at(rows)).read("tiles", "u32", rows.tiles),
                     None => source.number("counted", count),
                 }
             }
@@ -284,7 +286,7 @@ impl<'a> Product<'a> {
         let source = source.write_place("out", "OUT_", self.out);
         let source = match activated {
             Some((activation, hidden)) => {
-                source.snippet(&activate::snippet(activation)).write_place("hidden", "HIDDEN_", hidden)
+                source.snippet(&common::activation(activation)).write_place("hidden", "HIDDEN_", hidden)
             }
             None => source,
         };
@@ -292,7 +294,7 @@ impl<'a> Product<'a> {
     }
 
     /// The kernel that sorts rows by experts.
-    fn sort(&self, tiles: Tiles, rows: &'a ExpertRows, count: &'a wgpu::Buffer) -> Source<'a> {
+    fn sort(&self, tiles: Tiles, rows: ExpertRows, count: Buffer) -> Source {
         let choice = self.choice.expect("only rows that choose experts are sorted by them");
         Source::new("rows by experts", include_str!("tiles.wgsl"))
             .size("TILE_ROWS", tiles.rows)
@@ -301,30 +303,30 @@ impl<'a> Product<'a> {
             .size("LIST", self.list_at(rows))
             .number("counted", count)
             .read_place("choice", "CHOICE_", choice)
-            .write("tiles", "u32", &rows.tiles)
+            .write("tiles", "u32", rows.tiles)
     }
 
     /// The kernel that makes halves of the input.
-    fn halving(&self, rows: &'a ExpertRows) -> Source<'a> {
+    fn halving(&self, rows: ExpertRows) -> Source {
         let columns = self.sizes[2];
         Source::new("experts' rows to halves", include_str!("rows.wgsl"))
             .with_f16()
-            .snippet(include_str!("../common/half_factor.wgsl"))
-            .snippet(include_str!("../common/round_twice.wgsl"))
+            .snippet(include_str!("../../common/half_factor.wgsl"))
+            .snippet(include_str!("../../common/round_twice.wgsl"))
             .size("COLUMNS", columns)
             .size("PARTS", self.parts())
             .size("QUADS", 2 * HalfRows::stride(columns) as usize)
             .size("FACTORS", self.factors_at(rows))
             .read_place("x", "X_", self.input)
-            .write("halves", "vec2<u32>", &rows.halves)
+            .write("halves", "vec2<u32>", rows.halves)
     }
 
     /// Where the factors of rows begin, in vectors of four words.
-    fn factors_at(&self, rows: &ExpertRows) -> usize {
+    fn factors_at(&self, rows: ExpertRows) -> usize {
         rows.most_rows * self.parts() * HalfRows::stride(self.sizes[2]) as usize
     }
 
-    fn list_at(&self, rows: &ExpertRows) -> usize {
+    fn list_at(&self, rows: ExpertRows) -> usize {
         list_at(rows.most_rows * self.slots(), self.sizes[0])
     }
 }

@@ -6,8 +6,9 @@ pub(crate) mod tiles;
 use gleed_model::program::Activation;
 use gleed_model::routing::{Gate, LEAST_SUM, Routing};
 
-use super::{Dispatch, Grid, Kernels, Place, Source, activate};
-use crate::Result;
+use super::{Dispatch, Grid, Place, Source};
+use crate::common;
+use crate::launch::{Buffer, Kernels};
 use crate::linear::{Matrix, PackedWeight};
 
 /// Threads of a choice, at most: one for each expert.
@@ -17,13 +18,13 @@ const THREADS: usize = 256;
 pub(crate) fn route(
     kernels: &mut Kernels,
     routing: Routing,
-    [bias, factors]: [Option<&wgpu::Buffer>; 2],
+    [bias, factors]: [Option<Buffer>; 2],
     scores: Place,
     out: Place,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
     let mut source = Source::new("route", include_str!("route.wgsl"))
-        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
         .size("THREADS", scores.width.next_multiple_of(32).min(THREADS))
         .size("EXPERTS", scores.width)
         .size("USED", routing.used)
@@ -53,7 +54,7 @@ pub(crate) fn linear(
     choice: Option<Place>,
     input: Place,
     out: Place,
-) -> Result<Vec<Dispatch>> {
+) -> Vec<Dispatch> {
     let weight: &PackedWeight = matrix.weight;
     let (used, tiles) = (choice.map_or(experts, |choice| choice.width / 2), outputs.div_ceil(32));
     let dispatches = weight.pieces().iter().map(|piece| {
@@ -78,7 +79,7 @@ pub(crate) fn linear(
 }
 
 /// out = the input times the weight of each expert of the row.
-pub(crate) fn weigh(kernels: &mut Kernels, choice: Place, input: Place, out: Place) -> Result<Dispatch> {
+pub(crate) fn weigh(kernels: &mut Kernels, choice: Place, input: Place, out: Place) -> Dispatch {
     let source = Source::new("weigh", include_str!("weigh.wgsl"))
         .size("USED", choice.width / 2)
         .size("WIDTH", input.width)
@@ -95,7 +96,7 @@ pub(crate) fn combine(
     weighted: bool,
     input: Place,
     out: Place,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = Source::new("combine", include_str!("combine.wgsl"))
         .size("USED", choice.width / 2)
         .size("WIDTH", out.width)
@@ -107,9 +108,9 @@ pub(crate) fn combine(
 }
 
 /// x, cut into equal parts, is multiplied part by part with activation(gate).
-pub(crate) fn gate(kernels: &mut Kernels, activation: Activation, gate: Place, x: Place) -> Result<Dispatch> {
+pub(crate) fn gate(kernels: &mut Kernels, activation: Activation, gate: Place, x: Place) -> Dispatch {
     let source = Source::new("gate", include_str!("gate.wgsl"))
-        .snippet(&activate::snippet(activation))
+        .snippet(&common::activation(activation))
         .size("WIDTH", x.width)
         .size("PART", x.width / gate.width)
         .read_place("gate", "GATE_", gate)

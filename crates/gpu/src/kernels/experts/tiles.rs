@@ -3,8 +3,8 @@
 use gleed_model::groups::most_that;
 use gleed_model::program::{Op, Program, Projection, experts_used};
 
+use crate::launch::{Buffer, Kernels};
 use crate::linear::HalfRows;
-use crate::{Gpu, Result};
 
 /// Rows of the tiles that there are, and how many an expert has on average up to which they are best: larger tiles take
 /// only a little more time each.
@@ -51,28 +51,23 @@ impl Tiles {
 }
 
 /// Where rows that experts read are as halves, and which rows meet which expert.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ExpertRows {
-    pub(super) halves: wgpu::Buffer,
-    pub(super) tiles: wgpu::Buffer,
+    pub(super) halves: Buffer,
+    pub(super) tiles: Buffer,
     pub(super) most_rows: usize,
 }
 
 impl ExpertRows {
     /// Room for those of a program, if it has experts.
-    pub fn new(gpu: &Gpu, program: &Program, most_rows: usize) -> Result<Option<ExpertRows>> {
-        match sizes(program, most_rows) {
-            [0, _] => Ok(None),
-            [halves, tiles] => ExpertRows::with(gpu, [halves, tiles], most_rows).map(Some),
-        }
+    pub fn new(kernels: &mut Kernels, program: &Program, most_rows: usize) -> Option<ExpertRows> {
+        let sizes = sizes(program, most_rows);
+        (sizes[0] > 0).then(|| ExpertRows::with(kernels, sizes, most_rows))
     }
 
-    pub(super) fn with(gpu: &Gpu, [halves, tiles]: [u64; 2], most_rows: usize) -> Result<ExpertRows> {
-        Ok(ExpertRows {
-            halves: gpu.storage("experts' rows as halves", halves)?,
-            tiles: gpu.storage("rows by experts", tiles)?,
-            most_rows,
-        })
+    pub(super) fn with(kernels: &mut Kernels, [halves, tiles]: [u64; 2], most_rows: usize) -> ExpertRows {
+        let halves = kernels.storage("experts' rows as halves", halves);
+        ExpertRows { halves, tiles: kernels.storage("rows by experts", tiles), most_rows }
     }
 }
 

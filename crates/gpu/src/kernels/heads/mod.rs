@@ -5,9 +5,9 @@ use gleed_model::KvType;
 use gleed_model::rope::Pairing;
 
 use super::norm::Norm;
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, List, Place, Source};
 use crate::cache::LayerCache;
+use crate::launch::{Buffer, Kernels};
 use crate::step::pages_word;
 use crate::template::{Values, expand};
 
@@ -24,33 +24,33 @@ pub(crate) struct Rotation {
 
 /// The heads of queries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Queries<'a> {
+pub(crate) struct Queries {
     pub heads: usize,
-    pub place: Place<'a>,
-    pub norm: Option<Norm<'a>>,
+    pub place: Place,
+    pub norm: Option<Norm>,
 }
 
 /// The heads of keys and values, and where they are written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeysValues<'a> {
-    pub cache: &'a LayerCache,
-    pub key: Place<'a>,
-    pub value: Place<'a>,
-    pub norm: Option<Norm<'a>>,
+pub(crate) struct KeysValues {
+    pub cache: LayerCache,
+    pub key: Place,
+    pub value: Place,
+    pub norm: Option<Norm>,
 }
 
 /// Queries are changed in place, keys and values go to the cache; each where given.
 pub(crate) fn heads(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     list: List,
     queries: Option<Queries>,
     keys_values: Option<KeysValues>,
     rotation: Option<Rotation>,
-) -> Result<Option<Dispatch>> {
+) -> Option<Dispatch> {
     let (query_heads, kv_heads) =
         (queries.map_or(0, |q| q.heads), keys_values.map_or(0, |kv| kv.cache.shape.heads));
-    let Some(query) = queries.map(|q| q.place).or(keys_values.map(|kv| kv.key)) else { return Ok(None) };
+    let query = queries.map(|q| q.place).or(keys_values.map(|kv| kv.key))?;
     let key_dim = keys_values.map_or_else(|| query.width / query_heads.max(1), |kv| kv.cache.shape.key_dim);
     let value_dim = keys_values.map_or(0, |kv| kv.cache.shape.value_dim);
     let room = key_dim.max(value_dim).next_multiple_of(16);
@@ -64,7 +64,7 @@ pub(crate) fn heads(
     let key = keys_values.map_or(query, |kv| kv.key);
     let mut source = Source::new("heads", &expand(include_str!("heads.wgsl"), &unrolled))
         .step(step, list)
-        .snippet(include_str!("../common/fold.wgsl"))
+        .snippet(include_str!("../../common/fold.wgsl"))
         .size("THREADS", threads)
         .size("ROOM", room)
         .size("FRESH_QUADS", quads)
@@ -103,8 +103,8 @@ pub(crate) fn heads(
             .size("VALUE_WORDS", cache.value_words().0)
             .size("VALUE_SCALES", cache.value_words().1)
             .read_place("value", "VALUE_", value)
-            .write("keys", "u32", &cache.keys)
-            .write("values", "u32", &cache.values),
+            .write("keys", "u32", cache.keys)
+            .write("values", "u32", cache.values),
     };
-    kernels.dispatch(source, Grid::Rows((query_heads + 2 * kv_heads) as u32)).map(Some)
+    Some(kernels.dispatch(source, Grid::Rows((query_heads + 2 * kv_heads) as u32)))
 }

@@ -1,16 +1,16 @@
 //! RMS and layer norms of rows or of their heads, and of a sum.
 
-use super::{Dispatch, Grid, Kernels, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, Place, Source};
+use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Quantized};
 use crate::template::{Values, expand};
 
 /// The vectors of a norm.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Norm<'a> {
-    pub weight: &'a wgpu::Buffer,
+pub(crate) struct Norm {
+    pub weight: Buffer,
     /// Layer norm has one, RMS norm has none.
-    pub bias: Option<&'a wgpu::Buffer>,
+    pub bias: Option<Buffer>,
     pub epsilon: f32,
     /// Whether each head has factors of its own.
     pub of_heads: bool,
@@ -18,16 +18,16 @@ pub(crate) struct Norm<'a> {
 
 /// What else a norm of whole rows writes, besides floats.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Also<'a> {
+pub(crate) enum Also {
     Nothing,
     /// Integers, where columns are whole groups. Those of an RMS norm are of its input times its weights, beside the
     /// factor of each row.
-    Integers(&'a Quantized),
+    Integers(Quantized),
     /// Halves, of the results.
-    Halves(&'a HalfRows),
+    Halves(HalfRows),
     /// Halves of the input of an RMS norm times its weights, where columns are whole groups; the factors of rows are
     /// among those of halves.
-    HalfProducts(&'a HalfRows),
+    HalfProducts(HalfRows),
 }
 
 /// Bytes of memory that a workgroup needs for an RMS norm of so many columns that writes halves of products.
@@ -44,7 +44,7 @@ pub(crate) fn norm(
     addend: Option<Place>,
     out: Place,
     also: Also,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let width = out.width / heads;
     let places = [Some(input), addend, Some(out)];
     let aligned = width.is_multiple_of(4)
@@ -72,12 +72,12 @@ pub(crate) fn norm(
     };
     let text = match also {
         Also::Integers(_) if by_groups => {
-            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../common/row_factor.wgsl")
+            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../../common/row_factor.wgsl")
         }
         Also::HalfProducts(_) => {
-            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../common/row_factor.wgsl")
+            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../../common/row_factor.wgsl")
         }
-        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../common/fold.wgsl"),
+        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../../common/fold.wgsl"),
     };
     let mut source = Source::new("norm", &text)
         .snippet(&quad("source", addend.is_some()))
@@ -102,8 +102,8 @@ pub(crate) fn norm(
     let block_quads = 256 * width.div_ceil(4 * 256);
     if by_groups {
         source = source
-            .snippet(include_str!("../common/squares.wgsl"))
-            .snippet(include_str!("../common/put_squares.wgsl"));
+            .snippet(include_str!("../../common/squares.wgsl"))
+            .snippet(include_str!("../../common/put_squares.wgsl"));
     }
     if let Also::Halves(halves) | Also::HalfProducts(halves) = also {
         source = source.put_halves(halves, width);

@@ -3,11 +3,11 @@
 use gleed_model::arithmetic::Xielu;
 use gleed_model::program::Map;
 
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, List, Place, Source};
+use crate::launch::{Buffer, Kernels};
 
 /// x += y.
-pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Result<Dispatch> {
+pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Dispatch {
     let source = Source::new("add", include_str!("add.wgsl"))
         .size("WIDTH", x.width)
         .read_place("y", "Y_", y)
@@ -16,7 +16,7 @@ pub(crate) fn add(kernels: &mut Kernels, x: Place, y: Place) -> Result<Dispatch>
 }
 
 /// out = input less its mean, in each head of each row.
-pub(crate) fn center(kernels: &mut Kernels, heads: usize, input: Place, out: Place) -> Result<Dispatch> {
+pub(crate) fn center(kernels: &mut Kernels, heads: usize, input: Place, out: Place) -> Dispatch {
     let width = out.width / heads;
     let source = Source::new("center", include_str!("center.wgsl"))
         .size("WIDTH", width)
@@ -27,10 +27,10 @@ pub(crate) fn center(kernels: &mut Kernels, heads: usize, input: Place, out: Pla
 }
 
 /// x = map(x), value by value.
-pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch> {
+pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Dispatch {
     let (function, numbers) = match map {
         Map::Scale(factor) => (include_str!("map_scale.wgsl"), vec![("FACTOR", factor)]),
-        Map::SoftCap(cap) => (include_str!("../common/map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
+        Map::SoftCap(cap) => (include_str!("../../common/map_soft_cap.wgsl"), vec![("FACTOR", cap)]),
         Map::AtMost(limit) => (include_str!("map_at_most.wgsl"), vec![("FACTOR", limit)]),
         Map::Within(limit) => (include_str!("map_within.wgsl"), vec![("FACTOR", limit)]),
         Map::Kept(rate) => (include_str!("map_kept.wgsl"), vec![("RATE", rate)]),
@@ -39,7 +39,7 @@ pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch>
         }
     };
     let source = Source::new("map", include_str!("map.wgsl"))
-        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
         .snippet(function)
         .size("WIDTH", x.width)
         .write_place("x", "X_", x);
@@ -48,34 +48,24 @@ pub(crate) fn map(kernels: &mut Kernels, map: Map, x: Place) -> Result<Dispatch>
 }
 
 /// The wanted rows of `from`, one after the other in `to`.
-pub(crate) fn gather(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    from: Place,
-    to: &wgpu::Buffer,
-) -> Result<Dispatch> {
+pub(crate) fn gather(kernels: &mut Kernels, step: Buffer, from: Place, to: Buffer) -> Dispatch {
     wanted(kernels, step, "gather", include_str!("gather.wgsl"), from, to)
 }
 
 /// The means of the wanted rows' sequences, one after the other in `to`.
-pub(crate) fn pool(
-    kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    from: Place,
-    to: &wgpu::Buffer,
-) -> Result<Dispatch> {
+pub(crate) fn pool(kernels: &mut Kernels, step: Buffer, from: Place, to: Buffer) -> Dispatch {
     wanted(kernels, step, "pool", include_str!("pool.wgsl"), from, to)
 }
 
 /// What makes one row of each wanted one.
 fn wanted(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     name: &'static str,
     text: &str,
     from: Place,
-    to: &wgpu::Buffer,
-) -> Result<Dispatch> {
+    to: Buffer,
+) -> Dispatch {
     let source = Source::new(name, text)
         .step(step, List::Wanted)
         .size("WIDTH", from.width)

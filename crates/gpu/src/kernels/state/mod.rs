@@ -3,8 +3,8 @@
 
 use gleed_model::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 
-use super::{Dispatch, Grid, Kernels, List, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, List, Place, Source};
+use crate::launch::{Buffer, Kernels};
 use crate::state::LayerState;
 use crate::step::header;
 use crate::weights::Weights;
@@ -13,17 +13,17 @@ use crate::weights::Weights;
 const THREADS: usize = 64;
 
 /// What the kernels of all recurrent layers bind.
-fn source<'a>(name: &'static str, text: &str, step: &'a wgpu::Buffer, layer: &'a LayerState) -> Source<'a> {
+fn source(name: &'static str, text: &str, step: Buffer, layer: LayerState) -> Source {
     Source::new(name, text)
         .snippet(include_str!("sequence.wgsl"))
         .step(step, List::All)
         .size("STATES", header::STATES)
         .size("CHANNELS", layer.shape.columns)
         .size("DEPTH", layer.shape.rows)
-        .write("state", "f32", &layer.buffer)
+        .write("state", "f32", layer.buffer)
 }
 
-fn dispatch(kernels: &mut Kernels, source: Source, layer: &LayerState) -> Result<Dispatch> {
+fn dispatch(kernels: &mut Kernels, source: Source, layer: LayerState) -> Dispatch {
     let groups = layer.shape.columns.div_ceil(THREADS) as u32;
     kernels.dispatch(source.sharing_reads(), Grid::Sequences(groups))
 }
@@ -31,10 +31,10 @@ fn dispatch(kernels: &mut Kernels, source: Source, layer: &LayerState) -> Result
 /// out = the input of the row before.
 pub(crate) fn shift(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    layer: &LayerState,
+    step: Buffer,
+    layer: LayerState,
     [x, out]: [Place; 2],
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = source("shift", include_str!("shift.wgsl"), step, layer)
         .read_place("x", "X_", x)
         .write_place("out", "OUT_", out);
@@ -44,15 +44,15 @@ pub(crate) fn shift(
 /// out = a short convolution of each channel.
 pub(crate) fn convolve(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     weights: &Weights,
-    layer: &LayerState,
+    layer: LayerState,
     op: Convolution,
     [x, out]: [Place; 2],
-) -> Result<Dispatch> {
+) -> Dispatch {
     let taps = weights.vector(op.taps);
     let source = source("convolve", include_str!("convolve.wgsl"), step, layer)
-        .snippet(include_str!("../common/exp.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
         .flag("SILU", op.silu)
         .flag("BIASED", op.bias.is_some())
         .read("taps", "f32", taps)
@@ -65,16 +65,16 @@ pub(crate) fn convolve(
 /// out = what a selective scan reads from its state.
 pub(crate) fn scan(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     weights: &Weights,
-    layer: &LayerState,
+    layer: LayerState,
     (op, decays): (Scan, usize),
     [x, dt, b, c, out]: [Place; 5],
-) -> Result<Dispatch> {
+) -> Dispatch {
     let skip = weights.vector(op.skip);
     let source = source("scan", include_str!("scan.wgsl"), step, layer)
-        .snippet(include_str!("../common/exp.wgsl"))
-        .snippet(include_str!("../common/softplus.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
+        .snippet(include_str!("../../common/softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("GROUPS", op.groups)
         .size("DECAYS", decays / op.heads)
@@ -97,10 +97,10 @@ pub(crate) fn keep(
     decay: Decay,
     heads: usize,
     x: Place,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = Source::new("keep", include_str!("keep.wgsl"))
-        .snippet(include_str!("../common/exp.wgsl"))
-        .snippet(include_str!("../common/softplus.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
+        .snippet(include_str!("../../common/softplus.wgsl"))
         .size("WIDTH", x.width)
         .size("PART", x.width / heads)
         .read("decay", "f32", weights.vector(decay.decay))
@@ -112,15 +112,15 @@ pub(crate) fn keep(
 /// out = what the gated delta rule reads from its state.
 pub(crate) fn delta_rule(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
+    step: Buffer,
     weights: &Weights,
-    layer: &LayerState,
+    layer: LayerState,
     op: DeltaRule,
     [query, key, value, alpha, beta, out]: [Place; 6],
-) -> Result<Dispatch> {
+) -> Dispatch {
     let mut source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
-        .snippet(include_str!("../common/exp.wgsl"))
-        .snippet(include_str!("../common/softplus.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
+        .snippet(include_str!("../../common/softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("KEY_HEADS", op.key_heads)
         .flag("IN_TURN", op.in_turn)
@@ -145,11 +145,11 @@ pub(crate) fn delta_rule(
 /// out = what RWKV's rule reads from its state.
 pub(crate) fn wkv(
     kernels: &mut Kernels,
-    step: &wgpu::Buffer,
-    layer: &LayerState,
+    step: Buffer,
+    layer: LayerState,
     op: Wkv,
     [query, kept, key, value, asked, removed, out]: [Place; 7],
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = source("wkv", include_str!("wkv.wgsl"), step, layer)
         .size("HEADS", op.heads)
         .read_place("query", "QUERY_", query)
@@ -163,12 +163,7 @@ pub(crate) fn wkv(
 }
 
 /// Each head's pieces go to one output each: a dispatch for each of these.
-pub(crate) fn unzip(
-    kernels: &mut Kernels,
-    heads: usize,
-    input: Place,
-    outs: &[Place],
-) -> Result<Vec<Dispatch>> {
+pub(crate) fn unzip(kernels: &mut Kernels, heads: usize, input: Place, outs: &[Place]) -> Vec<Dispatch> {
     let mut offset = 0;
     let pieces = outs.iter().map(|out| {
         let piece = out.width / heads;
@@ -186,12 +181,7 @@ pub(crate) fn unzip(
 }
 
 /// Each head = a piece of the first input and one of the second, which all heads may share.
-pub(crate) fn zip(
-    kernels: &mut Kernels,
-    heads: usize,
-    [first, second]: [Place; 2],
-    out: Place,
-) -> Result<Dispatch> {
+pub(crate) fn zip(kernels: &mut Kernels, heads: usize, [first, second]: [Place; 2], out: Place) -> Dispatch {
     let (head, piece) = (out.width / heads, first.width / heads);
     let source = Source::new("zip", include_str!("zip.wgsl"))
         .size("WIDTH", out.width)
@@ -211,7 +201,7 @@ pub(crate) fn unit_norm(
     epsilon: f32,
     like: Option<Place>,
     x: Place,
-) -> Result<Dispatch> {
+) -> Dispatch {
     let source = Source::new("unit_norm", include_str!("unit_norm.wgsl"))
         .size("HEADS", heads)
         .size("WIDTH", x.width / heads)

@@ -1,10 +1,10 @@
 //! Several residual streams, rows that are blended, and what goes with them: plain, a thread for each column or a workgroup for each row.
 
-use super::{Dispatch, Grid, Kernels, Place, Source};
-use crate::Result;
+use super::{Dispatch, Grid, Place, Source};
+use crate::launch::{Buffer, Kernels};
 
 /// Each stream and all of them times its coefficients.
-pub(crate) fn mix(kernels: &mut Kernels, [coefficients, input, out]: [Place; 3]) -> Result<Dispatch> {
+pub(crate) fn mix(kernels: &mut Kernels, [coefficients, input, out]: [Place; 3]) -> Dispatch {
     let streams = coefficients.width.isqrt();
     let source = Source::new("mix_streams", include_str!("mix_streams.wgsl"))
         .size("STREAMS", streams)
@@ -16,10 +16,7 @@ pub(crate) fn mix(kernels: &mut Kernels, [coefficients, input, out]: [Place; 3])
 }
 
 /// Each stream, moved by how far the first one is from the truth.
-pub(crate) fn correct(
-    kernels: &mut Kernels,
-    [coefficients, truth, input, out]: [Place; 4],
-) -> Result<Dispatch> {
+pub(crate) fn correct(kernels: &mut Kernels, [coefficients, truth, input, out]: [Place; 4]) -> Dispatch {
     let source = Source::new("correct_streams", include_str!("correct_streams.wgsl"))
         .size("STREAMS", coefficients.width)
         .size("WIDTH", truth.width)
@@ -31,11 +28,7 @@ pub(crate) fn correct(
 }
 
 /// x, moved towards y with each row of shares.
-pub(crate) fn blend(
-    kernels: &mut Kernels,
-    shares: &wgpu::Buffer,
-    [x, y, out]: [Place; 3],
-) -> Result<Dispatch> {
+pub(crate) fn blend(kernels: &mut Kernels, shares: Buffer, [x, y, out]: [Place; 3]) -> Dispatch {
     let source = Source::new("blend", include_str!("blend.wgsl"))
         .size("WIDTH", out.width)
         .size("PART", x.width)
@@ -47,7 +40,7 @@ pub(crate) fn blend(
 }
 
 /// out = Σ x · y of each head.
-pub(crate) fn dot(kernels: &mut Kernels, heads: usize, [x, y, out]: [Place; 3]) -> Result<Dispatch> {
+pub(crate) fn dot(kernels: &mut Kernels, heads: usize, [x, y, out]: [Place; 3]) -> Dispatch {
     let source = Source::new("dot", include_str!("dot.wgsl"))
         .size("HEADS", heads)
         .size("WIDTH", x.width / heads)
@@ -58,7 +51,7 @@ pub(crate) fn dot(kernels: &mut Kernels, heads: usize, [x, y, out]: [Place; 3]) 
 }
 
 /// What lies above the mean by more than some standard deviations.
-pub(crate) fn sparsify(kernels: &mut Kernels, spread: f32, x: Place) -> Result<Dispatch> {
+pub(crate) fn sparsify(kernels: &mut Kernels, spread: f32, x: Place) -> Dispatch {
     let source = Source::new("sparsify", include_str!("sparsify.wgsl"))
         .size("WIDTH", x.width)
         .float("SPREAD", spread)
@@ -69,12 +62,7 @@ pub(crate) fn sparsify(kernels: &mut Kernels, spread: f32, x: Place) -> Result<D
 }
 
 /// out = input · weight, column by column.
-pub(crate) fn scale_columns(
-    kernels: &mut Kernels,
-    weight: &wgpu::Buffer,
-    input: Place,
-    out: Place,
-) -> Result<Dispatch> {
+pub(crate) fn scale_columns(kernels: &mut Kernels, weight: Buffer, input: Place, out: Place) -> Dispatch {
     let source = Source::new("scale_columns", include_str!("scale_columns.wgsl"))
         .size("WIDTH", out.width)
         .read("weight", "f32", weight)

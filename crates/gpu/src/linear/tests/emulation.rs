@@ -1,14 +1,14 @@
 //! Kernels on matrix units, on devices that have none: what they multiply is multiplied by plain WGSL, so that all else
 //! that such a kernel does can be tested anywhere.
 
-use crate::Gpu;
 use crate::linear::shader::{LANES, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
+use crate::testing::kernels;
 use crate::units::fragments::{FRAGMENTS, Fragments, UNITS_ENABLED};
 
 /// Kernels of one tiling on matrix units.
-pub fn emulating(gpu: &Gpu, tiling: Tiling) -> LinearKernels {
-    LinearKernels::new(gpu, &[], &[]).unwrap().with_texts(tiling, emulated)
+pub fn emulating(tiling: Tiling) -> LinearKernels {
+    LinearKernels::new(&mut kernels(), &[], &[]).with_texts(tiling, emulated)
 }
 
 /// The text of a kernel with plain products, and with subgroups of 32 threads whatever the device's are.

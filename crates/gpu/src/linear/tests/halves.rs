@@ -2,11 +2,13 @@
 //! against many. On a device without matrix units they are emulated.
 
 use crate::Gpu;
-use crate::kernels::{Grid, Kernels, Source};
+use crate::kernels::{Grid, Source};
 use crate::linear::{
-    HalfRows, Input, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, RowsView, Tiling,
-    ToHalves, half_units,
+    Conversion, HalfRows, Input, Linear, LinearKernels, LinearSpec, Matrix, Operands, PackedWeight, RowsView,
+    Tiling, half_units,
 };
+use crate::step::Counts;
+use crate::testing::{self, buffer, kernels, number, read};
 use gleed_gguf::Format;
 use gleed_model::arithmetic::{
     HalfRow, dot_halves, half_activations, half_row, half_values, half_weights, silu,
@@ -14,7 +16,7 @@ use gleed_model::arithmetic::{
 use gleed_model::program::Activation;
 
 use super::emulation::{emulated, emulating};
-use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
+use super::support::{Random, Run, Weight, assert_same, setup};
 use crate::linear::pack::Room;
 use crate::linear::shader::source;
 
@@ -30,39 +32,34 @@ const SMALL: [Tiling; 3] = [
 fn all_kernels(gpu: &Gpu) -> Vec<LinearKernels> {
     if half_units(&gpu.info) {
         let one = |tiling| {
-            let kernels = LinearKernels::new(gpu, &[], &[]).unwrap();
-            kernels.with_texts(tiling, crate::linear::source)
+            let linear = LinearKernels::new(&mut kernels(), &[], &[]);
+            linear.with_texts(tiling, crate::linear::source)
         };
-        return Tiling::halves(56, setup().0.room()).into_iter().chain(SMALL).map(one).collect();
+        return Tiling::halves(56, testing::gpu().facts().room()).into_iter().chain(SMALL).map(one).collect();
     }
-    SMALL.into_iter().map(|tiling| emulating(gpu, tiling)).collect()
+    SMALL.into_iter().map(emulating).collect()
 }
 
 /// Rows of floats, the columns of which are all of a row, as halves.
-pub fn to_halves(gpu: &Gpu, kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> HalfRows {
+pub fn to_halves(linear: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> HalfRows {
     let count = rows.len() / columns;
-    let halves = HalfRows::new(gpu, count, columns).unwrap();
+    let halves = HalfRows::new(&mut kernels(), count, columns);
     let stride = columns + gap;
     let mut spread = vec![f32::NAN; (count * stride + 8).next_multiple_of(4)];
     for (r, row) in rows.chunks(columns).enumerate() {
         spread[4 + r * stride..][..columns].copy_from_slice(row);
     }
-    let input = buffer(gpu, &spread, wgpu::BufferUsages::STORAGE);
-    let batch = buffer(gpu, &[f32::from_bits(count as u32), 0.0, 0.0, 0.0], wgpu::BufferUsages::UNIFORM);
-    let view = RowsView { buffer: &input, offset: 4, stride: stride as u32 };
-    let dispatch = ToHalves::new(gpu, kernels, view, columns, &halves, &batch).unwrap();
-    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        dispatch.record(&mut pass, count as u32).unwrap();
-    }
-    gpu.queue.submit([encoder.finish()]);
+    let input = buffer(&spread);
+    let batch = number(count);
+    let view = RowsView { buffer: input, offset: 4, stride: stride as u32 };
+    let conversion = Conversion::to_halves(&mut kernels(), linear, view, columns, halves, batch);
+    testing::run(conversion.run(count as u32));
     halves
 }
 
 #[test]
 fn activations_become_halves_as_defined() {
-    let (gpu, kernels, _) = setup();
+    let (_, linear, _) = setup();
     let mut random = Random(31);
     for columns in [1, 6, 32, 100, 1184] {
         let mut rows = random.floats(5 * columns);
@@ -72,9 +69,8 @@ fn activations_become_halves_as_defined() {
         rows[3 * columns] = f32::NAN;
         rows[4 * columns] = f32::NEG_INFINITY;
         for gap in [0, 3] {
-            let halves = to_halves(gpu, kernels, &rows, columns, gap);
-            let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            let words = read(gpu, encoder, halves.buffer());
+            let halves = to_halves(linear, &rows, columns, gap);
+            let words: Vec<f32> = read(halves.buffer());
             let (groups, factors) = (columns.div_ceil(128) * 4, &words[4 * halves.factors()..]);
             for (r, row) in rows.chunks(columns).enumerate() {
                 let HalfRow { values, factor } = half_activations(row);
@@ -92,8 +88,8 @@ fn activations_become_halves_as_defined() {
 }
 
 /// A matrix on the device, for matrix units.
-pub fn upload(gpu: &Gpu, weight: &Weight) -> PackedWeight {
-    PackedWeight::upload(gpu, "w", weight.packing().for_halves(), &[&weight.file], &mut |_| {}).unwrap()
+pub fn upload(weight: &Weight) -> PackedWeight {
+    weight.upload_as(weight.packing().for_halves(), u64::MAX, &mut |_| {}).unwrap()
 }
 
 /// A matrix as halves, row by row.
@@ -128,35 +124,27 @@ pub fn multiply(weight: &Weight, bias: Option<&[f32]>, input: &[f32]) -> Vec<f32
 }
 
 /// A layer whose input are these rows.
-fn run<'a>(
-    gpu: &'a Gpu,
-    kernels: &LinearKernels,
+fn run(
+    linear: &LinearKernels,
     [columns, outputs, capacity]: [usize; 3],
     input: &[f32],
     make: impl FnOnce(Operands) -> crate::Result<Linear>,
-) -> Run<'a> {
-    let halves = to_halves(gpu, kernels, input, columns, 0);
-    Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
-        make(Operands { input: Input::Halves(&halves), ..operands })
+) -> Run {
+    let halves = to_halves(linear, input, columns, 0);
+    Run::new([columns, outputs, capacity], &[], |operands| {
+        make(Operands { input: Input::Halves(halves), ..operands })
     })
 }
 
-fn check(
-    gpu: &Gpu,
-    kernels: &LinearKernels,
-    random: &mut Random,
-    format: Format,
-    outputs: usize,
-    columns: usize,
-) {
+fn check(linear: &LinearKernels, random: &mut Random, format: Format, outputs: usize, columns: usize) {
     let weight = Weight::random(random, format, outputs, columns);
     let capacity = 18;
     let mut input = random.floats(capacity * columns);
     input.iter_mut().step_by(97).for_each(|x| *x *= 40.0);
     let truth = multiply(&weight, None, &input);
-    let packed = upload(gpu, &weight);
-    let run = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
-        Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+    let packed = upload(&weight);
+    let run = run(linear, [columns, outputs, capacity], &input, |operands| {
+        Linear::new(&mut kernels(), linear, "test", Matrix { weight: &packed, bias: None }, operands)
     });
     for rows in [0, 1, 18] {
         let what = format!("{format} {outputs} x {columns}, {rows} rows");
@@ -173,10 +161,11 @@ fn unpacking(spec: LinearSpec, tiling: Tiling) -> String {
 
 #[test]
 fn every_format_becomes_the_halves_that_are_defined() {
-    let gpu = &setup().0;
     let mut random = Random(32);
     let tiling = Tiling::Halves { rows: 64, split: 1, across: 1 };
-    let kernels = LinearKernels::new(gpu, &[], &[]).unwrap().with_texts(tiling, unpacking);
+    // Before kernels are planned, whose texts ask for it.
+    setup();
+    let linear = LinearKernels::new(&mut kernels(), &[], &[]).with_texts(tiling, unpacking);
     for format in Format::all() {
         let columns = match format.block_len() {
             1 => 90,
@@ -184,11 +173,11 @@ fn every_format_becomes_the_halves_that_are_defined() {
             _ => 512,
         };
         let weight = Weight::random(&mut random, format, 19, columns);
-        let packed = upload(gpu, &weight);
-        let halves = HalfRows::new(gpu, 1, columns).unwrap();
-        let run = Run::new(gpu, [columns, 19, columns], &[], |operands| {
-            let operands = Operands { input: Input::Halves(&halves), ..operands };
-            Linear::new(gpu, &kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+        let packed = upload(&weight);
+        let halves = HalfRows::new(&mut kernels(), 1, columns);
+        let run = Run::new([columns, 19, columns], &[], |operands| {
+            let operands = Operands { input: Input::Halves(halves), ..operands };
+            Linear::new(&mut kernels(), &linear, "test", Matrix { weight: &packed, bias: None }, operands)
         });
         let matrix = half_matrix(&weight);
         let truth: Vec<f32> =
@@ -205,17 +194,17 @@ fn every_tiling_multiplies_the_same() {
     let mut random = Random(33);
     let real = half_units(&gpu.info);
     let tilings: Vec<Tiling> = if real {
-        Tiling::halves(56, setup().0.room()).into_iter().chain(SMALL).collect()
+        Tiling::halves(56, testing::gpu().facts().room()).into_iter().chain(SMALL).collect()
     } else {
         SMALL.to_vec()
     };
-    for (tiling, kernels) in tilings.into_iter().zip(all_kernels(gpu)) {
+    for (tiling, linear) in tilings.into_iter().zip(all_kernels(gpu)) {
         let Tiling::Halves { split, .. } = tiling else { unreachable!("only those are tested") };
         // Emulated subgroups come to as many barriers, and so have as many columns.
         let columns = if real || split == 1 { 1792 } else { 512 * split as usize };
-        check(gpu, &kernels, &mut random, Format::Q4_K, 35, columns);
+        check(&linear, &mut random, Format::Q4_K, 35, columns);
         // The columns are part of a kernel's text, and an emulated one takes long to compile.
-        check(gpu, &kernels, &mut random, Format::Q4_K, 1, if real { 256 } else { columns });
+        check(&linear, &mut random, Format::Q4_K, 1, if real { 256 } else { columns });
     }
 }
 
@@ -226,23 +215,23 @@ fn gates_joins_and_biases_are_as_defined() {
     let (outputs, columns, capacity) = (20, 64, 17);
     let all = all_kernels(gpu);
     let some = if half_units(&gpu.info) { &all[..] } else { &all[1..2] };
-    for kernels in some {
+    for linear in some {
         let [first, second] =
             [Format::Q4_0, Format::Q5_1].map(|format| Weight::random(&mut random, format, outputs, columns));
         let [one, other] = [random.floats(outputs), random.floats(outputs)];
         let input = random.floats(capacity * columns);
-        let packed = [upload(gpu, &first), upload(gpu, &second)];
-        let biases = [&one, &other].map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
-        let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: Some(&biases[i]) });
+        let packed = [upload(&first), upload(&second)];
+        let biases = [&one, &other].map(|bias| buffer(bias));
+        let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: Some(biases[i]) });
         let truth = [multiply(&first, Some(&one), &input), multiply(&second, Some(&other), &input)];
-        let joined = run(gpu, kernels, [columns, 2 * outputs, capacity], &input, |operands| {
-            Linear::joined(gpu, kernels, "test", matrices, operands)
+        let joined = run(linear, [columns, 2 * outputs, capacity], &input, |operands| {
+            Linear::joined(&mut kernels(), linear, "test", matrices, operands)
         });
         let both = truth[0].chunks(outputs).zip(truth[1].chunks(outputs));
         let expected: Vec<f32> = both.flat_map(|(a, b)| [a, b].concat()).collect();
         assert_same("joined", &joined.rows(capacity), &expected);
-        let gated = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
-            Linear::gated(gpu, kernels, "test", Activation::Silu, matrices, operands)
+        let gated = run(linear, [columns, outputs, capacity], &input, |operands| {
+            Linear::gated(&mut kernels(), linear, "test", Activation::Silu, matrices, operands)
         });
         for (got, (gate, up)) in gated.rows(capacity).iter().zip(truth[0].iter().zip(&truth[1])) {
             let expected = silu(*gate) * up;
@@ -258,12 +247,12 @@ fn what_is_not_a_number_stays_in_its_row() {
     let mut random = Random(35);
     let (outputs, columns, capacity) = (20, 64, 3);
     let weight = Weight::random(&mut random, Format::Q8_0, outputs, columns);
-    let packed = upload(gpu, &weight);
+    let packed = upload(&weight);
     let mut input = random.floats(capacity * columns);
     input[columns + 5] = f32::NAN;
-    for kernels in &all_kernels(gpu)[..1] {
-        let run = run(gpu, kernels, [columns, outputs, capacity], &input, |operands| {
-            Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias: None }, operands)
+    for linear in &all_kernels(gpu)[..1] {
+        let run = run(linear, [columns, outputs, capacity], &input, |operands| {
+            Linear::new(&mut kernels(), linear, "test", Matrix { weight: &packed, bias: None }, operands)
         });
         for (i, value) in run.rows(capacity).iter().enumerate() {
             assert_eq!(value.is_nan(), i / outputs == 1, "value {i} is {value}");
@@ -284,19 +273,25 @@ fn a_single_row_is_multiplied_as_others_are() {
     ];
     for (format, outputs, columns, [split, across]) in shapes {
         let weight = Weight::random(&mut random, format, outputs, columns);
-        let packed = upload(gpu, &weight);
+        let packed = upload(&weight);
         let mut input = random.floats(columns.next_multiple_of(4));
         input[3] = 900.0;
         let truth = multiply(&weight, None, &input[..columns]);
         let matrix = Matrix { weight: &packed, bias: None };
         let tiling = Tiling::Halves { rows: 1, split, across };
-        let kernels = match half_units(&gpu.info) {
-            true => LinearKernels::new(gpu, &[], &[]).unwrap().with_halves(vec![tiling]),
-            false => emulating(gpu, tiling),
+        let linear = match half_units(&gpu.info) {
+            true => LinearKernels::new(&mut kernels(), &[], &[]).with_halves(vec![tiling]),
+            false => emulating(tiling),
         };
-        let halves = to_halves(gpu, &kernels, &input[..columns], columns, 0);
-        let run = Run::new(gpu, [columns, outputs, 1], &[], |operands| {
-            Linear::new(gpu, &kernels, "test", matrix, Operands { input: Input::Single(&halves), ..operands })
+        let halves = to_halves(&linear, &input[..columns], columns, 0);
+        let run = Run::new([columns, outputs, 1], &[], |operands| {
+            Linear::new(
+                &mut kernels(),
+                &linear,
+                "test",
+                matrix,
+                Operands { input: Input::Single(halves), ..operands },
+            )
         });
         assert_same(&format!("a row of {format}"), &run.rows(1), &truth);
     }
@@ -305,27 +300,21 @@ fn a_single_row_is_multiplied_as_others_are() {
 /// A table of embeddings that is a matrix too is read in the layout of lanes: each format gives what its terms stand for.
 #[test]
 fn tables_give_what_their_terms_stand_for() {
-    let (gpu, _, fused) = setup();
+    let (_, _, fused) = setup();
     let mut random = Random(39);
     for format in Format::all() {
         let columns = if format.block_len() == 1 { 90 } else { 512 };
         let weight = Weight::random(&mut random, format, 19, columns);
-        let packed = upload(gpu, &weight);
+        let packed = upload(&weight);
         let stride = packed.packing().groups() * 32;
-        let out = buffer(gpu, &vec![0.0; 19 * stride], wgpu::BufferUsages::STORAGE);
+        let out = buffer(&vec![0.0; 19 * stride]);
         let source = Source::new("test", include_str!("table.wgsl"))
             .matrix(&packed, &packed.pieces()[0])
             .size("STRIDE", stride)
-            .write("out", "f32", &out);
-        let dispatch = Kernels::new(gpu.clone(), 0).dispatch(source, Grid::Rows(1)).unwrap();
-        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(dispatch.pipeline.get().unwrap());
-            pass.set_bind_group(0, &dispatch.bindings, &[]);
-            pass.dispatch_workgroups(1, 19, 1);
-        }
-        let found = read(gpu, encoder, &out);
+            .write("out", "f32", out);
+        let dispatch = kernels().dispatch(source, Grid::Rows(1));
+        testing::run(dispatch.run(Counts { rows: 19, ..Counts::default() }));
+        let found: Vec<f32> = read(out);
         for (row, file) in weight.file.chunks(weight.file.len() / 19).enumerate() {
             let expected: Vec<f32> = match format.groups() {
                 Some(groups) => {

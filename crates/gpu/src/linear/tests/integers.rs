@@ -2,13 +2,14 @@
 //! operations: every format bit for bit, few rows against many.
 
 use crate::linear::{
-    Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantize, Quantized, Rounded, RowsView, Tiling,
+    Conversion, Input, Layout, Linear, LinearKernels, Matrix, Operands, Quantized, Rounded, RowsView, Tiling,
 };
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::silu;
 use gleed_model::program::Activation;
 
-use super::support::{Random, Run, Weight, assert_same, buffer, read, setup};
+use super::support::{Random, Run, Weight, assert_same, setup};
+use crate::testing::{self, buffer, kernels, number, read};
 
 /// A group of 32 activations.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,26 +21,20 @@ struct Group {
 }
 
 /// The groups of rows, as the device made them of floats that lie `gap` apart.
-fn quantize(kernels: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> (Quantized, Vec<Group>) {
-    let gpu = &setup().0;
+fn quantize(linear: &LinearKernels, rows: &[f32], columns: usize, gap: usize) -> (Quantized, Vec<Group>) {
     let count = rows.len() / columns;
-    let quantized = Quantized::new(gpu, count, columns).unwrap();
+    let quantized = Quantized::new(&mut kernels(), count, columns);
     let stride = columns + gap;
     let mut spread = vec![f32::NAN; count * stride + 8];
     for (r, row) in rows.chunks(columns).enumerate() {
         spread[4 + r * stride..][..columns].copy_from_slice(row);
     }
-    let input = buffer(gpu, &spread, wgpu::BufferUsages::STORAGE);
-    let batch = buffer(gpu, &[f32::from_bits(count as u32), 0.0, 0.0, 0.0], wgpu::BufferUsages::UNIFORM);
-    let view = RowsView { buffer: &input, offset: 4, stride: stride as u32 };
-    let dispatch = Quantize::new(gpu, kernels, view, columns, &quantized, &batch).unwrap();
-    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        dispatch.record(&mut pass, count as u32).unwrap();
-    }
-    let words = read(gpu, encoder, quantized.buffer());
-    // What norms write follows.
+    let input = buffer(&spread);
+    let batch = number(count);
+    let view = RowsView { buffer: input, offset: 4, stride: stride as u32 };
+    let conversion = Conversion::to_integers(&mut kernels(), linear, view, columns, quantized, batch);
+    testing::run(conversion.run(count as u32));
+    let words: Vec<f32> = read(quantized.buffer());
     (quantized, groups_of(&words[..count * columns.div_ceil(32) * 12]))
 }
 
@@ -56,7 +51,7 @@ fn groups_of(words: &[f32]) -> Vec<Group> {
 
 #[test]
 fn activations_become_integers_as_defined() {
-    let kernels = &setup().1;
+    let linear = &setup().1;
     let mut random = Random(21);
     let columns = 32 * 37;
     let mut rows = random.floats(3 * columns);
@@ -70,7 +65,7 @@ fn activations_become_integers_as_defined() {
         rows[index] = bad;
     }
     for gap in [0, 3] {
-        let (_, groups) = quantize(kernels, &rows, columns, gap);
+        let (_, groups) = quantize(linear, &rows, columns, gap);
         assert_eq!(groups.len(), 3 * 37);
         for (group, values) in groups.iter().zip(rows.chunks(32)) {
             if !values.iter().all(|x| x.is_finite()) {
@@ -143,38 +138,37 @@ fn multiply(weight: &Weight, fused: bool, bias: Option<&[f32]>, groups: &[Group]
 }
 
 /// A layer whose input are integers.
-fn run<'a>(
-    kernels: &LinearKernels,
+fn run(
+    linear: &LinearKernels,
     weight: &Weight,
     bias: Option<&[f32]>,
-    quantized: &Quantized,
+    quantized: Quantized,
     rows: usize,
-) -> Run<'a> {
-    let gpu = &setup().0;
-    let packed = weight.upload(gpu);
-    let bias = bias.map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
-    Run::new(gpu, [weight.columns, weight.rows, rows], &[], |operands| {
+) -> Run {
+    let packed = weight.upload();
+    let bias = bias.map(buffer);
+    Run::new([weight.columns, weight.rows, rows], &[], |operands| {
         let operands = Operands { input: Input::Integers(quantized), ..operands };
-        Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias: bias.as_ref() }, operands)
+        Linear::new(&mut kernels(), linear, "test", Matrix { weight: &packed, bias }, operands)
     })
 }
 
 /// Kernels of these tilings alone, so that no other can be chosen.
 fn only(tilings: &[Tiling]) -> LinearKernels {
-    LinearKernels::new(&setup().0, &[], tilings).unwrap()
+    LinearKernels::new(&mut kernels(), &[], tilings)
 }
 
 const FEW: [Tiling; 2] = [Tiling::Few { rows: 1, outputs: 1 }, Tiling::Few { rows: 8, outputs: 2 }];
 const MANY: [Tiling; 1] = [Tiling::Many { rows: 64 }];
 
 /// All numbers of rows of one matrix against the definition, by the kernels for few rows and by that for many.
-fn check(kernels: &[LinearKernels], random: &mut Random, format: Format, outputs: usize, columns: usize) {
+fn check(linear: &[LinearKernels], random: &mut Random, format: Format, outputs: usize, columns: usize) {
     let fused = setup().2;
     let weight = Weight::random(random, format, outputs, columns);
-    let (quantized, groups) = quantize(&kernels[0], &random.floats(70 * columns), columns, 0);
+    let (quantized, groups) = quantize(&linear[0], &random.floats(70 * columns), columns, 0);
     let truth = multiply(&weight, fused, None, &groups);
-    for (i, kernels) in kernels.iter().enumerate() {
-        let run = run(kernels, &weight, None, &quantized, 70);
+    for (i, linear) in linear.iter().enumerate() {
+        let run = run(linear, &weight, None, quantized, 70);
         for rows in [0, 1, 2, 7, 8, 9, 20, 65] {
             let what = format!("{format} {outputs} x {columns}, {rows} rows, kernels {i}");
             assert_same(&what, &run.rows(rows), &truth[..rows * outputs]);
@@ -184,34 +178,34 @@ fn check(kernels: &[LinearKernels], random: &mut Random, format: Format, outputs
 
 #[test]
 fn every_format_of_integers_multiplies_as_defined() {
-    let (kernels, mut random) = ([only(&FEW), only(&MANY)], Random(22));
+    let (linear, mut random) = ([only(&FEW), only(&MANY)], Random(22));
     for format in Format::all().filter(|format| matches!(Layout::of(*format).0, Layout::Integers(_))) {
         let columns = if format.block_len() == 32 { 32 * 35 } else { 256 * 5 };
-        check(&kernels, &mut random, format, 19, columns);
+        check(&linear, &mut random, format, 19, columns);
     }
 }
 
 #[test]
 fn integers_of_odd_shapes_multiply_as_defined() {
-    let (kernels, mut random) = ([only(&Tiling::INTEGERS), only(&MANY)], Random(23));
+    let (linear, mut random) = ([only(&Tiling::INTEGERS), only(&MANY)], Random(23));
     for (outputs, columns) in [(1, 256), (17, 2304), (65, 256), (130, 4096)] {
-        check(&kernels, &mut random, Format::Q4_K, outputs, columns);
+        check(&linear, &mut random, Format::Q4_K, outputs, columns);
     }
     for (outputs, columns) in [(1, 32), (7, 96), (31, 1056)] {
-        check(&kernels, &mut random, Format::Q4_0, outputs, columns);
+        check(&linear, &mut random, Format::Q4_0, outputs, columns);
     }
 }
 
 #[test]
 fn every_tiling_of_integers_gives_the_same_bits() {
-    let (gpu, _, fused) = setup();
+    let (_, _, fused) = setup();
     let mut random = Random(24);
     for (rows, outputs) in [(1, 1), (1, 4), (2, 2), (4, 1), (8, 2)] {
-        let kernels = LinearKernels::new(gpu, &[], &[Tiling::Few { rows, outputs }]).unwrap();
+        let linear = LinearKernels::new(&mut kernels(), &[], &[Tiling::Few { rows, outputs }]);
         for format in [Format::Q4_K, Format::Q6_K] {
             let weight = Weight::random(&mut random, format, 45, 1536);
-            let (quantized, groups) = quantize(&kernels, &random.floats(9 * 1536), 1536, 0);
-            let run = run(&kernels, &weight, None, &quantized, 9);
+            let (quantized, groups) = quantize(&linear, &random.floats(9 * 1536), 1536, 0);
+            let run = run(&linear, &weight, None, quantized, 9);
             let truth = multiply(&weight, *fused, None, &groups);
             assert_same(&format!("{format} {rows} x {outputs}"), &run.rows(9), &truth);
         }
@@ -220,7 +214,7 @@ fn every_tiling_of_integers_gives_the_same_bits() {
 
 #[test]
 fn gated_and_joined_layers_of_integers_with_biases() {
-    let (gpu, kernels, fused) = setup();
+    let (_, linear, fused) = setup();
     let many = only(&MANY);
     let mut random = Random(25);
     // More steps of 32 groups than are loaded ahead.
@@ -232,21 +226,28 @@ fn gated_and_joined_layers_of_integers_with_biases() {
             Weight::of(format, outputs, columns, move |i| values[i] * 0.1)
         });
         let bias = random.floats(outputs);
-        let (quantized, groups) = quantize(kernels, &random.floats(capacity * columns), columns, 0);
+        let (quantized, groups) = quantize(linear, &random.floats(capacity * columns), columns, 0);
         let sums = [
             multiply(&weights[0], *fused, None, &groups),
             multiply(&weights[1], *fused, Some(&bias), &groups),
         ];
-        let packed = [0, 1].map(|i| weights[i].upload(gpu));
-        let device_bias = buffer(gpu, &bias, wgpu::BufferUsages::STORAGE);
-        let matrices = [None, Some(&device_bias)];
+        let packed = [0, 1].map(|i| weights[i].upload());
+        let device_bias = buffer(&bias);
+        let matrices = [None, Some(device_bias)];
         let matrices = [0, 1].map(|i| Matrix { weight: &packed[i], bias: matrices[i] });
-        let input = Input::Integers(&quantized);
-        let gated = Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
-            Linear::gated(gpu, kernels, "gated", Activation::Silu, matrices, Operands { input, ..operands })
+        let input = Input::Integers(quantized);
+        let gated = Run::new([columns, outputs, capacity], &[], |operands| {
+            Linear::gated(
+                &mut kernels(),
+                linear,
+                "gated",
+                Activation::Silu,
+                matrices,
+                Operands { input, ..operands },
+            )
         });
-        let joined = Run::new(gpu, [columns, 2 * outputs, capacity], &[], |operands| {
-            Linear::joined(gpu, kernels, "joined", matrices, Operands { input, ..operands })
+        let joined = Run::new([columns, 2 * outputs, capacity], &[], |operands| {
+            Linear::joined(&mut kernels(), linear, "joined", matrices, Operands { input, ..operands })
         });
         let both: Vec<f32> = sums[0]
             .chunks(outputs)
@@ -254,11 +255,18 @@ fn gated_and_joined_layers_of_integers_with_biases() {
             .flat_map(|(first, second)| [first, second].concat())
             .collect();
         let most = gated.rows(capacity);
-        let by_many = Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
-            Linear::gated(gpu, &many, "gated", Activation::Silu, matrices, Operands { input, ..operands })
+        let by_many = Run::new([columns, outputs, capacity], &[], |operands| {
+            Linear::gated(
+                &mut kernels(),
+                &many,
+                "gated",
+                Activation::Silu,
+                matrices,
+                Operands { input, ..operands },
+            )
         });
-        let joined_by_many = Run::new(gpu, [columns, 2 * outputs, capacity], &[], |operands| {
-            Linear::joined(gpu, &many, "joined", matrices, Operands { input, ..operands })
+        let joined_by_many = Run::new([columns, 2 * outputs, capacity], &[], |operands| {
+            Linear::joined(&mut kernels(), &many, "joined", matrices, Operands { input, ..operands })
         });
         assert_same("many rows, gated", &by_many.rows(capacity), &most);
         assert_same("many rows, joined", &joined_by_many.rows(capacity), &both);
@@ -277,18 +285,18 @@ fn gated_and_joined_layers_of_integers_with_biases() {
 /// What a gated layer writes as integers is what quantizing its floats gives.
 #[test]
 fn gated_layers_write_integers_too() {
-    let (gpu, kernels, _) = setup();
+    let (_, linear, _) = setup();
     let mut random = Random(28);
     let (outputs, columns, capacity) = (96, 256, 4);
-    let weights = [(); 2].map(|()| Weight::random(&mut random, Format::Q4_K, outputs, columns).upload(gpu));
-    let (quantized, _) = quantize(kernels, &random.floats(capacity * columns), columns, 0);
-    let integers = Quantized::new(gpu, capacity, outputs).unwrap();
+    let weights = [(); 2].map(|()| Weight::random(&mut random, Format::Q4_K, outputs, columns).upload());
+    let (quantized, _) = quantize(linear, &random.floats(capacity * columns), columns, 0);
+    let integers = Quantized::new(&mut kernels(), capacity, outputs);
     let mut gated = None;
-    let run = Run::new(gpu, [columns, outputs, capacity], &[], |operands| {
+    let run = Run::new([columns, outputs, capacity], &[], |operands| {
         let matrices = [0, 1].map(|i| Matrix { weight: &weights[i], bias: None });
-        let input = Input::Integers(&quantized);
-        let operands = Operands { input, rounded: Some(Rounded::Integers(&integers)), ..operands };
-        let layer = Linear::gated(gpu, kernels, "gated", Activation::Silu, matrices, operands)?;
+        let input = Input::Integers(quantized);
+        let operands = Operands { input, rounded: Some(Rounded::Integers(integers)), ..operands };
+        let layer = Linear::gated(&mut kernels(), linear, "gated", Activation::Silu, matrices, operands)?;
         gated = Some(layer.clone());
         Ok(layer)
     });
@@ -296,29 +304,28 @@ fn gated_layers_write_integers_too() {
     assert!((1..=2).all(|rows| gated.requantizes(rows)) && !gated.requantizes(3) && !gated.requantizes(64));
     for rows in 1..=2 {
         let floats = run.rows(rows);
-        let (_, expected) = quantize(kernels, &floats, outputs, 0);
-        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let words = read(gpu, encoder, integers.buffer());
+        let (_, expected) = quantize(linear, &floats, outputs, 0);
+        let words: Vec<f32> = read(integers.buffer());
         assert_eq!(groups_of(&words[..12 * expected.len()]), expected, "{rows} rows");
     }
 }
 
 #[test]
 fn a_row_of_integers_does_not_depend_on_its_neighbours() {
-    let (kernels, many) = (&setup().1, only(&MANY));
+    let (linear, many) = (&setup().1, only(&MANY));
     let mut random = Random(26);
     let weight = Weight::random(&mut random, Format::Q6_K, 40, 1024);
     let row = random.floats(1024);
-    let (quantized, _) = quantize(kernels, &row, 1024, 0);
-    let alone = run(kernels, &weight, None, &quantized, 1).rows(1);
+    let (quantized, _) = quantize(linear, &row, 1024, 0);
+    let alone = run(linear, &weight, None, quantized, 1).rows(1);
     for (rows, place) in [(2, 1), (5, 3), (8, 7), (9, 0), (33, 32), (65, 64), (70, 40)] {
         let mut input = random.floats(rows * 1024);
         // Neighbours that would spoil everything they touch.
         input.iter_mut().step_by(7).for_each(|x| *x = f32::INFINITY);
         input[place * 1024..][..1024].copy_from_slice(&row);
-        let (quantized, _) = quantize(kernels, &input, 1024, 0);
-        for kernels in [kernels, &many] {
-            let all = run(kernels, &weight, None, &quantized, rows).rows(rows);
+        let (quantized, _) = quantize(linear, &input, 1024, 0);
+        for linear in [linear, &many] {
+            let all = run(linear, &weight, None, quantized, rows).rows(rows);
             assert_same(&format!("row {place} of {rows}"), &all[place * 40..][..40], &alone);
         }
     }
@@ -326,15 +333,15 @@ fn a_row_of_integers_does_not_depend_on_its_neighbours() {
 
 #[test]
 fn floats_are_no_matrix_of_integers() {
-    let (gpu, kernels, _) = setup();
+    let (_, linear, _) = setup();
     let mut random = Random(27);
-    let weight = Weight::random(&mut random, Format::F16, 8, 64).upload(gpu);
-    let quantized = Quantized::new(gpu, 1, 64).unwrap();
-    let out = buffer(gpu, &[0.0; 8], wgpu::BufferUsages::STORAGE);
-    let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
-    let output = RowsView { buffer: &out, offset: 0, stride: 8 };
-    let operands = Operands { input: Input::Integers(&quantized), output, rounded: None, batch: &batch };
+    let weight = Weight::random(&mut random, Format::F16, 8, 64).upload();
+    let quantized = Quantized::new(&mut kernels(), 1, 64);
+    let out = buffer(&[0.0; 8]);
+    let batch = number(0);
+    let output = RowsView { buffer: out, offset: 0, stride: 8 };
+    let operands = Operands { input: Input::Integers(quantized), output, rounded: None, batch };
     let matrix = Matrix { weight: &weight, bias: None };
-    let error = Linear::new(gpu, kernels, "floats", matrix, operands).unwrap_err();
+    let error = Linear::new(&mut kernels(), linear, "floats", matrix, operands).unwrap_err();
     assert!(error.to_string().contains("integers"), "{error}");
 }

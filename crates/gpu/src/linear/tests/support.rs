@@ -3,9 +3,11 @@
 use std::sync::OnceLock;
 
 use crate::Gpu;
+use crate::launch::Buffer;
 use crate::linear::{
     HalfRows, Input, Layout, Linear, LinearKernels, Matrix, Operands, PackedWeight, Packing, RowsView, Tiling,
 };
+use crate::testing::{self, buffer, fill, kernels, number, read, write};
 use gleed_gguf::{Format, Unpacked};
 use gleed_model::arithmetic::{HALF_GROUP, HalfRow, dot, half_row};
 use half::f16;
@@ -17,22 +19,25 @@ pub const UNTOUCHED: f32 = 12345.5;
 pub const SOME: [Tiling; 4] =
     [Tiling::ALL[0], Tiling::ALL[3], Tiling::Many { rows: 16 }, Tiling::Many { rows: 64 }];
 
+/// The device, kernels of linear layers of this thread, and whether the device's multiply-add rounds once.
 pub fn setup() -> &'static (Gpu, LinearKernels, bool) {
-    static SETUP: OnceLock<(Gpu, LinearKernels, bool)> = OnceLock::new();
-    SETUP.get_or_init(|| {
-        let gpu = crate::testing::gpu().clone();
-        let kernels = LinearKernels::new(&gpu, &Tiling::ALL, &Tiling::INTEGERS).unwrap();
-        let fused = is_fused(&gpu, &kernels);
-        (gpu, kernels, fused)
-    })
+    thread_local! {
+        static SETUP: &'static (Gpu, LinearKernels, bool) = {
+            static FUSED: OnceLock<bool> = OnceLock::new();
+            let linear = LinearKernels::new(&mut kernels(), &Tiling::ALL, &Tiling::INTEGERS);
+            let fused = *FUSED.get_or_init(|| is_fused(&linear));
+            Box::leak(Box::new((testing::gpu().clone(), linear, fused)))
+        };
+    }
+    SETUP.with(|setup| *setup)
 }
 
 /// Whether the device's multiply-add rounds once: the product of these is 1 + 2^-11 + 2^-24, and the last
 /// term is lost when it is rounded before the sum.
-pub fn is_fused(gpu: &Gpu, kernels: &LinearKernels) -> bool {
+pub fn is_fused(linear: &LinearKernels) -> bool {
     let weight = Weight::of(Format::F32, 1, 2, |i| [1.0, 1.0 + 2f32.powi(-12)][i]);
     let input = [-(1.0 + 2f32.powi(-11)), 1.0 + 2f32.powi(-12)];
-    let run = Run::plain(gpu, kernels, &weight, None, &input, 1);
+    let run = Run::plain(linear, &weight, None, &input, 1);
     match run.rows(1)[0] {
         0.0 => false,
         value => {
@@ -107,8 +112,20 @@ impl Weight {
         Packing::new("w", self.format, self.rows, self.columns).unwrap()
     }
 
-    pub fn upload(&self, gpu: &Gpu) -> PackedWeight {
-        PackedWeight::upload(gpu, "w", self.packing(), &[&self.file], &mut |_| {}).unwrap()
+    pub fn upload(&self) -> PackedWeight {
+        self.upload_as(self.packing(), u64::MAX, &mut |_| {}).unwrap()
+    }
+
+    /// The same in pieces of so many bytes.
+    pub fn upload_as(
+        &self,
+        packing: Packing,
+        largest: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> crate::Result<PackedWeight> {
+        let packed = PackedWeight::in_pieces(&mut kernels(), "w", packing, largest)?;
+        fill(&packed, &[&self.file], progress);
+        Ok(packed)
     }
 
     /// The values: as the format decodes them, but with one rounding for scale and min where multiply-adds
@@ -159,38 +176,11 @@ impl Weight {
     }
 }
 
-pub fn buffer(gpu: &Gpu, values: &[f32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
-    let buffer = gpu.device.create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size: 4 * values.len() as u64,
-        usage: usage | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
-        mapped_at_creation: false,
-    });
-    gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(values));
-    buffer
-}
-
-/// Runs what is recorded, and returns what a buffer then holds.
-pub fn read(gpu: &Gpu, mut encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
-    let copy = gpu.device.create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size: buffer.size(),
-        usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
-        mapped_at_creation: false,
-    });
-    encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, buffer.size());
-    gpu.queue.submit([encoder.finish()]);
-    copy.slice(..).map_async(wgpu::MapMode::Read, |result| result.unwrap());
-    gpu.wait().unwrap();
-    bytemuck::cast_slice(&copy.slice(..).get_mapped_range().unwrap()).to_vec()
-}
-
 /// A layer with its buffers: input rows 8 floats into a buffer and a few apart, output likewise.
-pub struct Run<'a> {
-    gpu: &'a Gpu,
+pub struct Run {
     pub linear: Linear,
-    batch: wgpu::Buffer,
-    output: wgpu::Buffer,
+    batch: Buffer,
+    output: Buffer,
     outputs: usize,
     capacity: usize,
 }
@@ -198,13 +188,12 @@ pub struct Run<'a> {
 pub const OFFSET: usize = 8;
 pub const GAP: usize = 5;
 
-impl<'a> Run<'a> {
+impl Run {
     pub fn new(
-        gpu: &'a Gpu,
         [columns, outputs, capacity]: [usize; 3],
         input: &[f32],
         make: impl FnOnce(Operands) -> crate::Result<Linear>,
-    ) -> Run<'a> {
+    ) -> Run {
         // Rows of odd widths lie as close as they can, others where they can be read four floats at a time.
         let stride = if columns.is_multiple_of(4) { columns + 4 } else { columns + 1 };
         // What is between the rows is not a number, so that reading it would be seen.
@@ -212,48 +201,42 @@ impl<'a> Run<'a> {
         for (r, row) in input.chunks(columns).enumerate() {
             spread[OFFSET + r * stride..][..columns].copy_from_slice(row);
         }
-        let input = buffer(gpu, &spread, wgpu::BufferUsages::STORAGE);
+        let input = buffer(&spread);
         let untouched = vec![UNTOUCHED; OFFSET + capacity * (outputs + GAP)];
-        let output = buffer(gpu, &untouched, wgpu::BufferUsages::STORAGE);
-        let batch = buffer(gpu, &[0.0; 4], wgpu::BufferUsages::UNIFORM);
+        let output = buffer(&untouched);
+        let batch = number(0);
         let offset = OFFSET as u32;
         let linear = make(Operands {
-            input: Input::Floats(RowsView { buffer: &input, offset, stride: stride as u32 }),
-            output: RowsView { buffer: &output, offset, stride: (outputs + GAP) as u32 },
+            input: Input::Floats(RowsView { buffer: input, offset, stride: stride as u32 }),
+            output: RowsView { buffer: output, offset, stride: (outputs + GAP) as u32 },
             rounded: None,
-            batch: &batch,
+            batch,
         })
         .unwrap();
-        Run { gpu, linear, batch, output, outputs, capacity }
+        Run { linear, batch, output, outputs, capacity }
     }
 
     pub fn plain(
-        gpu: &'a Gpu,
-        kernels: &LinearKernels,
+        linear: &LinearKernels,
         weight: &Weight,
         bias: Option<&[f32]>,
         input: &[f32],
         capacity: usize,
-    ) -> Run<'a> {
-        let packed = weight.upload(gpu);
-        let bias = bias.map(|bias| buffer(gpu, bias, wgpu::BufferUsages::STORAGE));
-        let bias = bias.as_ref();
-        Run::new(gpu, [weight.columns, weight.rows, capacity], input, |operands| {
-            Linear::new(gpu, kernels, "test", Matrix { weight: &packed, bias }, operands)
+    ) -> Run {
+        let packed = weight.upload();
+        let bias = bias.map(buffer);
+        Run::new([weight.columns, weight.rows, capacity], input, |operands| {
+            Linear::new(&mut kernels(), linear, "test", Matrix { weight: &packed, bias }, operands)
         })
     }
 
     /// The results of the first rows; all else must be untouched.
     pub fn rows(&self, rows: usize) -> Vec<f32> {
         let untouched = vec![UNTOUCHED; OFFSET + self.capacity * (self.outputs + GAP)];
-        self.gpu.queue.write_buffer(&self.output, 0, bytemuck::cast_slice(&untouched));
-        self.gpu.queue.write_buffer(&self.batch, 0, bytemuck::cast_slice(&[rows as u32, 0, 0, 0]));
-        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            self.linear.record(&mut pass, rows as u32).unwrap();
-        }
-        let all = read(self.gpu, encoder, &self.output);
+        write(self.output, &untouched);
+        write(self.batch, &[rows as u32, 0, 0, 0]);
+        testing::run(self.linear.runs(rows as u32));
+        let all: Vec<f32> = read(self.output);
         let mut out = Vec::new();
         for (i, value) in all.iter().enumerate() {
             let (row, column) = (
@@ -288,10 +271,9 @@ pub struct Written {
 }
 
 impl Written {
-    pub fn read(gpu: &Gpu, halves: &HalfRows, columns: usize) -> Written {
-        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    pub fn read(halves: HalfRows, columns: usize) -> Written {
         Written {
-            words: read(gpu, encoder, halves.buffer()),
+            words: read(halves.buffer()),
             stride: columns.div_ceil(128) * 64,
             factors: 4 * halves.factors(),
             group_factors: 4 * halves.group_factors(),

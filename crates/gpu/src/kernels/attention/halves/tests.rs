@@ -13,12 +13,14 @@ use super::{Style, source};
 use crate::Gpu;
 use crate::cache::LayerCache;
 use crate::kernels::attention::{Attention, TILE_QUERIES, merge, partial_room};
-use crate::kernels::{Dispatch, Grid, Kernels, List, Place};
+use crate::kernels::{Dispatch, Grid, List, Place};
+use crate::launch::{Buffer, Kernels};
 use crate::linear::tests::emulation::with_plain_halves;
-use crate::linear::tests::support::{Random, Written, buffer, read, setup};
+use crate::linear::tests::support::{Random, Written, setup};
 use crate::linear::tests::translation::translate_shared;
 use crate::linear::{HalfRows, half_units};
 use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header};
+use crate::testing::{self, buffer, kernels, read};
 use crate::units::fragments::Fragments;
 use crate::units::spirv;
 
@@ -119,7 +121,7 @@ impl Case {
     }
 
     /// The words of one of its stored vectors, and where each is, in words of four.
-    fn cache(&self, gpu: &Gpu) -> LayerCache {
+    fn cache(&self) -> LayerCache {
         let KvLayer { heads, key_dim, value_dim } = self.shape;
         let pages = 2 * self.pages.len() + 1;
         let (key_units, value_units) = (key_dim.div_ceil(8), value_dim.div_ceil(8));
@@ -145,7 +147,7 @@ impl Case {
                 .chunks(2)
                 .map(|two| f32::from_bits(u32::from(two[0].to_bits()) | u32::from(two[1].to_bits()) << 16))
                 .collect();
-            buffer(gpu, &words, wgpu::BufferUsages::STORAGE)
+            buffer(&words)
         };
         let (keys, values) = (stored(&keys), stored(&values));
         LayerCache { group: self.outlook(), shape: self.shape, kind: KvType::F16, keys, values }
@@ -158,7 +160,7 @@ impl Case {
     }
 
     /// The step that says how the work is cut, and how many there are of everything.
-    fn step(&self, gpu: &Gpu, kind: Items, cut: Cut) -> (wgpu::Buffer, Pieces) {
+    fn step(&self, kind: Items, cut: Cut) -> (Buffer, Pieces) {
         let outlook = self.outlook();
         let mut words = vec![0u32; header::words(OUTLOOKS)];
         words[header::ROWS] = words.len() as u32;
@@ -221,65 +223,61 @@ impl Case {
         let mut pieces = Pieces { merges: merges.len(), ..Pieces::default() };
         pieces.items[kind as usize] = items.len();
         let words: Vec<f32> = words.into_iter().map(f32::from_bits).collect();
-        (buffer(gpu, &words, wgpu::BufferUsages::STORAGE), pieces)
+        (buffer(&words), pieces)
     }
 
     /// What a device computes of it; of near rows, for which there is little room in a step, the first ones. What it writes of the first row as halves must be the halves of that.
     fn run(&self, gpu: &Gpu, kind: Items, cut: Cut) -> Vec<f32> {
-        let (step, pieces) = self.step(gpu, kind, cut);
+        let (step, pieces) = self.step(kind, cut);
         let attention = &[pieces; OUTLOOKS];
         let counts = Counts { rows: self.rows, attention, ..Counts::default() };
-        self.with_op(gpu, |op| {
-            let mut kernels = Kernels::new(gpu.clone(), ROW_WORDS).with_first_row(header::words(OUTLOOKS));
-            let attend = if half_units(&gpu.info) {
-                super::halves(&mut kernels, &step, List::All, op, kind).unwrap()
-            } else {
-                emulated(&mut kernels, &step, op, kind)
+        self.with_op(|op| {
+            let dispatches = {
+                let kernels = &mut *kernels();
+                (kernels.first_row, kernels.row_words) = (header::words(OUTLOOKS), ROW_WORDS);
+                let attend = if half_units(&gpu.info) {
+                    super::halves(kernels, step, List::All, op, kind)
+                } else {
+                    emulated(kernels, step, op, kind)
+                };
+                [attend, merge(kernels, step, List::All, op)]
             };
-            let merge = merge(&mut kernels, &step, List::All, op).unwrap();
-            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            {
-                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-                for run in [&attend, &merge].into_iter().filter_map(|dispatch| dispatch.run(counts)) {
-                    run.record(&mut pass).unwrap();
-                }
-            }
-            let mut out = read(gpu, encoder, op.out.buffer);
+            testing::run(dispatches.iter().filter_map(|dispatch| dispatch.run(counts)));
+            let mut out: Vec<f32> = read(op.out.buffer);
             if kind == Items::Near {
                 out.truncate(NEAR_ROWS * op.out.width);
             }
             if let Some(halves) = op.written.filter(|_| kind == Items::Near || pieces.merges > 0) {
                 let first = &out[..op.out.width];
-                Written::read(gpu, halves, first.len()).assert_groups(&format!("{kind:?}"), first);
+                Written::read(halves, first.len()).assert_groups(&format!("{kind:?}"), first);
             }
             out
         })
     }
 
     /// The op with buffers of its own.
-    fn with_op<T>(&self, gpu: &Gpu, use_it: impl FnOnce(Attention) -> T) -> T {
-        let cache = self.cache(gpu);
+    fn with_op<T>(&self, use_it: impl FnOnce(Attention) -> T) -> T {
+        let cache = self.cache();
         let (key_width, value_width) = (self.heads * self.shape.key_dim, self.heads * self.shape.value_dim);
-        let queries = buffer(gpu, &self.queries, wgpu::BufferUsages::STORAGE);
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        let out = buffer(gpu, &vec![7.5; self.rows * value_width], usage);
+        let queries = buffer(&self.queries);
+        let out = buffer(&vec![7.5; self.rows * value_width]);
         let room = self.rows * self.pages.len() * self.heads * partial_room(self.shape.value_dim);
-        let partials = buffer(gpu, &vec![f32::NAN; room], wgpu::BufferUsages::STORAGE);
-        let halves = HalfRows::new(gpu, 1, value_width).unwrap();
-        let sinks = self.sinks.as_ref().map(|sinks| buffer(gpu, sinks, wgpu::BufferUsages::STORAGE));
+        let partials = buffer(&vec![f32::NAN; room]);
+        let halves = HalfRows::new(&mut kernels(), 1, value_width);
+        let sinks = self.sinks.as_ref().map(|sinks| buffer(sinks));
         let place = |buffer, width| Place { buffer, offset: 0, width, stride: width };
         use_it(Attention {
-            cache: &cache,
+            cache,
             op: self.attention,
             outlook: self.outlook(),
-            sinks: sinks.as_ref(),
+            sinks,
             chosen: None,
-            query: place(&queries, key_width),
-            out: place(&out, value_width),
-            partials: &partials,
+            query: place(queries, key_width),
+            out: place(out, value_width),
+            partials,
             rows: 64,
             integers: None,
-            written: self.shape.value_dim.is_multiple_of(32).then_some(&halves),
+            written: self.shape.value_dim.is_multiple_of(32).then_some(halves),
             halves: true,
         })
     }
@@ -292,7 +290,7 @@ enum Cut {
     Spans,
 }
 
-fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Items) -> Dispatch {
+fn emulated(kernels: &mut Kernels, step: Buffer, op: Attention, kind: Items) -> Dispatch {
     // Without more workgroup memory than emulation leaves.
     let (source, each) = source(Fragments::Lanes.room(8192, 1024), step, List::All, op, kind, Style::Loops);
     let source = source.on_units().with_text(|text| {
@@ -302,12 +300,12 @@ fn emulated(kernels: &mut Kernels, step: &wgpu::Buffer, op: Attention, kind: Ite
             .iter()
             .fold(text, |text, index| text.replace(&format!("number[{index}]"), index));
         let text = text.replace(
-            include_str!("../../common/lanes.wgsl"),
+            include_str!("../../../common/lanes.wgsl"),
             include_str!("../../../linear/tests/lanes_plain.wgsl"),
         );
         with_plain_halves(&text, subgroups, "step[0u]")
     });
-    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each }).unwrap()
+    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
 }
 
 const CUTS: [(&str, Items, Cut); 5] = [
@@ -340,7 +338,6 @@ fn check(case: &Case) {
 /// The kernels that devices with matrix units are given can be translated for them.
 #[test]
 fn every_kernel_is_completed() {
-    let (gpu, ..) = setup();
     let room = Fragments::Lanes.room(32 << 10, 1024);
     let kinds = [Items::Near, Items::Whole, Items::Few, Items::Split, Items::Tiles];
     let all = |attention| program::Attention {
@@ -354,12 +351,12 @@ fn every_kernel_is_completed() {
         let case = || Case::new(KvLayer { heads: 2, key_dim, value_dim: 128 }, 3, 1, 1);
         let cases = [case(), case().with(all).with_sinks(), case().with(both_ways)];
         for (case, kind) in cases.iter().flat_map(|case| kinds.map(|kind| (case, kind))) {
-            let (step, _) = case.step(gpu, kind, Cut::All);
-            case.with_op(gpu, |op| {
-                let (source, _) = source(room, &step, List::All, op, kind, Style::WrittenOut);
+            let (step, _) = case.step(kind, Cut::All);
+            case.with_op(|op| {
+                let (source, _) = source(room, step, List::All, op, kind, Style::WrittenOut);
                 let first_row = header::words(OUTLOOKS);
                 let source = source.on_units().size("FIRST_ROW", first_row).size("ROW_WORDS", ROW_WORDS);
-                let text = source.finish().text;
+                let (text, ..) = source.finish();
                 assert_eq!(spirv::translate(&text).err(), None, "{kind:?}, {key_dim} dimensions");
                 translate_shared(&text);
             });

@@ -5,14 +5,14 @@ use gleed_model::arithmetic::{HalfRow, dot_halves, half_activations};
 use gleed_model::program::Activation;
 
 use super::*;
-use crate::Gpu;
 use crate::kernels::experts::tiles::half_bytes;
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::halves::half_matrix;
-use crate::linear::tests::support::{Random, UNTOUCHED, Weight, buffer, read, setup};
+use crate::linear::tests::support::{Random, UNTOUCHED, Weight, setup};
 use crate::linear::tests::translation::translate_shared;
 use crate::linear::{PackedWeight, half_units};
 use crate::step::Counts;
+use crate::testing::{self, buffer, kernels, number, read};
 use crate::units::spirv;
 
 /// Rows that there is room for beyond those of a step.
@@ -100,15 +100,10 @@ impl Case {
         self.weights.iter().zip(&self.biases).map(one).collect()
     }
 
-    fn upload(&self, gpu: &Gpu, pieces: Option<u64>) -> Vec<PackedWeight> {
+    fn upload(&self, pieces: Option<u64>) -> Vec<PackedWeight> {
         let one = |weight: &Weight| {
-            let (packing, file) = (weight.packing().for_halves(), [&weight.file[..]]);
-            match pieces {
-                Some(most) => {
-                    PackedWeight::upload_in_pieces(gpu, "w", packing, &file, most, &mut |_| {}).unwrap()
-                }
-                None => PackedWeight::upload(gpu, "w", packing, &file, &mut |_| {}).unwrap(),
-            }
+            let (packing, largest) = (weight.packing().for_halves(), pieces.unwrap_or(u64::MAX));
+            weight.upload_as(packing, largest, &mut |_| {}).unwrap()
         };
         self.weights.iter().map(one).collect()
     }
@@ -116,14 +111,13 @@ impl Case {
     /// What a device computes of it, `[matrix][pair][output]`, and what activation it gives.
     fn run(&self, cut: Cut, pieces: Option<u64>) -> (Vec<Vec<f32>>, Vec<f32>) {
         let (gpu, ..) = setup();
-        let storage = wgpu::BufferUsages::STORAGE;
         // What lies between rows, and after the last, is not a number.
         let spread = |values: &[f32], width: usize| {
             let mut all = vec![f32::NAN; (self.rows + MORE) * (width + GAP) + GAP];
             for (r, row) in values.chunks(width).enumerate() {
                 all[GAP + r * (width + GAP)..][..width].copy_from_slice(row);
             }
-            buffer(gpu, &all, storage)
+            buffer(&all)
         };
         let input_width = self.input.len() / self.rows;
         let input = spread(&self.input, input_width);
@@ -138,22 +132,21 @@ impl Case {
         let part = self.slots * self.outputs;
         let width = self.weights.len() * part;
         let untouched = |width: usize| vec![UNTOUCHED; GAP + (self.rows + MORE) * (width + GAP)];
-        let out = buffer(gpu, &untouched(width), storage);
-        let hidden = buffer(gpu, &untouched(part), storage);
-        let biases = self.biases.iter().map(|bias| bias.as_ref().map(|bias| buffer(gpu, bias, storage)));
-        let biases: Vec<Option<wgpu::Buffer>> = biases.collect();
-        let weights = self.upload(gpu, pieces);
+        let out = buffer(&untouched(width));
+        let hidden = buffer(&untouched(part));
+        let biases: Vec<Option<Buffer>> =
+            self.biases.iter().map(|bias| bias.as_ref().map(|bias| buffer(bias))).collect();
+        let weights = self.upload(pieces);
         let place = |buffer, width| Place { buffer, offset: GAP, width, stride: width + GAP };
-        let mut matrices =
-            weights.iter().zip(&biases).map(|(weight, bias)| Matrix { weight, bias: bias.as_ref() });
+        let mut matrices = weights.iter().zip(&biases).map(|(weight, bias)| Matrix { weight, bias: *bias });
         let product = Product {
             first: matrices.next().unwrap(),
             second: matrices.next(),
             sizes: [self.experts, self.outputs, self.columns],
-            choice: choice.as_ref().map(|choice| place(choice, 2 * self.slots)),
-            input: place(&input, input_width),
-            out: place(&out, width),
-            activated: (self.weights.len() == 2).then_some((Activation::Silu, place(&hidden, part))),
+            choice: choice.map(|choice| place(choice, 2 * self.slots)),
+            input: place(input, input_width),
+            out: place(out, width),
+            activated: (self.weights.len() == 2).then_some((Activation::Silu, place(hidden, part))),
         };
         let most_rows = self.rows + MORE;
         let most_pairs = most_rows * self.slots;
@@ -161,26 +154,24 @@ impl Case {
             half_bytes(most_pairs, self.columns),
             4 * (list_at(most_pairs, self.experts) + most_pairs) as u64,
         ];
-        let rows = ExpertRows::with(gpu, sizes, most_rows).unwrap();
-        let count = [f32::from_bits(self.rows as u32), 0.0, 0.0, 0.0];
-        let count = buffer(gpu, &count, wgpu::BufferUsages::UNIFORM);
-        let mut kernels = Kernels::new(gpu.clone(), 6);
+        let count = number(self.rows);
+        let mut kernels = kernels();
+        let rows = ExpertRows::with(&mut kernels, sizes, most_rows);
         let mut dispatches = vec![];
         let way = match cut {
-            Cut::Direct => Way::Direct { split: direct_split(gpu.room(), self.columns).unwrap() },
+            Cut::Direct => Way::Direct { split: direct_split(kernels.facts.room(), self.columns).unwrap() },
             Cut::Tiles(tile_rows) | Cut::Alone(tile_rows) => {
                 let subgroups = match cut {
                     Cut::Alone(_) => Subgroups { split: 1, across: 2 },
-                    _ => Subgroups::of(tile_rows, self.columns, gpu.room()),
+                    _ => Subgroups::of(tile_rows, self.columns, kernels.facts.room()),
                 };
                 let tiles = product.tiles(tile_rows);
                 if self.chosen.is_some() {
-                    dispatches
-                        .push(kernels.dispatch(product.sort(tiles, &rows, &count), Grid::Once).unwrap());
+                    dispatches.push(kernels.dispatch(product.sort(tiles, rows, count), Grid::Once));
                 }
                 let parts = product.parts() as u32;
-                dispatches.push(kernels.dispatch(product.halving(&rows), Grid::Rows(parts)).unwrap());
-                Way::Tiled { tiles, subgroups, rows: &rows, count: &count }
+                dispatches.push(kernels.dispatch(product.halving(rows), Grid::Rows(parts)));
+                Way::Tiled { tiles, subgroups, rows, count }
             }
         };
         for piece in 0..weights[0].pieces().len() {
@@ -192,16 +183,11 @@ impl Case {
                 Way::Direct { .. } => Grid::Pairs { each, slots: self.slots },
                 Way::Tiled { tiles, .. } => Grid::Tiles(each, tiles),
             };
-            dispatches.push(kernels.dispatch(source, grid).unwrap());
+            dispatches.push(kernels.dispatch(source, grid));
         }
         let counts = Counts { rows: self.rows, ..Counts::default() };
-        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            for run in dispatches.iter().filter_map(|dispatch| dispatch.run(counts)) {
-                run.record(&mut pass).unwrap();
-            }
-        }
+        drop(kernels);
+        testing::run(dispatches.iter().filter_map(|dispatch| dispatch.run(counts)));
         let rows_of = |all: Vec<f32>, width: usize| -> Vec<f32> {
             let mut found = vec![];
             for (i, value) in all.into_iter().enumerate() {
@@ -215,9 +201,8 @@ impl Case {
             }
             found
         };
-        let results = rows_of(read(gpu, encoder, &out), width);
-        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let hidden = rows_of(read(gpu, encoder, &hidden), part);
+        let results = rows_of(read(out), width);
+        let hidden = rows_of(read(hidden), part);
         let matrix =
             |m: usize| results.chunks(width).flat_map(|row| row[m * part..][..part].to_vec()).collect();
         ((0..self.weights.len()).map(matrix).collect(), hidden)
@@ -269,7 +254,7 @@ fn emulated(text: String) -> String {
     let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
     let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
     let text = text.replace(
-        include_str!("../../common/lanes.wgsl"),
+        include_str!("../../../common/lanes.wgsl"),
         include_str!("../../../linear/tests/lanes_plain.wgsl"),
     );
     with_plain_halves(&text, subgroups, "arrayLength(&out)")
@@ -303,7 +288,7 @@ fn experts_in_order_are_what_is_defined() {
 #[test]
 fn pieces_are_one_matrix() {
     let case = Case::new([4, 2, 5], [40, 64], &[Format::Q5_0]);
-    let row = case.upload(&setup().0, None)[0].packing().low_row() as u64 * 4;
+    let row = case.upload(None)[0].packing().low_row() as u64 * 4;
     for cut in [Cut::Direct, Cut::Tiles(8)] {
         case.check("pieces", cut, Some(row * 48));
     }
@@ -348,33 +333,32 @@ fn tiles_are_as_many_as_there_can_be() {
 /// The kernels that devices with matrix units are given can be translated for them.
 #[test]
 fn every_kernel_is_completed() {
-    let (gpu, ..) = setup();
     for (formats, outputs) in [(vec![Format::Q4_K; 2], 64), (vec![Format::Q6_K], 40), (vec![Format::F32], 16)]
     {
         let case = Case::new([4, 2, 3], [outputs, 1536], &formats).with_biases();
-        let (weights, out) = (case.upload(gpu, None), buffer(gpu, &[0.0; 4], wgpu::BufferUsages::STORAGE));
-        let other = |label: &str| gpu.storage(label, 16).unwrap();
-        let (input, choice, hidden) = (other("input"), other("choice"), other("hidden"));
+        let (weights, out) = (case.upload(None), buffer(&[0.0; 4]));
+        let [input, choice, hidden] = [(); 3].map(|()| buffer(&[0.0; 4]));
         let place = |buffer, width| Place { buffer, offset: 0, width, stride: width };
-        let matrix = |weight| Matrix { weight, bias: Some(&out) };
+        let matrix = |weight| Matrix { weight, bias: Some(out) };
         let product = Product {
             first: matrix(&weights[0]),
             second: weights.get(1).map(matrix),
             sizes: [4, outputs, 1536],
-            choice: Some(place(&choice, 4)),
-            input: place(&input, 1536),
-            out: place(&out, formats.len() * 2 * outputs),
-            activated: (formats.len() == 2).then_some((Activation::Silu, place(&hidden, 2 * outputs))),
+            choice: Some(place(choice, 4)),
+            input: place(input, 1536),
+            out: place(out, formats.len() * 2 * outputs),
+            activated: (formats.len() == 2).then_some((Activation::Silu, place(hidden, 2 * outputs))),
         };
-        let rows = ExpertRows::with(gpu, [16, 16], 3).unwrap();
-        let count = gpu.uniform("count").unwrap();
+        let rows = ExpertRows::with(&mut kernels(), [16, 16], 3);
+        let count = number(3);
         let tiled = TILES.map(|(tile, _)| {
-            let (tiles, subgroups) = (product.tiles(tile), Subgroups::of(tile, 1536, gpu.room()));
-            Way::Tiled { tiles, subgroups, rows: &rows, count: &count }
+            let (tiles, subgroups) =
+                (product.tiles(tile), Subgroups::of(tile, 1536, testing::gpu().facts().room()));
+            Way::Tiled { tiles, subgroups, rows, count }
         });
         for way in [Way::Direct { split: 3 }].into_iter().chain(tiled) {
             for product in [product, Product { choice: None, ..product }] {
-                let text = product.source(0, way, true).0.on_units().size("ROW_WORDS", 6).finish().text;
+                let text = product.source(0, way, true).0.on_units().size("ROW_WORDS", 6).finish().0;
                 assert_eq!(spirv::translate(&text).err(), None);
                 translate_shared(&text);
             }

@@ -4,14 +4,13 @@ use gleed_gguf::Gguf;
 use gleed_model::program::{Output, Program};
 use gleed_model::{Arithmetic, split};
 
-use super::Memory;
 use crate::kernels::attention::index;
 use crate::kernels::choose;
 use crate::kernels::experts::tiles;
 use crate::linear::{HalfRows, Quantized};
 use crate::step::{Capacity, Outlook};
 use crate::weights::Weights;
-use crate::{Error, Gpu, Options, Result, buffers, cache, plan, state};
+use crate::{Error, Facts, Options, Result, activations, cache, plan, state};
 
 /// Bytes of logits that are computed and read back at once, unless the options say how many rows.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -19,8 +18,19 @@ const LOGITS_BYTES: usize = 64 << 20;
 /// Bytes that the steps of a link have room for together, at least.
 const LINK_BYTES: u64 = 256 << 10;
 
+/// Bytes that an executor has allocated on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Activations, the rows of a step, and what is read back.
+    pub buffers: u64,
+    /// Keys and values, and the states of recurrent layers.
+    pub kv: u64,
+    /// Weights.
+    pub weights: u64,
+}
+
 /// How large everything is.
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// Rows of a sequence that one workgroup of attention takes.
     pub attention_rows: usize,
     /// By which a step cuts attention, and what it has room for.
@@ -47,14 +57,14 @@ pub(super) struct Sizes {
 
 impl Sizes {
     /// Of a program whose weights, which are checked, are in a file.
-    pub fn new(gpu: &Gpu, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
+    pub fn new(facts: &Facts, file: &Gguf, program: &Program, options: Options) -> Result<Sizes> {
         let Options { arithmetic, kv, max_rows, slots, logits_rows, .. } = options;
-        let (attention_rows, partial_room) = plan::attention_tiles(gpu, program);
+        let (attention_rows, partial_room) = plan::attention_tiles(facts, program);
         let outlooks = Outlook::of(program, arithmetic, kv);
         let item_rows = attention_rows.min(max_rows).max(1);
         let capacity = Capacity::new(program, outlooks.len(), max_rows, item_rows);
         let capacity = if program.states.is_empty() { capacity } else { capacity.with_slots(slots) };
-        let logits_stride = buffers::stride(program.buffers[program.logits.buffer].width);
+        let logits_stride = activations::stride(program.buffers[program.logits.buffer].width);
         let logits_rows = match program.output {
             Output::Logits => logits_rows.unwrap_or(LOGITS_BYTES / (4 * logits_stride)),
             // Its buffer may be that of all rows.
@@ -70,7 +80,7 @@ impl Sizes {
         let page_bytes = cache::largest_page(&program.caches, kv);
         let strides = plan::logits_inputs(program)
             .into_iter()
-            .map(|buffer| buffers::stride(program.buffers[buffer].width));
+            .map(|buffer| activations::stride(program.buffers[buffer].width));
         let input_stride = strides.max().unwrap_or(0);
         let input_bytes = if logits_rows < max_rows { (4 * logits_rows * input_stride) as u64 } else { 0 };
         let integer_columns = match arithmetic {
@@ -90,7 +100,7 @@ impl Sizes {
         let rule_bytes = (4 * choose::RULE_WORDS * logits_rows) as u64;
         let link_bytes = (step_bytes + rule_bytes).max(LINK_BYTES);
         let choice_bytes = choose::bytes(program.vocabulary, logits_rows);
-        let activations = buffers::bytes(program, plan::gathered(program), max_rows, logits_rows);
+        let activations = activations::bytes(program, plan::gathered(program), max_rows, logits_rows);
         let kv_bytes = cache::all_bytes(program, options);
         let states = program.states.iter().map(|layer| state::layer_bytes(*layer, slots));
         let memory = Memory {
@@ -132,23 +142,24 @@ impl Sizes {
 }
 
 impl Memory {
-    pub(super) fn total(self) -> u64 {
+    pub(crate) fn total(self) -> u64 {
         self.weights.saturating_add(self.kv).saturating_add(self.buffers)
     }
 }
 
 /// Refuses what cannot fit, where the device says how much is free.
-pub(super) fn fits(
-    gpu: &Gpu,
+pub(crate) fn fits(
+    facts: &Facts,
+    free: Option<u64>,
     file: &Gguf,
     program: &Program,
     options: Options,
     needed: Memory,
 ) -> Result<()> {
-    match gpu.free_memory() {
+    match free {
         Some(free) if needed.total() > free => {
-            let layers = layers_that_fit(gpu, file, program, options, free)?;
-            let (adapter, Memory { weights, kv, buffers }) = (gpu.info.name.clone(), needed);
+            let layers = layers_that_fit(facts, file, program, options, free)?;
+            let (adapter, Memory { weights, kv, buffers }) = (facts.adapter.clone(), needed);
             Err(Error::DoesNotFit { adapter, free, weights, kv, buffers, layers })
         }
         _ => Ok(()),
@@ -156,11 +167,17 @@ pub(super) fn fits(
 }
 
 /// How many of the last layers fit, with all that comes after them; 0 for none.
-fn layers_that_fit(gpu: &Gpu, file: &Gguf, program: &Program, options: Options, free: u64) -> Result<usize> {
+fn layers_that_fit(
+    facts: &Facts,
+    file: &Gguf,
+    program: &Program,
+    options: Options,
+    free: u64,
+) -> Result<usize> {
     let layers = program.layers();
     for first in 1..layers {
         let Some(halves) = split(program, first) else { continue };
-        if Sizes::new(gpu, file, &halves.second, options)?.memory.total() <= free {
+        if Sizes::new(facts, file, &halves.second, options)?.memory.total() <= free {
             return Ok(layers - first);
         }
     }

@@ -1,73 +1,18 @@
 //! The way of packed weights to the device: threads share the rows, and each packs some and copies them by way of two
 //! buffers of its own, one of which it fills while the device reads the other.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::pack::{Packed, Packing};
+use crate::bind::Buffers;
+use crate::linear::{Chunk, Packed};
 use crate::{Error, Gpu, Result};
-
-/// Bytes of both planes that are packed and copied at a time, if that is a row at least.
-const CHUNK: u64 = 4 << 20;
 
 /// Bytes for which a further thread is worth its buffers.
 const PER_THREAD: u64 = 8 << 20;
-
-/// Some rows of a matrix, and where they go.
-#[derive(Debug)]
-pub(crate) struct Chunk<'a> {
-    packing: Packing,
-    /// The tensors whose rows the matrix has, one after the other, as the file has them.
-    tensors: Arc<[&'a [u8]]>,
-    /// Rows of the matrix.
-    rows: Range<usize>,
-    buffer: wgpu::Buffer,
-    /// Where their planes begin in the buffer.
-    low_at: u64,
-    rest_at: u64,
-}
-
-impl<'a> Chunk<'a> {
-    /// Those of some rows of a matrix whose planes begin at these places of a buffer.
-    pub(super) fn all_of(
-        packing: &Packing,
-        tensors: &Arc<[&'a [u8]]>,
-        rows: Range<usize>,
-        buffer: &wgpu::Buffer,
-        rest_at: u64,
-    ) -> Vec<Chunk<'a>> {
-        let (low_row, rest_row) = (4 * packing.low_row() as u64, 4 * packing.rest_row() as u64);
-        let most = packing.padded(usize::try_from(CHUNK / (low_row + rest_row)).unwrap_or(1).max(1));
-        let chunk = |first: usize| {
-            let before = (first - rows.start) as u64;
-            Chunk {
-                packing: packing.clone(),
-                tensors: Arc::clone(tensors),
-                rows: first..rows.end.min(first + most),
-                buffer: buffer.clone(),
-                low_at: before * low_row,
-                rest_at: rest_at + before * rest_row,
-            }
-        };
-        rows.clone().step_by(most).map(chunk).collect()
-    }
-
-    /// Bytes of both planes.
-    fn bytes(&self) -> u64 {
-        let words = self.packing.low_row() + self.packing.rest_row();
-        4 * (self.packing.padded(self.rows.len()) * words) as u64
-    }
-
-    fn pack(&self, packed: &mut Packed) {
-        let all = self.tensors.iter().flat_map(|tensor| tensor.chunks_exact(self.packing.file_row()));
-        let rows: Vec<&[u8]> = all.skip(self.rows.start).take(self.rows.len()).collect();
-        self.packing.pack_into(&rows, packed);
-    }
-}
 
 /// What was copied, and what it took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,6 +23,11 @@ pub(crate) struct Uploaded {
     pub packing: Duration,
     /// The time that they spent copying, and waiting for the device to have copied.
     pub copying: Duration,
+}
+
+/// Packs chunks and copies them to their buffers, telling `progress` how many bytes more are on their way.
+pub fn upload(gpu: &Gpu, buffers: &Buffers, chunks: &[Chunk], progress: &mut dyn FnMut(u64)) -> Result<()> {
+    std::thread::scope(|scope| Upload::begin(scope, gpu, buffers, chunks).finish(progress)).map(drop)
 }
 
 /// Chunks on their way to the device. What is not begun when this is dropped is not copied.
@@ -91,6 +41,7 @@ impl Upload {
     pub fn begin<'scope>(
         scope: &'scope Scope<'scope, '_>,
         gpu: &'scope Gpu,
+        buffers: &'scope Buffers,
         chunks: &'scope [Chunk<'scope>],
     ) -> Upload {
         let bytes: u64 = chunks.iter().map(Chunk::bytes).sum();
@@ -101,7 +52,7 @@ impl Upload {
         for _ in 0..cores.min(worth).min(chunks.len()) {
             let (next, sender) = (Arc::clone(&next), sender.clone());
             scope.spawn(move || {
-                if let Err(error) = copy(gpu, chunks, &next, &sender) {
+                if let Err(error) = copy(gpu, buffers, chunks, &next, &sender) {
                     // Nobody listens any more after another error.
                     let _ = sender.send(Err(error));
                 }
@@ -132,7 +83,13 @@ impl Drop for Upload {
 }
 
 /// What each thread does.
-fn copy(gpu: &Gpu, chunks: &[Chunk], next: &AtomicUsize, told: &Sender<Result<Uploaded>>) -> Result<()> {
+fn copy(
+    gpu: &Gpu,
+    buffers: &Buffers,
+    chunks: &[Chunk],
+    next: &AtomicUsize,
+    told: &Sender<Result<Uploaded>>,
+) -> Result<()> {
     let room = chunks.iter().map(Chunk::bytes).max().unwrap_or(0);
     let (mut packed, mut ways) = (Packed::default(), [None, None]);
     let mut turn = 0;
@@ -144,7 +101,7 @@ fn copy(gpu: &Gpu, chunks: &[Chunk], next: &AtomicUsize, told: &Sender<Result<Up
             Some(way) => way,
             None => Way::new(gpu, room)?,
         };
-        ways[turn] = Some(way.send(gpu, chunk, &packed)?);
+        ways[turn] = Some(way.send(gpu, &buffers[chunk.buffer], chunk, &packed)?);
         turn = 1 - turn;
         let copying = start.elapsed() - packing;
         // Who gave up does not listen any more.
@@ -174,7 +131,7 @@ impl Way {
     }
 
     /// Copies a chunk as soon as the device has read what was sent before.
-    fn send(self, gpu: &Gpu, chunk: &Chunk, packed: &Packed) -> Result<Way> {
+    fn send(self, gpu: &Gpu, to: &wgpu::Buffer, chunk: &Chunk, packed: &Packed) -> Result<Way> {
         let failed = |reason: String| Error::Device {
             adapter: gpu.info.name.clone(),
             what: "copying weights".to_string(),
@@ -188,12 +145,12 @@ impl Way {
         let planes = [(chunk.low_at, &packed.low), (chunk.rest_at, &packed.rest)];
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let mut at = 0;
-        for (to, words) in planes.into_iter().filter(|(_, words)| !words.is_empty()) {
+        for (first, words) in planes.into_iter().filter(|(_, words)| !words.is_empty()) {
             let bytes: &[u8] = bytemuck::cast_slice(words);
             let end = at + bytes.len() as u64;
             let mut view = buffer.get_mapped_range_mut(at..end).map_err(|e| failed(e.to_string()))?;
             view.copy_from_slice(bytes);
-            encoder.copy_buffer_to_buffer(&buffer, at, &chunk.buffer, to, bytes.len() as u64);
+            encoder.copy_buffer_to_buffer(&buffer, at, to, first, bytes.len() as u64);
             at = end;
         }
         buffer.unmap();
