@@ -344,3 +344,6 @@ impl<'a> Planner<'a> {
     }
 }
 
+
+#[cfg(test)]
+mod tests;

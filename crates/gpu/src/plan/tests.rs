@@ -1,0 +1,252 @@
+//! Plans of tiny models of all families, made without a device: that what they say of buffers, kernels and launches fits
+//! together, whatever runs it.
+
+use gleed_gguf::{Format, Gguf};
+use gleed_model::fuse::{Rules, fuse};
+use gleed_model::program::Program;
+use gleed_model::{Arithmetic, KvType};
+
+use super::*;
+use crate::launch::{Access, Bindings, Kernel, Operand, Part, Purpose, Run};
+use crate::step::{Counts, Pieces};
+use crate::units::fragments::Fragments;
+use crate::{Facts, Options};
+
+#[path = "../../../model/tests/support/mod.rs"]
+mod support;
+
+use support::adapters::tiny_adapted;
+use support::{ENCODERS, FAMILIES, RECURRENT, tiny};
+
+/// Of integers and of floats.
+const FORMATS: &[Format] = &[Format::Q4_0, Format::F16];
+
+/// Rows of the largest step.
+const ROWS: usize = 200;
+
+/// Workgroups that may be dispatched along an axis.
+const MOST_GROUPS: u32 = 65_535;
+
+/// Where the parts of buffers may begin that are bound.
+const ALIGNMENT: u64 = 256;
+
+/// A large device with matrix units, one whose lanes share the elements of matrices, and a small one without any.
+fn devices() -> [Facts; 3] {
+    let large = Facts {
+        adapter: "none".to_string(),
+        software: false,
+        multiprocessors: Some(132),
+        workgroup_memory: 48 << 10,
+        workgroup_threads: 1024,
+        storage_bindings: 64,
+        largest_binding: 2 << 30,
+        largest_buffer: 4 << 30,
+        fragments: Some(Fragments::Lanes),
+    };
+    let shared = Facts {
+        workgroup_memory: 32 << 10,
+        storage_bindings: 31,
+        fragments: Some(Fragments::Shared(8)),
+        ..large.clone()
+    };
+    let small = Facts {
+        multiprocessors: None,
+        workgroup_memory: 16 << 10,
+        workgroup_threads: 256,
+        storage_bindings: 16,
+        largest_binding: 128 << 20,
+        fragments: None,
+        ..large.clone()
+    };
+    [large, shared, small]
+}
+
+/// Everything that is settled before a device is asked for anything.
+#[derive(Debug, PartialEq)]
+struct Plan {
+    kernels: Kernels,
+    nodes: Vec<Planned>,
+    choosers: Choosers,
+}
+
+fn planned(facts: &Facts, file: &Gguf, program: &Program, options: Options) -> Plan {
+    check(program).unwrap();
+    let sizes = Sizes::new(facts, file, program, options).unwrap();
+    let capacity = sizes.capacity;
+    let mut kernels = Kernels::new(facts.clone(), capacity.row_words()).with_first_row(capacity.first_row());
+    let (resources, contents) = Resources::new(&mut kernels, &sizes, file, program, options).unwrap();
+    let logits = resources.activations.place(program.logits, List::Wanted);
+    let choosers = Choosers::new(&mut kernels, logits, sizes.logits_rows, &resources);
+    let reserved = kernels.all_buffers().len();
+    let nodes = plan(&mut kernels, program, &resources).unwrap();
+    assert_eq!(kernels.all_buffers().len(), reserved, "buffers are settled before nodes are");
+    assert!(contents.vectors.iter().all(|(buffer, values)| buffer.size() >= 4 * values.len() as u64));
+    Plan { kernels, nodes, choosers }
+}
+
+impl Plan {
+    /// All that steps of some sizes record.
+    fn runs(&self) -> Vec<Run> {
+        let mut all = Vec::new();
+        let near = Pieces { items: [1, 0, 0, 0, 0], merges: 0 };
+        let whole = Pieces { items: [0, ROWS, 0, 0, 0], merges: 0 };
+        let every = Pieces { items: [4, ROWS, ROWS, ROWS, ROWS], merges: ROWS };
+        for (rows, pieces) in [(1, near), (1, every), (3, every), (40, whole), (ROWS, every)] {
+            let attention = &[pieces; 8];
+            let counts = Counts { rows, attention, sequences: rows.min(3) };
+            for recorded in [Recorded::Together, Recorded::Apart] {
+                for node in &self.nodes {
+                    let mut see = |run| {
+                        all.push(run);
+                        Ok(())
+                    };
+                    node.visit(counts, recorded, &mut see).unwrap();
+                }
+            }
+            let choosers = self.choosers.greedy.iter().chain(&self.choosers.drawn);
+            all.extend(choosers.filter_map(|dispatch| dispatch.run(counts)));
+        }
+        all
+    }
+
+    fn check(&self, what: &str) {
+        self.kernels.all_bindings().iter().for_each(|bindings| self.check_bindings(what, bindings));
+        self.kernels.all_kernels().iter().for_each(|kernel| check_declared(what, kernel));
+        let mut launched = vec![false; self.kernels.all_bindings().len()];
+        for Run { kernel, bindings, groups } in self.runs() {
+            let kernel = &self.kernels.all_kernels()[kernel.number()];
+            launched[bindings.number()] = true;
+            let bindings = &self.kernels.all_bindings()[bindings.number()];
+            assert_eq!(kernel.slots, bindings.slots, "{what}: what {} binds", kernel.name);
+            let within = groups.iter().all(|groups| (1..=MOST_GROUPS).contains(groups));
+            assert!(within, "{what}: {} of {groups:?} workgroups", kernel.name);
+        }
+        let idle = launched.iter().filter(|launched| !*launched).count();
+        assert!(idle * 4 < launched.len(), "{what}: {idle} of {} are never launched", launched.len());
+    }
+
+    /// That there is all that is bound, within its buffer and the device's limits, and that nothing is written which is
+    /// bound a second time.
+    fn check_bindings(&self, what: &str, Bindings { what: name, slots, operands }: &Bindings) {
+        let facts = &self.kernels.facts;
+        assert_eq!(slots.len(), operands.len(), "{what}: {name}");
+        let storage = slots.iter().filter(|access| **access != Access::Uniform).count();
+        assert!(storage <= facts.storage_bindings as usize, "{what}: {name} binds {storage} buffers");
+        let mut parts: Vec<(Part, Access)> = Vec::new();
+        for (operand, access) in operands.iter().zip(slots) {
+            let Operand::Part(part) = operand else {
+                assert_eq!(*access, Access::Uniform, "{what}: {name} has words for a buffer");
+                continue;
+            };
+            let reserved = &self.kernels.all_buffers()[part.buffer.number()];
+            assert_eq!(reserved.bytes, part.buffer.size(), "{what}: {name}");
+            let inside = part.bytes > 0 && part.offset + part.bytes <= reserved.bytes;
+            assert!(inside, "{what}: {name} binds {part:?} of {} bytes", reserved.bytes);
+            let whole = part.offset.is_multiple_of(ALIGNMENT) && part.bytes.is_multiple_of(4);
+            assert!(whole && part.bytes <= facts.largest_binding, "{what}: {name} binds {part:?}");
+            let fits = match (reserved.purpose, access) {
+                (Purpose::Uniform, access) => *access == Access::Uniform,
+                (Purpose::Weights, access) => *access == Access::Reads,
+                (Purpose::Storage, access) => *access != Access::Uniform,
+            };
+            assert!(fits, "{what}: {name} has {reserved:?} for {access:?}");
+            let apart = |(other, access_of_other): &(Part, Access)| {
+                let both_read = (*access, *access_of_other) == (Access::Reads, Access::Reads);
+                other.buffer != part.buffer || both_read || *access == Access::Uniform
+            };
+            assert!(parts.iter().all(apart), "{what}: {name} writes what it binds twice");
+            parts.push((*part, *access));
+        }
+    }
+}
+
+/// That a kernel's text declares no binding but those of its slots, as they are.
+fn check_declared(what: &str, Kernel { name, text, slots }: &Kernel) {
+    let mut declared = 0;
+    for declaration in text.split("@group(0) @binding(").skip(1) {
+        let (number, variable) = declaration.split_once(") var<").expect("a variable after each number");
+        let access = match variable.split('>').next() {
+            Some("storage, read") => Access::Reads,
+            Some("storage, read_write") => Access::Writes,
+            Some("uniform") => Access::Uniform,
+            other => panic!("{what}: {name} has a variable in {other:?}"),
+        };
+        let number: usize = number.parse().unwrap();
+        assert_eq!(slots.get(number), Some(&access), "{what}: binding {number} of {name}");
+        declared += 1;
+    }
+    assert!(declared > 0 && text.contains("fn main("), "{what}: {name}");
+}
+
+fn options(arithmetic: Arithmetic, kv: KvType) -> Options {
+    Options { arithmetic, kv, max_rows: ROWS, pages: 4, ..Options::default() }
+}
+
+fn check_families(families: &[&str]) {
+    let [large, shared, small] = devices();
+    for family in families {
+        let (file, plain) = tiny(family, FORMATS, 3);
+        let fused = fuse(&plain, Rules::ALL);
+        let of = |facts: &Facts, program: &Program, arithmetic, kv| {
+            let what = format!("{family}, {arithmetic:?} with {} bytes", facts.workgroup_memory);
+            let plan = planned(facts, &file, program, options(arithmetic, kv));
+            plan.check(&what);
+            plan
+        };
+        let first = of(&large, &fused, Arithmetic::F16, KvType::F16);
+        let second = planned(&large, &file, &fused, options(Arithmetic::F16, KvType::F16));
+        assert!(first == second, "{family}: a second plan of the same program is another");
+        of(&large, &fused, Arithmetic::Q8, KvType::F16);
+        // What other devices have differs in linear layers and attention, which are the same in all families.
+        if *family == families[0] {
+            of(&shared, &fused, Arithmetic::F16, KvType::Q8_0);
+            of(&small, &fused, Arithmetic::Q8, KvType::Q8_0);
+            of(&large, &plain, Arithmetic::F32, KvType::F32);
+        }
+    }
+}
+
+#[test]
+fn plans_of_attention_families_are_sound() {
+    check_families(&FAMILIES);
+}
+
+#[test]
+fn plans_of_recurrent_families_and_encoders_are_sound() {
+    check_families(&RECURRENT);
+    check_families(&ENCODERS);
+}
+
+#[test]
+fn plans_with_adapters_are_sound() {
+    for family in ["llama", "qwen2moe"] {
+        let (file, program) = tiny_adapted(family, FORMATS, &[1, 2]);
+        let program = fuse(&program, Rules::ALL);
+        for arithmetic in [Arithmetic::F16, Arithmetic::Q8] {
+            let plan = planned(&devices()[0], &file, &program, options(arithmetic, KvType::F16));
+            plan.check(&format!("{family} with adapters"));
+        }
+    }
+}
+
+/// What is planned knows no interface to a device.
+#[test]
+fn plans_name_nothing_of_wgpu() {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders: Vec<_> =
+        ["plan", "kernels", "linear", "step"].iter().map(|name| source.join(name)).collect();
+    let files = ["plan", "launch", "facts", "activations", "cache", "state", "step", "weights", "template"];
+    let mut files: Vec<_> = files.iter().map(|name| source.join(name).with_extension("rs")).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let list = if path.is_dir() { &mut folders } else { &mut files };
+            list.push(path);
+        }
+    }
+    let texts = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    for path in texts {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(!text.contains(concat!("wgpu", "::")), "{}", path.display());
+    }
+}
