@@ -344,6 +344,5 @@ impl<'a> Planner<'a> {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,12 @@ enum Loaded {
 }
 
 impl Weights {
+    /// Vectors alone.
+    #[cfg(test)]
+    pub fn of_vectors(vectors: Vec<Buffer>) -> Weights {
+        Weights { weights: vectors.into_iter().map(Loaded::Vector).collect(), stacks: vec![] }
+    }
+
     /// Checks that the file has every weight as the program says, and returns the bytes that they take on
     /// the device.
     pub fn check(file: &Gguf, program: &Program, arithmetic: Arithmetic) -> Result<u64> {

@@ -53,6 +53,8 @@ pub(crate) enum Grid {
     Merges { outlook: usize, each: u32 },
     /// So many for each sequence.
     Sequences(u32),
+    /// So many for each sequence and each segment that its rows may have.
+    Segments(u32),
     /// One in all.
     Once,
     /// So many for each row and each of its slots for experts.
@@ -65,7 +67,7 @@ impl Grid {
     /// Rows from which on steps need it, about: the sooner, the fewer.
     pub fn rows(self) -> u32 {
         match self {
-            Grid::Rows(_) | Grid::Sequences(_) | Grid::Pairs { .. } => 1,
+            Grid::Rows(_) | Grid::Sequences(_) | Grid::Segments(_) | Grid::Pairs { .. } => 1,
             Grid::Items { kind, .. } => match kind {
                 Items::Near => 1,
                 Items::Whole => 5,
@@ -96,6 +98,7 @@ impl Dispatch {
             Grid::Items { outlook, kind, each } => (each, counts.pieces(outlook).items[kind as usize]),
             Grid::Merges { outlook, each } => (each, counts.pieces(outlook).merges),
             Grid::Sequences(each) => (each, counts.sequences),
+            Grid::Segments(each) => (each * state::segments(counts) as u32, counts.sequences),
             Grid::Once => (1, counts.rows.min(1)),
             Grid::Pairs { each, slots } => (each, counts.rows * slots),
             Grid::Tiles(each, tiles) => (each, tiles.most(counts.rows)),

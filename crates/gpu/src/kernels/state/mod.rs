@@ -1,16 +1,35 @@
-//! Recurrent layers: a thread for each channel of each sequence, which goes through the sequence's rows in order with
-//! the channel's state in its own memory. Plain, and the same for any number of rows.
+//! Recurrent layers. A thread goes through a sequence's rows in order with a channel's state in its own memory; of a scan,
+//! several threads do with a part of it each. Convolutions need only a few rows before each, so that segments of them are
+//! computed side by side. All of it is the same for any number of rows.
 
 use gleed_model::recurrence::{Convolution, Decay, DeltaRule, Scan, Wkv};
 
 use super::{Dispatch, Grid, List, Place, Source};
 use crate::launch::{Buffer, Kernels};
 use crate::state::LayerState;
-use crate::step::header;
+use crate::step::{Counts, header};
+use crate::template::{Values, expand};
 use crate::weights::Weights;
 
 /// Threads of a workgroup.
 const THREADS: usize = 64;
+
+/// Rows of a segment of a convolution, and the most segments that are begun at once.
+const SEGMENT: usize = 16;
+const MOST_SEGMENTS: usize = 64;
+
+/// Channels of a workgroup of a scan, and the most threads that share the state of a channel.
+const SCAN_LANES: usize = 32;
+const MOST_STAGES: usize = 8;
+
+/// Rows that are handed on together, where there is memory for the first number.
+const SCAN_ROWS: [usize; 2] = [8, 4];
+
+/// Segments of the longest sequence that there may be.
+pub(super) fn segments(counts: Counts) -> usize {
+    let longest = (counts.rows + 1).saturating_sub(counts.sequences);
+    longest.div_ceil(SEGMENT).clamp(1, MOST_SEGMENTS)
+}
 
 /// What the kernels of all recurrent layers bind.
 fn source(name: &'static str, text: &str, step: Buffer, layer: LayerState) -> Source {
@@ -21,6 +40,19 @@ fn source(name: &'static str, text: &str, step: Buffer, layer: LayerState) -> So
         .size("CHANNELS", layer.shape.columns)
         .size("DEPTH", layer.shape.rows)
         .write("state", "f32", layer.buffer)
+}
+
+/// The text of a kernel whose threads have each value of a channel's state in a variable of its own.
+fn with_own_state(text: &str, depth: usize) -> String {
+    let values = Values::default().list("STATE", numbers(depth));
+    let [begin, save] =
+        [include_str!("own_begin.wgsl"), include_str!("own_save.wgsl")].map(|text| expand(text, &values));
+    expand(text, &values.set("BEGIN", begin).set("SAVE", save))
+}
+
+/// So many numbers in WGSL.
+fn numbers(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("{number}u"))
 }
 
 fn dispatch(kernels: &mut Kernels, source: Source, layer: LayerState) -> Dispatch {
@@ -51,15 +83,17 @@ pub(crate) fn convolve(
     [x, out]: [Place; 2],
 ) -> Dispatch {
     let taps = weights.vector(op.taps);
+    let groups = layer.shape.columns.div_ceil(THREADS) as u32;
     let source = source("convolve", include_str!("convolve.wgsl"), step, layer)
         .snippet(include_str!("../../common/exp.wgsl"))
+        .size("SEGMENT", SEGMENT)
         .flag("SILU", op.silu)
         .flag("BIASED", op.bias.is_some())
         .read("taps", "f32", taps)
         .read("bias", "f32", op.bias.map_or(taps, |bias| weights.vector(bias)))
         .read_place("x", "X_", x)
         .write_place("out", "OUT_", out);
-    dispatch(kernels, source, layer)
+    kernels.dispatch(source.sharing_reads(), Grid::Segments(groups))
 }
 
 /// out = what a selective scan reads from its state.
@@ -71,23 +105,56 @@ pub(crate) fn scan(
     (op, decays): (Scan, usize),
     [x, dt, b, c, out]: [Place; 5],
 ) -> Dispatch {
-    let skip = weights.vector(op.skip);
-    let source = source("scan", include_str!("scan.wgsl"), step, layer)
+    let (skip, depth) = (weights.vector(op.skip), layer.shape.rows);
+    let shares = |stages: &usize| depth.is_multiple_of(*stages) && depth / stages >= 4;
+    let stages = [MOST_STAGES, 4, 2].into_iter().find(shares).unwrap_or(1);
+    let part = depth / stages;
+    // Three values of each row and channel that are on their way.
+    let passed = |rows: usize| stages * rows * SCAN_LANES;
+    let fits = |rows: &usize| 3 * 4 * passed(*rows) <= kernels.facts.workgroup_memory as usize;
+    let rows = SCAN_ROWS.into_iter().find(fits).unwrap_or(SCAN_ROWS[1]);
+    let aligned = part.is_multiple_of(4)
+        && [b, c].iter().all(|place| (place.offset | place.stride).is_multiple_of(4))
+        && [x, dt, b, c].iter().all(|place| place.buffer != out.buffer);
+    let width = if aligned { 4 } else { 1 };
+    let values = Values::default()
+        .switch("ALIGNED", aligned)
+        .switch("UNALIGNED", !aligned)
+        .set("PASSED", passed(rows))
+        .set("THREADS", SCAN_LANES * stages)
+        .set("WIDTH", format!("{width}u"))
+        .list("QUADS", numbers(part / width))
+        .list("ELEMENTS", numbers(width));
+    let some = |rows: usize, first: &str| {
+        expand(
+            include_str!("scan_rows.wgsl"),
+            &values.clone().list("ROWS", numbers(rows)).set("FIRST", first),
+        )
+    };
+    let values = values.clone().set("ALLROWS", some(rows, "0u")).set("ONEROW", some(1, "r"));
+    let element = if aligned { "vec4<f32>" } else { "f32" };
+    let read = |source: Source, name, prefix, place: Place| {
+        source.place(prefix, place).read(name, element, place.buffer)
+    };
+    let source = source("scan", &expand(include_str!("scan.wgsl"), &values), step, layer)
         .snippet(include_str!("../../common/exp.wgsl"))
         .snippet(include_str!("../../common/softplus.wgsl"))
         .size("HEADS", op.heads)
         .size("GROUPS", op.groups)
         .size("DECAYS", decays / op.heads)
+        .size("STAGES", stages)
+        .size("PART", part)
+        .size("ROWS", rows)
         .flag("BIASED", op.dt_bias.is_some())
         .read("decay", "f32", weights.vector(op.decay))
         .read("skip", "f32", skip)
-        .read("dt_bias", "f32", op.dt_bias.map_or(skip, |bias| weights.vector(bias)))
-        .read_place("x", "X_", x)
-        .read_place("dt", "DT_", dt)
-        .read_place("b", "B_", b)
-        .read_place("c", "C_", c)
-        .write_place("out", "OUT_", out);
-    dispatch(kernels, source, layer)
+        .read("dt_bias", "f32", op.dt_bias.map_or(skip, |bias| weights.vector(bias)));
+    let source = read(source, "x", "X_", x);
+    let source = read(source, "dt", "DT_", dt);
+    let source = read(source, "b", "B_", b);
+    let source = read(source, "c", "C_", c).write_place("out", "OUT_", out);
+    let groups = layer.shape.columns.div_ceil(SCAN_LANES) as u32;
+    kernels.dispatch(source.sharing_reads(), Grid::Sequences(groups))
 }
 
 /// x = the shares that are kept after the time steps x, in a part for each of `heads` decays.
@@ -118,7 +185,8 @@ pub(crate) fn delta_rule(
     op: DeltaRule,
     [query, key, value, alpha, beta, out]: [Place; 6],
 ) -> Dispatch {
-    let mut source = source("delta_rule", include_str!("delta_rule.wgsl"), step, layer)
+    let text = with_own_state(include_str!("delta_rule.wgsl"), layer.shape.rows);
+    let mut source = source("delta_rule", &text, step, layer)
         .snippet(include_str!("../../common/exp.wgsl"))
         .snippet(include_str!("../../common/softplus.wgsl"))
         .size("HEADS", op.heads)
@@ -150,7 +218,8 @@ pub(crate) fn wkv(
     op: Wkv,
     [query, kept, key, value, asked, removed, out]: [Place; 7],
 ) -> Dispatch {
-    let source = source("wkv", include_str!("wkv.wgsl"), step, layer)
+    let text = with_own_state(include_str!("wkv.wgsl"), layer.shape.rows);
+    let source = source("wkv", &text, step, layer)
         .size("HEADS", op.heads)
         .read_place("query", "QUERY_", query)
         .read_place("kept", "KEPT_", kept)
@@ -211,3 +280,6 @@ pub(crate) fn unit_norm(
         .write_place("x", "X_", x);
     kernels.dispatch(source, Grid::Rows(heads.div_ceil(THREADS) as u32))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 // RWKV's rule: what the state answers for one key is taken away at another, each row of the state keeps a share of its
-// own, and the value is written at a third key; out is what it answers for the query. One thread per channel, a workgroup
-// row per sequence.
+// own, and the value is written at a third key; out is what it answers for the query. One thread per channel, with its
+// state in variables of their own; a workgroup row per sequence.
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -10,7 +10,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     let first = channel / (CHANNELS / HEADS) * DEPTH;
     let sequence = sequence_of(id.y);
-    begin(sequence, channel);
+$BEGIN
     for (var r = 0u; r < step[sequence + 2u]; r++) {
         let record = step[sequence + 1u] + r * RECORD;
         let row = step[record];
@@ -21,17 +21,16 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let first_query = row * QUERY_STRIDE + QUERY_OFFSET + first;
         let written = value[row * VALUE_STRIDE + VALUE_OFFSET + channel];
         var answer = 0.0;
-        for (var i = 0u; i < DEPTH; i++) {
-            answer = fma(held[i], asked[first_asked + i], answer);
-        }
+        //@for i in STATE
+        answer = fma(held_$i, asked[first_asked + $i], answer);
+        //@end
         var sum = 0.0;
-        for (var i = 0u; i < DEPTH; i++) {
-            let before = fma(key[first_key + i], written, held[i] * kept[first_kept + i]);
-            let after = fma(removed[first_removed + i], -answer, before);
-            held[i] = after;
-            sum = fma(after, query[first_query + i], sum);
-        }
+        //@for i in STATE
+        held_$i = fma(key[first_key + $i], written, held_$i * kept[first_kept + $i]);
+        held_$i = fma(removed[first_removed + $i], -answer, held_$i);
+        sum = fma(held_$i, query[first_query + $i], sum);
+        //@end
         out[row * OUT_STRIDE + OUT_OFFSET + channel] = sum;
-        save(record, channel);
+$SAVE
     }
 }
