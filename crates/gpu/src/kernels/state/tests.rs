@@ -117,13 +117,13 @@ fn place(values: &[f32], width: usize) -> Place {
     Place { buffer: buffer(&all), offset: GAP, width, stride: width + GAP }
 }
 
-/// Bit for bit, where multiply-adds round once.
-fn assert_same(what: &str, found: [Vec<f32>; 2], truth: [Vec<f32>; 2]) {
-    let fused = setup().2;
+/// Bit for bit, where multiply-adds round once and nothing is divided, which devices round as they like.
+fn assert_same(what: &str, divides: bool, found: [Vec<f32>; 2], truth: [Vec<f32>; 2]) {
+    let exact = setup().2 && !divides;
     for (name, (found, truth)) in ["output", "state"].iter().zip(found.iter().zip(&truth)) {
         assert_eq!(found.len(), truth.len());
         for (i, (found, truth)) in found.iter().zip(truth).enumerate() {
-            let near = !fused && (found - truth).abs() <= 1e-4 * truth.abs().max(1.0);
+            let near = !exact && (found - truth).abs() <= 1e-4 * truth.abs().max(1.0);
             assert!(near || found.to_bits() == truth.to_bits(), "{what}: {name} {i} is {found}, not {truth}");
         }
     }
@@ -229,7 +229,7 @@ fn scans_are_as_defined() {
                     (of(x, channels), of(dt, heads), of(b, groups * depth), of(c, groups * depth));
                 recurrence::scan(state, weights, ScanRow { x: &x, dt: &dt, b: &b, c: &c }, out);
             });
-            assert_same(&what, found, truth);
+            assert_same(&what, true, found, truth);
         }
     }
 }
@@ -253,11 +253,8 @@ fn convolutions_are_as_defined() {
                 let x = &x[row * channels..][..channels];
                 recurrence::convolve(state, &taps, biased.then_some(&bias[..]), silu, x, out);
             });
-            assert_same(
-                &format!("{} taps of {channels} channels, sequences {number}", depth + 1),
-                found,
-                truth,
-            );
+            let what = format!("{} taps of {channels} channels, sequences {number}", depth + 1);
+            assert_same(&what, silu, found, truth);
         }
     }
 }
@@ -297,7 +294,7 @@ fn delta_rules_are_as_defined() {
                     [0, 1, 2, 3, 4].map(|i| &inputs[i][row * widths[i]..][..widths[i]]);
                 recurrence::delta_rule(state, weights, DeltaRow { query, key, value, alpha, beta }, out);
             });
-            assert_same(&format!("a delta rule of {depth} rows, sequences {number}"), found, truth);
+            assert_same(&format!("a delta rule of {depth} rows, sequences {number}"), true, found, truth);
         }
     }
 }
@@ -324,7 +321,7 @@ fn the_rule_of_rwkv_is_as_defined() {
                 let row = WkvRow { query, kept, key, value, asked, removed };
                 recurrence::wkv(state, heads, row, out);
             });
-            assert_same(&format!("{heads} heads of {depth}, sequences {number}"), found, truth);
+            assert_same(&format!("{heads} heads of {depth}, sequences {number}"), false, found, truth);
         }
     }
 }
