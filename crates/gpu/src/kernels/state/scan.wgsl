@@ -65,6 +65,57 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     //@end
     //@end
+    //@text SAVE
+    for (var s = 0u; s < step[saving + 2u]; s++) {
+        let to = step[step[saving + 1u] + s];
+        if is_there {
+            //@for q in QUADS
+            //@for e in ELEMENTS
+            state[(to * DEPTH + first + $q * $WIDTH + $e) * CHANNELS + channel] = held_$q_$e;
+            //@end
+            //@end
+        }
+    }
+    //@end
+    if rows == 1u {
+        // Every thread has all that it needs but the sum, which alone is waited for.
+        let saving = step[sequence + 1u];
+        let row = step[saving];
+        let begun = beginning(row, channel, head);
+        //@for q in QUADS
+        //@if ALIGNED
+        let b_only_$q = b[(row * B_STRIDE + B_OFFSET + first_column) / 4u + $q];
+        let c_only_$q = c[(row * C_STRIDE + C_OFFSET + first_column) / 4u + $q];
+        //@end
+        //@if UNALIGNED
+        let b_only_$q = vec2<f32>(b[row * B_STRIDE + B_OFFSET + first_column + $q]);
+        let c_only_$q = vec2<f32>(c[row * C_STRIDE + C_OFFSET + first_column + $q]);
+        //@end
+        //@for e in ELEMENTS
+        held_$q_$e = fma(held_$q_$e, share_of(first + $q * $WIDTH + $e, head, begun.y), b_only_$q[$e] * begun.x);
+        //@end
+        //@end
+        var sum = begun.z;
+        for (var turn = 0u; turn < STAGES; turn++) {
+            if turn == stage {
+                if stage > 0u {
+                    sum = sums[lane];
+                }
+                //@for q in QUADS
+                //@for e in ELEMENTS
+                sum = fma(held_$q_$e, c_only_$q[$e], sum);
+                //@end
+                //@end
+                sums[lane] = sum;
+            }
+            workgroupBarrier();
+        }
+        if is_there && stage == STAGES - 1u {
+            out[row * OUT_STRIDE + OUT_OFFSET + channel] = sum;
+        }
+        $SAVE
+        return;
+    }
     let chunks = (rows + ROWS - 1u) / ROWS;
     for (var turn = 0u; turn < chunks + STAGES - 1u; turn++) {
         // Before a stage's first turn this is beyond all others.
@@ -82,16 +133,8 @@ $ALLROWS
             } else {
                 for (var r = 0u; r < count; r++) {
 $ONEROW
-                    for (var s = 0u; s < step[record + r * RECORD + 2u]; s++) {
-                        let to = step[step[record + r * RECORD + 1u] + s];
-                        if is_there {
-                            //@for q in QUADS
-                            //@for e in ELEMENTS
-                            state[(to * DEPTH + first + $q * $WIDTH + $e) * CHANNELS + channel] = held_$q_$e;
-                            //@end
-                            //@end
-                        }
-                    }
+                    let saving = record + r * RECORD;
+                    $SAVE
                 }
             }
         }
