@@ -54,8 +54,9 @@ struct Call {
 struct State {
     call: Apart<Call>,
     stop: AtomicBool,
-    /// Whether the caller has parked, and who it is.
-    caller_sleeps: AtomicBool,
+    /// Whether the caller has parked; workers ask after each job.
+    caller_sleeps: Apart<AtomicBool>,
+    /// Who that is.
     caller: Mutex<Option<Thread>>,
     /// The first worker's panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -94,7 +95,7 @@ impl Pool {
         let state = Arc::new(State {
             call: Apart(Call { job: UnsafeCell::new(None), generation: AtomicUsize::new(0) }),
             stop: AtomicBool::new(false),
-            caller_sleeps: AtomicBool::new(false),
+            caller_sleeps: Apart::default(),
             caller: Mutex::new(None),
             panic: Mutex::new(None),
         });
