@@ -2,7 +2,7 @@
 //! or per matrix are variables of their own rather than arrays that a compiler may put in memory.
 //!
 //! `//@for r in ROWS` … `//@end` repeats lines for each value of the list `ROWS`, with `$r` replaced by it;
-//! `//@if GATED` … `//@end` keeps lines when `GATED` is not empty; `//@text LOAD` … `//@end` puts lines by for
+//! `//@if GATED` … `//@end` keeps lines when `GATED` is not empty, `//@ifnot` when it is; `//@text LOAD` … `//@end` puts lines by for
 //! `$LOAD`, which may stand in several places. `$NAME` is replaced by its value. Names are letters only, so that
 //! `acc_$m_$r` works.
 
@@ -32,6 +32,10 @@ impl Values {
 
     fn get(&self, name: &str) -> &[String] {
         self.0.get(name).unwrap_or_else(|| panic!("the kernels use no name but those set: {name}"))
+    }
+
+    fn is_off(&self, name: &str) -> bool {
+        self.get(name).iter().all(String::is_empty)
     }
 }
 
@@ -66,8 +70,9 @@ fn expand_lines(lines: &[&str], values: &mut Values, out: &mut String) {
                     expand_lines(inner, values, out);
                 }
             }
-            ["if", name] if values.get(name).is_empty() => {}
-            ["if", _] => expand_lines(inner, values, out),
+            ["if", name] if values.is_off(name) => {}
+            ["ifnot", name] if !values.is_off(name) => {}
+            ["if" | "ifnot", _] => expand_lines(inner, values, out),
             ["text", name] => {
                 let mut text = String::new();
                 expand_lines(inner, values, &mut text);

@@ -45,7 +45,7 @@ impl Fragments {
             // So few that each has registers enough on any device: who starts a kernel is not told how many it needs.
             Fragments::Shared(_) => (8.min(threads as usize / LANES), ELEMENTS * (2 + 4)),
         };
-        Room { memory: memory as usize, subgroups, each }
+        Room { memory: memory as usize, subgroups, each, loads_fours: self == Fragments::Lanes }
     }
 }
 
@@ -60,9 +60,16 @@ pub(crate) struct Room {
     subgroups: usize,
     /// Bytes that each subgroup needs for its matrices.
     each: usize,
+    /// Whether matrices can be loaded from memory that is vectors of four halves, which not all languages can say.
+    loads_fours: bool,
 }
 
 impl Room {
+    /// Whether matrices can be loaded from so many bytes of vectors.
+    pub fn loads_fours(self, bytes: usize) -> bool {
+        self.loads_fours && bytes <= self.memory
+    }
+
     /// Subgroups, up to so many, of which each needs so many bytes, and all of them together so many more.
     pub fn subgroups(self, most: usize, each: usize, together: usize) -> usize {
         let memory = self.memory.saturating_sub(together);

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use half::f16;
 
-use super::{PAGE, dot_halves, faded, half_row};
+use super::halves::STEP;
+use super::{PAGE, dot_halves, faded, half_row, unit};
 
 /// The most dimensions of a key whose scores are products of halves: queries are kept in registers.
 pub const HALF_DIMENSIONS: usize = 256;
@@ -83,7 +84,7 @@ pub fn attend_halves<'a>(
                 .iter_mut()
                 .zip(seen.clone())
                 .for_each(|(column, p)| *column = value(p)[d]);
-            *total = total.mul_add(before, dot_halves(&weights, &column) * after);
+            *total = total.mul_add(before, steps_of_units(&weights, &column) * after);
         }
     }
     let inverse = 1.0 / sum;
@@ -130,13 +131,17 @@ fn power_of_product(x: f32, y: f32) -> f32 {
 /// 2^x between -1/2 and 1/2: the coefficient of the highest power first.
 const POWER_POLYNOMIAL: [f32; 5] = [0.009_582_853, 0.055_906_426, 0.240_240_99, 0.693_124_2, 1.0];
 
-/// The sum of a span's weights: four lanes each add up eight neighbouring ones of every 32, four at a time.
+/// What units make of a span: sixteen neighbouring positions in each step.
+fn steps_of_units(weights: &[f16; PAGE], values: &[f16; PAGE]) -> f32 {
+    let (weights, values) = (weights.as_chunks::<STEP>().0, values.as_chunks::<STEP>().0);
+    weights.iter().zip(values).fold(0.0, |sum, (weights, values)| unit(sum, *weights, *values))
+}
+
+/// The sum of a span's weights: four lanes each add up two neighbouring ones of every eight, four at a time.
 fn sum_of_lanes(weights: &[f32; PAGE]) -> f32 {
     let lane = |lane: usize| {
-        let own = weights.chunks(4).skip(2 * lane);
-        let fours =
-            own.clone().step_by(8).zip(own.skip(1).step_by(8)).flat_map(|(first, second)| [first, second]);
-        fours.fold(0.0f32, |sum, four| sum + ((four[0] + four[1]) + (four[2] + four[3])))
+        let fours = weights.chunks(STEP).map(|step| (&step[2 * lane..], &step[2 * lane + 8..]));
+        fours.fold(0.0f32, |sum, (near, far)| sum + ((near[0] + near[1]) + (far[0] + far[1])))
     };
     (lane(0) + lane(1)) + (lane(2) + lane(3))
 }

@@ -1,8 +1,8 @@
 //! Attention on matrix units: how rows and heads are cut into workgroups for `halves_tile.wgsl` and
 //! `halves_row.wgsl`.
 
-use gleed_model::arithmetic::half_scale;
-use gleed_model::program::{self, Sight};
+use gleed_model::arithmetic::{PAGE, half_scale};
+use gleed_model::program::{self, KvLayer, Sight};
 
 use super::options::slopes;
 use super::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
@@ -20,7 +20,7 @@ const QUERIES: usize = 16;
 
 /// Spans of a row that a workgroup has at once, of few rows and of many, and subgroups for each.
 const NEAR_TEAMS: usize = 4;
-const WHOLE_TEAMS: usize = 2;
+const WHOLE_TEAMS: usize = 1;
 const TEAM: usize = 4;
 
 /// Bytes of workgroup memory by which a team exchanges weights, their sums and the largest scores.
@@ -72,6 +72,7 @@ pub(super) fn source(
     let subgroups = if tiles { TILE_QUERIES / QUERIES } else { TEAM * teams };
     let entries = (head_part * block_values).div_ceil(32 * subgroups);
     let key_groups = shape.key_dim.div_ceil(32);
+    let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
     // Of few queries lanes have nothing in half of their sums.
     let one_side = !tiles && head_part <= QUERIES / 2;
     let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
@@ -93,10 +94,16 @@ pub(super) fn source(
         .switch("WHOLE", shape.key_dim.is_multiple_of(32))
         .switch("PADDED", !shape.key_dim.is_multiple_of(32));
     let words = if tiles { 4 } else { 2 };
+    let is_staged = tiles && stages(room, shape);
+    // Pairs of units of keys, and units of values, that each thread of a tile brings.
+    let (pairs, brought) = (shape.key_dim / 32, shape.value_dim / 16);
+    let unrolled = unrolled
+        .switch("STAGED", is_staged)
+        .list("KEYPAIRS", (0..pairs).map(|i| format!("{i}u")))
+        .list("VALUEUNITS", (0..brought).map(|i| format!("{i}u")));
     let unrolled = options(&op).fold(unrolled, |values, (name, on)| values.switch(name, on));
     let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
     let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
-    let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
     let kernel = if tiles { include_str!("halves_tile.wgsl") } else { include_str!("halves_row.wgsl") };
     let text = [include_str!("halves.wgsl"), kernel].concat();
     let source = Source::new("attention in halves", &expand(&text, &unrolled))
@@ -136,6 +143,14 @@ pub(super) fn source(
         _ => source,
     };
     (source, (shape.heads * parts * blocks) as u32)
+}
+
+/// Whether a tile's subgroups share the keys and values of a span, which they then load as matrices.
+fn stages(room: Room, shape: KvLayer) -> bool {
+    // Rows are eight halves longer than they are wide; and a word for each half of two spans.
+    let bytes = PAGE * 2 * (shape.key_dim + 8 + shape.value_dim + 8) + 4 * 4;
+    let whole = shape.key_dim.is_multiple_of(32) && shape.value_dim.is_multiple_of(64);
+    whole && shape.value_dim <= VALUE_BLOCK && room.loads_fours(bytes)
 }
 
 /// Which parts of the kernels there are for the options of attention.
@@ -226,6 +241,10 @@ impl Style {
             .set("NOLOADS", loads.concat())
             .set("ALLTEAMS", self == Style::Loops)
             .set("TOTALS", totals.concat())
+            // Spans that all queries see have a path of their own.
+            .switch("BRANCHES", self == Style::WrittenOut)
+            .list("PATHS", if self == Style::WrittenOut { &["masked", ""][..] } else { &["masked"] })
+            .set("NOPRODUCTS", self.declared("product", "Sums", &[4], "no_sums()"))
             .set("NORESULTS", self.declared("result", "Sums", &[words], "no_sums()"))
     }
 

@@ -2,9 +2,9 @@
 //
 // A subgroup of 32 has 16 queries, as the left matrices of its products. Keys are the right matrices of scores, 16
 // positions each; weights become left matrices where the scores were, and values are right matrices. Nothing is staged:
-// what a lane loads is what it has of a matrix. For that, the positions of every 32 are in another order: a lane has eight
-// neighbouring ones, the first four of which are its part of one product, the others of the next; and so are values: in a
-// product with 16 of every 64, those two of every eight.
+// what a lane loads is what it has of a matrix. A product has 16 neighbouring positions, of which a lane has two and the two
+// that are eight further, so that lanes side by side load keys side by side. Values are in another order: in a product are
+// two of every eight, 16 of every 64.
 
 const SPAN = 64u;
 const NOTHING = -3.0e38;
@@ -34,6 +34,11 @@ fn largest_bits_of_four(x: u32) -> u32 {
     return max(two, exchanged(two, 2u));
 }
 
+// The positions of a lane in a product, which begin here: two, and two eight further.
+fn positions_of(first: u32) -> vec4<u32> {
+    return vec4<u32>(first) + vec4<u32>(0u, 1u, 8u, 9u);
+}
+
 // All bits that lanes of the same positions have.
 fn joined_bits(x: u32) -> u32 {
     let two = x | exchanged(x, 4u);
@@ -57,6 +62,18 @@ fn query_quad(at: u32, quad: u32) -> vec4<f32> {
     }
     //@end
     return x;
+}
+
+// What a lane has of a query in the first or second product of 32 dimensions.
+fn own_query(at: u32, group: u32, product: u32, word: u32) -> vec4<f32> {
+    //@ifnot STAGED
+    return query_quad(at, 8u * group + 2u * word + product);
+    //@end
+    //@if STAGED
+    let near = query_quad(at, 8u * group + word / 2u * 2u + product);
+    let far = query_quad(at, 8u * group + word / 2u * 2u + product + 4u);
+    return select(vec4<f32>(near.zw, far.zw), vec4<f32>(near.xy, far.xy), word % 2u == 0u);
+    //@end
 }
 
 //@if LIMITED
@@ -136,18 +153,18 @@ fn is_bad(x: vec4<u32>) -> bool {
     for (var g = 0u; g < $KEYTURNS; g++) {
         //@for g in KEYGROUPS
         first_query$g = left_of(
-            halves_of_four(query_quad(near_at, 8u * number$g + 2u * word), near_up),
+            halves_of_four(own_query(near_at, number$g, 0u, word), near_up),
             //@if BOTHSIDES
-            halves_of_four(query_quad(far_at, 8u * number$g + 2u * word), far_up),
+            halves_of_four(own_query(far_at, number$g, 0u, word), far_up),
             //@end
             //@if ONESIDE
             vec4<f16>(),
             //@end
         );
         second_query$g = left_of(
-            halves_of_four(query_quad(near_at, 8u * number$g + 2u * word + 1u), near_up),
+            halves_of_four(own_query(near_at, number$g, 1u, word), near_up),
             //@if BOTHSIDES
-            halves_of_four(query_quad(far_at, 8u * number$g + 2u * word + 1u), far_up),
+            halves_of_four(own_query(far_at, number$g, 1u, word), far_up),
             //@end
             //@if ONESIDE
             vec4<f16>(),

@@ -36,30 +36,30 @@ fn halves_of_bits(x: vec2<u32>) -> vec4<f16> {
 }
 
 // A lane's keys and values of the page. They are asked for before anything waits.
-//@text LOADS
-        let block = page * KV_HEADS + kv_head;
+//@text KEYLOADS
         for (var g = 0u; g < $KEYTURNS; g++) {
             //@for g in KEYGROUPS
             {
                 //@if WHOLE
-                let at = block * UNITS * PAGE + key_at + (4u * number$g + word) * PAGE;
+                let unit = 4u * number$g + word;
                 //@end
                 //@if PADDED
-                let at = block * UNITS * PAGE + key_at + min(4u * number$g + word, UNITS - 1u) * PAGE;
+                let unit = min(4u * number$g + word, UNITS - 1u);
                 //@end
+                let at = ((page * KV_HEADS + kv_head) * UNITS + unit) * PAGE + key_at;
                 near_keys$g = keys[at];
-                far_keys$g = keys[at + 2u];
+                far_keys$g = keys[at + 8u];
             }
             //@end
         }
+//@end
+//@text VALUELOADS
         for (var f = 0u; f < $POSITIONTURNS; f++) {
             //@for f in POSITIONS
             {
-                let at = block * PAGE * VALUE_UNITS * 2u
-                    + value_at
-                    + (number$f / 2u * 32u + number$f % 2u * 4u) * VALUE_UNITS * 2u;
+                let at = ((page * KV_HEADS + kv_head) * PAGE + 16u * number$f) * VALUE_UNITS * 2u + value_at;
                 //@for i in FOUR
-                lane_values$f[$i] = values[at + $i * VALUE_UNITS * 2u];
+                lane_values$f[$i] = values[at + ($i / 2 * 8 + $i % 2) * VALUE_UNITS * 2u];
                 //@end
             }
             //@end
@@ -126,23 +126,17 @@ fn main(
     let first_span = step[item + 3u];
     let partial = step[item + 5u];
     //@end
-    let key_at = own / 2u * 8u + own % 2u + quarter / 2u * 32u + quarter % 2u * 4u;
+    let key_at = own + 16u * quarter;
     // The quarter has two words of each four, in one of two chunks of 64 values.
     let chunk = quarter / 2u;
     let unit = min(value_block * BLOCK_VALUES / 8u + 8u * chunk + own, VALUE_UNITS - 1u);
-    let value_at = (8u * word * VALUE_UNITS + unit) * 2u + quarter % 2u;
+    let value_at = (2u * word * VALUE_UNITS + unit) * 2u + quarter % 2u;
     $NOLOADS
     //@if ROWS
     var page = step[pages + min(first_span + team, end_span - 1u)];
-    {
-$LOADS
-    }
     //@end
-    //@if SPLIT
-    {
-$LOADS
-    }
-    //@end
+$KEYLOADS
+$VALUELOADS
 
 $QUERIES
 
@@ -168,8 +162,8 @@ $QUERIES
         //@end
         let of_team = team * 64u;
         // Positions of the lane begin here.
-        let first_position = span * SPAN + 8u * word;
-        let at = vec4<u32>(first_position + quarter / 2u * 32u + quarter % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+        let first_position = span * SPAN + 2u * word;
+        let at = positions_of(first_position + 16u * quarter);
         //@if UNLIMITED
         let is_seen = at < vec4<u32>(visible);
         //@end
@@ -214,6 +208,13 @@ $QUERIES
             }
             //@end
         }
+        // Keys of the next span are on their way while this one's weights are computed.
+        //@if ROWS
+        if start + TEAMS < end_span {
+            page = step[pages + min(start + TEAMS + team, end_span - 1u)];
+$KEYLOADS
+        }
+        //@end
         workgroupBarrier();
         //@for h in SIDES
         var $h_weights: vec4<f32>;
@@ -314,7 +315,7 @@ $QUERIES
         let bad_positions = joined_bits(bad);
         var bad_and_seen = 0u;
         for (var i = 0u; i < 16u; i++) {
-            let position = first_position + i / 8u * 32u + i % 8u;
+            let position = first_position + i / 4u * 16u + i % 4u / 2u * 8u + i % 2u;
             //@if UNLIMITED
             bad_and_seen |= select(0u, bad_positions >> i & 1u, position < visible);
             //@end
@@ -329,8 +330,7 @@ $QUERIES
         }
         //@if ROWS
         if start + TEAMS < end_span {
-            page = step[pages + min(start + TEAMS + team, end_span - 1u)];
-$LOADS
+$VALUELOADS
         }
         //@end
         workgroupBarrier();

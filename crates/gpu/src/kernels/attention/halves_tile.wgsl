@@ -4,6 +4,38 @@
 // and computes one span of 64 positions after the other. An item: first row, rows, first span, end of spans, where its
 // partial results begin, and how far those of its next row are (0: it has all spans and writes `out`).
 
+//@if STAGED
+//
+// The subgroups share the keys and values of a span: those of the next one are on their way while one is multiplied. A row
+// of either is a position; of 32 dimensions of a key those of the first product come before those of the second. Rows are
+// eight halves longer than they have to be, so that eight of them begin in different banks.
+
+const KEY_FOURS = KEY_DIM / 4u + 2u;
+const VALUE_FOURS = VALUE_DIM / 4u + 2u;
+var<workgroup> staged_keys: array<vec4<f16>, PAGE * KEY_FOURS>;
+var<workgroup> staged_values: array<vec4<f16>, PAGE * VALUE_FOURS>;
+// A bit for each position whose value is infinite or not a number, of spans that some do not see: two spans in turn.
+var<workgroup> bad_positions: array<atomic<u32>, 4>;
+
+fn staged_key(at: u32) -> Right {
+    return coopLoad<Right>(&staged_keys[at], KEY_FOURS);
+}
+
+fn staged_value(at: u32) -> Right {
+    return coopLoadT<Right>(&staged_values[at], VALUE_FOURS);
+}
+
+fn four_halves(words: vec2<u32>) -> vec4<f16> {
+    return vec4<f16>(halves_of(words.x), halves_of(words.y));
+}
+
+// A bit for each of the first positions of a span.
+fn first_bits(count: u32) -> vec2<u32> {
+    let counts = min(vec2<u32>(count, max(count, 32u) - 32u), vec2<u32>(32u));
+    return select((vec2<u32>(1u) << (counts % 32u)) - 1u, vec2<u32>(0xffffffffu), counts == vec2<u32>(32u));
+}
+
+//@end
 @compute @workgroup_size($THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -64,6 +96,20 @@ fn main(
 
 $QUERIES
 
+    //@if STAGED
+    // A thread has pairs of units of the keys of one position.
+    let own_position = thread % PAGE;
+    let own_pair = thread / PAGE;
+    let own_keys = (kv_head * UNITS + 2u * own_pair) * PAGE + own_position;
+    let own_row = own_position * KEY_FOURS + 2u * own_pair;
+    //@for i in KEYPAIRS
+    var ahead_key_$i = keys[step[pages + first_span] * KV_HEADS * UNITS * PAGE + own_keys + $i * 4u * PAGE];
+    var ahead_other_$i = keys[step[pages + first_span] * KV_HEADS * UNITS * PAGE + own_keys + $i * 4u * PAGE + PAGE];
+    //@end
+    if thread < 4u {
+        atomicStore(&bad_positions[thread], 0u);
+    }
+    //@end
     for (var span = first_span; span < end_span; span++) {
         //@if UNLIMITED
         let some_do_not_see = (span + 1u) * SPAN > seen_by_all;
@@ -73,32 +119,74 @@ $QUERIES
         //@end
         let page = step[pages + span];
         let block = page * KV_HEADS + kv_head;
-        let key_at = block * UNITS * PAGE + own / 2u * 8u + own % 2u;
+        let key_at = block * UNITS * PAGE + own;
+        let value_at = block * PAGE * VALUE_UNITS;
+        //@if STAGED
+        let next_keys = step[pages + min(span + 1u, end_span - 1u)] * KV_HEADS * UNITS * PAGE + own_keys;
+        //@for i in KEYPAIRS
+        staged_keys[own_row + 8u * $i] = four_halves(ahead_key_$i.xy);
+        staged_keys[own_row + 8u * $i + 1u] = four_halves(ahead_other_$i.xy);
+        staged_keys[own_row + 8u * $i + 4u] = four_halves(ahead_key_$i.zw);
+        staged_keys[own_row + 8u * $i + 5u] = four_halves(ahead_other_$i.zw);
+        //@end
+        //@for i in VALUEUNITS
+        var ahead_value_$i = values[value_at + $i * THREADS + thread];
+        //@end
+        workgroupBarrier();
+        //@end
+        // Positions of the lane begin here: four for each of the products.
+        let first_position = span * SPAN + 2u * word;
+        //@for MASKED in PATHS
+        //@if BRANCHES
+        //@if MASKED
+        if some_do_not_see {
+        //@end
+        //@ifnot MASKED
+        else {
+        //@end
+        //@end
         $SCORES
-        for (var f = 0u; f < $POSITIONTURNS; f++) {
-            //@for f in POSITIONS
+        $NOPRODUCTS
+        for (var g = 0u; g < $KEYTURNS; g++) {
+            //@for g in KEYGROUPS
             {
-                let place = key_at + number$f / 2u * 32u + number$f % 2u * 4u;
-                var product = no_sums();
-                for (var g = 0u; g < $KEYTURNS; g++) {
-                    //@for g in KEYGROUPS
+                //@ifnot STAGED
+                //@if WHOLE
+                let unit_at = key_at + (4u * number$g + word) * PAGE;
+                //@end
+                //@if PADDED
+                let unit_at = key_at + min(4u * number$g + word, UNITS - 1u) * PAGE;
+                //@end
+                //@end
+                for (var f = 0u; f < $POSITIONTURNS; f++) {
+                    //@for f in POSITIONS
                     {
-                        //@if WHOLE
-                        let at = place + (4u * number$g + word) * PAGE;
+                        //@ifnot STAGED
+                        let near = keys[unit_at + 16u * number$f];
+                        let far = keys[unit_at + 16u * number$f + 8u];
+                        product$f = multiplied(first_query$g, right_of(near.xy, far.xy), product$f);
+                        product$f = multiplied(second_query$g, right_of(near.zw, far.zw), product$f);
                         //@end
-                        //@if PADDED
-                        let at = place + min(4u * number$g + word, UNITS - 1u) * PAGE;
+                        //@if STAGED
+                        let at = 16u * number$f * KEY_FOURS + 8u * number$g;
+                        product$f = multiplied(first_query$g, staged_key(at), product$f);
+                        product$f = multiplied(second_query$g, staged_key(at + 4u), product$f);
                         //@end
-                        let near = keys[at];
-                        let far = keys[at + 2u];
-                        product = multiplied(first_query$g, right_of(near.xy, far.xy), product);
-                        product = multiplied(second_query$g, right_of(near.zw, far.zw), product);
                     }
                     //@end
                 }
-                let sums = sums_of(product);
+            }
+            //@end
+        }
+        for (var f = 0u; f < $POSITIONTURNS; f++) {
+            //@for f in POSITIONS
+            {
+                let sums = sums_of(product$f);
                 near_scores$f = sums.near;
                 far_scores$f = sums.far;
+                //@if MASKED
+                let at = positions_of(first_position + 16u * number$f);
+                //@end
                 //@for h in SIDES
                 //@if SCORED
                 $h_scores$f *= $h_power;
@@ -110,35 +198,23 @@ $QUERIES
                 //@end
                 //@if FADING
                 {
-                    let first = span * SPAN + 8u * word + number$f / 2u * 32u + number$f % 2u * 4u;
-                    let at = vec4<f32>(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u));
+                    let at = vec4<f32>(positions_of(first_position + 16u * number$f));
                     let distance = abs(at - vec4<f32>(f32($h_position)));
                     $h_scores$f = fma(vec4<f32>(-$h_slope), distance, $h_scores$f);
                 }
                 //@end
+                //@if MASKED
+                //@if UNLIMITED
+                let $h_is_seen = at < vec4<u32>($h_sees);
+                //@end
+                //@if LIMITED
+                let $h_is_seen = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
+                //@end
+                $h_scores$f = select(vec4<f32>(NOTHING), $h_scores$f, $h_is_seen);
+                //@end
                 //@end
             }
             //@end
-        }
-        // Positions of the lane begin here: four for each of the products.
-        let first_position = span * SPAN + 8u * word;
-        if some_do_not_see {
-            for (var f = 0u; f < $POSITIONTURNS; f++) {
-                //@for f in POSITIONS
-                {
-                    let at = vec4<u32>(first_position + number$f / 2u * 32u + number$f % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-                    //@for h in SIDES
-                    //@if UNLIMITED
-                    let $h_sees_them = at < vec4<u32>($h_sees);
-                    //@end
-                    //@if LIMITED
-                    let $h_sees_them = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
-                    //@end
-                    $h_scores$f = select(vec4<f32>(NOTHING), $h_scores$f, $h_sees_them);
-                    //@end
-                }
-                //@end
-            }
         }
         //@for h in SIDES
         var $h_most = vec4<f32>(NOTHING);
@@ -153,21 +229,23 @@ $QUERIES
         for (var f = 0u; f < $POSITIONTURNS; f++) {
             //@for f in POSITIONS
             {
-                let at = vec4<u32>(first_position + number$f / 2u * 32u + number$f % 2u * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+                //@if MASKED
+                let at = positions_of(first_position + 16u * number$f);
+                //@end
                 //@for h in SIDES
                 var $h_weights: vec4<f32>;
                 //@for c in FOUR
                 $h_weights[$c] = exponential(fma($h_scores$f[$c], $h_factor, -$h_highest));
                 //@end
-                if some_do_not_see {
-                    //@if UNLIMITED
-                    $h_weights = select(vec4<f32>(), $h_weights, at < vec4<u32>($h_sees));
-                    //@end
-                    //@if LIMITED
-                    let is_seen = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
-                    $h_weights = select(vec4<f32>(), $h_weights, is_seen);
-                    //@end
-                }
+                //@if MASKED
+                //@if UNLIMITED
+                $h_weights = select(vec4<f32>(), $h_weights, at < vec4<u32>($h_sees));
+                //@end
+                //@if LIMITED
+                let $h_is_seen = (at < vec4<u32>($h_sees)) & (at >= vec4<u32>($h_begins));
+                $h_weights = select(vec4<f32>(), $h_weights, $h_is_seen);
+                //@end
+                //@end
                 $h_lane_sum += ($h_weights.x + $h_weights.y) + ($h_weights.z + $h_weights.w);
                 //@end
                 weights$f = left_of(vec4<f16>(near_weights), vec4<f16>(far_weights));
@@ -178,13 +256,19 @@ $QUERIES
         let $h_sum = sum_of_four($h_lane_sum);
         //@end
         //@for h in SIDES
+        //@if MASKED
         // Spans that the query does not see leave it as it is.
         //@if UNLIMITED
-        let $h_counts = !some_do_not_see || span * SPAN < $h_sees;
+        let $h_counts = span * SPAN < $h_sees;
+        //@end
+        //@if LIMITED
+        let $h_counts = span * SPAN < $h_sees && (span + 1u) * SPAN > $h_begins;
+        //@end
+        //@end
+        //@if UNLIMITED
         let $h_is_first = span == first_span;
         //@end
         //@if LIMITED
-        let $h_counts = !some_do_not_see || (span * SPAN < $h_sees && (span + 1u) * SPAN > $h_begins);
         let $h_is_first = span == max(first_span, $h_begins / SPAN);
         //@end
         //@if SINKLESS
@@ -193,44 +277,86 @@ $QUERIES
         //@if SINKS
         let $h_merged = merge($h_whole, Softmax($h_highest, $h_sum), $h_is_first && !has_sink);
         //@end
-        if $h_counts {
+        //@if MASKED
+        if $h_counts
+        //@end
+        {
             $h_whole = $h_merged.softmax;
         }
         //@end
 
         // A position that a query does not see must not count, be its value infinite: those are left out, and what sees
-        // them is not a number. A bit for each of the lane's positions.
+        // them is not a number.
+        //@if MASKED
+        //@ifnot STAGED
+        // A bit for each of the lane's positions.
         var bad = 0u;
-        let value_at = (block * PAGE + 8u * word) * VALUE_UNITS;
+        //@end
+        //@if STAGED
+        //@for i in VALUEUNITS
+        if some_do_not_see && is_bad(ahead_value_$i) {
+            ahead_value_$i = vec4<u32>();
+            let position = ($i * THREADS + thread) / VALUE_UNITS;
+            atomicOr(&bad_positions[span % 2u * 2u + position / 32u], 1u << (position % 32u));
+        }
+        //@end
+        //@end
+        //@end
+        //@if STAGED
+        //@for i in VALUEUNITS
+        let place_$i = 2u * ($i * THREADS + thread + ($i * THREADS + thread) / VALUE_UNITS);
+        staged_values[place_$i] = four_halves(ahead_value_$i.xy);
+        staged_values[place_$i + 1u] = four_halves(ahead_value_$i.zw);
+        //@end
+        //@for i in KEYPAIRS
+        ahead_key_$i = keys[next_keys + $i * 4u * PAGE];
+        ahead_other_$i = keys[next_keys + $i * 4u * PAGE + PAGE];
+        //@end
+        //@if MASKED
+        if thread < 2u {
+            atomicStore(&bad_positions[(span + 1u) % 2u * 2u + thread], 0u);
+        }
+        //@end
+        workgroupBarrier();
+        //@end
         for (var c = 0u; c < $VALUETURNS; c++) {
             //@for c in VALUECHUNKS
             {
+                //@ifnot STAGED
                 let unit = min(value_block * BLOCK_VALUES / 8u + 8u * number$c + own, VALUE_UNITS - 1u);
+                let unit_at = value_at + 2u * word * VALUE_UNITS + unit;
+                //@end
                 $NORESULTS
                 for (var f = 0u; f < $POSITIONTURNS; f++) {
                     //@for f in POSITIONS
                     {
-                        let at = value_at + (number$f / 2u * 32u + number$f % 2u * 4u) * VALUE_UNITS + unit;
+                        //@ifnot STAGED
                         //@for i in FOUR
-                        var value_$i = values[at + $i * VALUE_UNITS];
+                        var value_$i = values[unit_at + (16u * number$f + $i / 2 * 8 + $i % 2) * VALUE_UNITS];
                         //@end
-                        if some_do_not_see {
-                            //@for i in FOUR
-                            if is_bad(value_$i) {
-                                value_$i = vec4<u32>();
-                                bad |= 1u << (4u * number$f + $i);
-                            }
-                            //@end
+                        //@if MASKED
+                        //@for i in FOUR
+                        if some_do_not_see && is_bad(value_$i) {
+                            value_$i = vec4<u32>();
+                            bad |= 1u << (4u * number$f + $i);
                         }
+                        //@end
+                        //@end
+                        //@end
                         for (var j = 0u; j < $WORDTURNS; j++) {
                             //@for j in WORDS
                             {
+                                //@ifnot STAGED
                                 let right = right_of_values(
                                     value_0[number$j],
                                     value_1[number$j],
                                     value_2[number$j],
                                     value_3[number$j],
                                 );
+                                //@end
+                                //@if STAGED
+                                let right = staged_value(16u * number$f * VALUE_FOURS + 16u * number$c + 4u * number$j);
+                                //@end
                                 result$j = multiplied(weights$f, right, result$j);
                             }
                             //@end
@@ -243,7 +369,10 @@ $QUERIES
                     {
                         let lanes = sums_of(result$j);
                         //@for h in SIDES
-                        if $h_counts {
+                        //@if MASKED
+                        if $h_counts
+                        //@end
+                        {
                             $h_total$c$j = fma(
                                 $h_total$c$j,
                                 vec4<f32>($h_merged.before),
@@ -257,29 +386,53 @@ $QUERIES
             }
             //@end
         }
-        var near_bad = 0u;
-        var far_bad = 0u;
-        if some_do_not_see {
-            let all_bad = joined_bits(bad);
-            for (var i = 0u; i < 16u; i++) {
-                let position = first_position + i / 8u * 32u + i % 8u;
-                let is = all_bad >> i & 1u;
-                //@for h in SIDES
-                //@if UNLIMITED
-                $h_bad |= select(0u, is, position < $h_sees);
-                //@end
-                //@if LIMITED
-                $h_bad |= select(0u, is, position < $h_sees && position >= $h_begins);
-                //@end
-                //@end
-            }
-            near_bad = largest_bits_of_four(near_bad);
-            far_bad = largest_bits_of_four(far_bad);
+        //@if MASKED
+        //@if STAGED
+        let all_bad = vec2<u32>(
+            atomicLoad(&bad_positions[span % 2u * 2u]),
+            atomicLoad(&bad_positions[span % 2u * 2u + 1u]),
+        );
+        //@for h in SIDES
+        //@if UNLIMITED
+        let $h_seen = first_bits(min($h_sees - min($h_sees, span * SPAN), SPAN));
+        //@end
+        //@if LIMITED
+        let $h_seen = first_bits(min($h_sees - min($h_sees, span * SPAN), SPAN))
+            & ~first_bits(min($h_begins - min($h_begins, span * SPAN), SPAN));
+        //@end
+        if any((all_bad & $h_seen) != vec2<u32>()) {
+            $h_whole.sum = bitcast<f32>(NOT_A_NUMBER);
+        }
+        //@end
+        //@end
+        //@ifnot STAGED
+        let all_bad = joined_bits(bad);
+        //@for h in SIDES
+        var $h_bad = 0u;
+        //@end
+        for (var i = 0u; i < 16u; i++) {
+            let position = first_position + i / 4u * 16u + i % 4u / 2u * 8u + i % 2u;
+            let is = all_bad >> i & 1u;
+            //@for h in SIDES
+            //@if UNLIMITED
+            $h_bad |= select(0u, is, position < $h_sees);
+            //@end
+            //@if LIMITED
+            $h_bad |= select(0u, is, position < $h_sees && position >= $h_begins);
+            //@end
+            //@end
         }
         //@for h in SIDES
+        $h_bad = largest_bits_of_four($h_bad);
         if $h_bad != 0u {
             $h_whole.sum = bitcast<f32>(NOT_A_NUMBER * $h_bad);
         }
+        //@end
+        //@end
+        //@end
+        //@if BRANCHES
+        }
+        //@end
         //@end
     }
 
@@ -301,7 +454,12 @@ $QUERIES
                 //@for j in WORDS
                 {
                     let x = $h_total$c$j;
+                    //@ifnot STAGED
                     let value = value_block * BLOCK_VALUES + 64u * number$c + 16u * word + 2u * number$j;
+                    //@end
+                    //@if STAGED
+                    let value = 64u * number$c + 16u * number$j + 2u * word;
+                    //@end
                     if partial_stride == 0u {
                         put_out(out_at, value, x * inverse);
                     } else {
@@ -325,11 +483,21 @@ $QUERIES
     }
 }
 
+// Which value of a lane's four is where, in its matrix.
+fn place_of(i: u32) -> u32 {
+    //@ifnot STAGED
+    return i % 2u * 8u + i / 2u;
+    //@end
+    //@if STAGED
+    return i / 2u * 8u + i % 2u;
+    //@end
+}
+
 // Four values of a lane: two neighbouring ones, and two eight further.
 fn put_out(at: u32, value: u32, x: vec4<f32>) {
     //@for c in FOUR
     {
-        let own = value + $c % 2 * 8 + $c / 2;
+        let own = value + place_of($c);
         if own < VALUE_DIM {
             out[at + own] = x[$c];
         }
@@ -341,7 +509,7 @@ fn put_out(at: u32, value: u32, x: vec4<f32>) {
 fn put_partial(at: u32, value: u32, x: vec4<f32>) {
     //@for c in FOUR
     {
-        let own = value + $c % 2 * 8 + $c / 2;
+        let own = value + place_of($c);
         if own < VALUE_DIM {
             partials[at + own] = x[$c];
         }

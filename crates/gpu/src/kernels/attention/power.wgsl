@@ -12,5 +12,6 @@ fn power_of_parts(n: f32, rest: f32) -> f32 {
     p = fma(p, rest, 0.24024099);
     p = fma(p, rest, 0.6931242);
     p = fma(p, rest, 1.0);
-    return p * bitcast<f32>(u32(max(i32(n), -126) + 127) << 23u);
+    // The last bits of this sum are n + 127.
+    return p * bitcast<f32>(bitcast<u32>(max(n, -126.0) + 12583039.0) << 23u);
 }

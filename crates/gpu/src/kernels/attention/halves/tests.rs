@@ -291,8 +291,9 @@ enum Cut {
 }
 
 fn emulated(kernels: &mut Kernels, step: Buffer, op: Attention, kind: Items) -> Dispatch {
-    // Without more workgroup memory than emulation leaves.
-    let (source, each) = source(Fragments::Lanes.room(8192, 1024), step, List::All, op, kind, Style::Loops);
+    // Without more workgroup memory than emulation leaves, which needs less for the four subgroups of a tile.
+    let room = Fragments::Lanes.room(if kind == Items::Tiles { 24 << 10 } else { 8192 }, 1024);
+    let (source, each) = source(room, step, List::All, op, kind, Style::Loops);
     let source = source.on_units().with_text(|text| {
         let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
         let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
@@ -303,9 +304,21 @@ fn emulated(kernels: &mut Kernels, step: Buffer, op: Attention, kind: Items) -> 
             include_str!("../../../common/lanes.wgsl"),
             include_str!("../../../linear/tests/lanes_plain.wgsl"),
         );
+        let text = if stages(&text) {
+            text.replace("coopLoad<Right>(&staged_keys[at], KEY_FOURS)", "plain_key(at)")
+                .replace("coopLoadT<Right>(&staged_values[at], VALUE_FOURS)", "plain_value(at)")
+                + include_str!("staged_plain.wgsl")
+        } else {
+            text
+        };
         with_plain_halves(&text, subgroups, "step[0u]")
     });
     kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
+}
+
+/// Whether the subgroups of a kernel share keys and values in workgroup memory.
+fn stages(text: &str) -> bool {
+    text.contains("var<workgroup> staged_keys")
 }
 
 const CUTS: [(&str, Items, Cut); 5] = [
@@ -338,7 +351,7 @@ fn check(case: &Case) {
 /// The kernels that devices with matrix units are given can be translated for them.
 #[test]
 fn every_kernel_is_completed() {
-    let room = Fragments::Lanes.room(32 << 10, 1024);
+    let rooms = [Fragments::Lanes.room(48 << 10, 1024), Fragments::Shared(8).room(32 << 10, 1024)];
     let kinds = [Items::Near, Items::Whole, Items::Few, Items::Split, Items::Tiles];
     let all = |attention| program::Attention {
         window: Some(9),
@@ -353,12 +366,18 @@ fn every_kernel_is_completed() {
         for (case, kind) in cases.iter().flat_map(|case| kinds.map(|kind| (case, kind))) {
             let (step, _) = case.step(kind, Cut::All);
             case.with_op(|op| {
-                let (source, _) = source(room, step, List::All, op, kind, Style::WrittenOut);
-                let first_row = header::words(OUTLOOKS);
-                let source = source.on_units().size("FIRST_ROW", first_row).size("ROW_WORDS", ROW_WORDS);
-                let (text, ..) = source.finish();
-                assert_eq!(spirv::translate(&text).err(), None, "{kind:?}, {key_dim} dimensions");
-                translate_shared(&text);
+                let [lanes, shared] = rooms.map(|room| {
+                    let (source, _) = source(room, step, List::All, op, kind, Style::WrittenOut);
+                    let first_row = header::words(OUTLOOKS);
+                    let source = source.on_units().size("FIRST_ROW", first_row).size("ROW_WORDS", ROW_WORDS);
+                    source.finish().0
+                });
+                assert_eq!(
+                    [&lanes, &shared].map(|text| stages(text)),
+                    [kind == Items::Tiles && key_dim == 64, false]
+                );
+                assert_eq!(spirv::translate(&lanes).err(), None, "{kind:?}, {key_dim} dimensions");
+                translate_shared(&shared);
             });
         }
     }
@@ -444,19 +463,22 @@ fn random_shapes_and_options_give_what_is_defined() {
 #[test]
 fn values_that_are_not_seen_do_not_count() {
     let (gpu, ..) = setup();
-    let mut case = Case::new(KvLayer { heads: 1, key_dim: 32, value_dim: 64 }, 1, 60, 3);
-    let last = 61 * 64;
-    case.values[last + 5] = f16::INFINITY;
-    for (what, kind, cut) in CUTS {
-        let got = case.run(gpu, kind, cut);
-        assert!(got[..64].iter().all(|x| x.is_finite()), "{what}: the row before sees it");
-        assert!(!got[64 + 5].is_finite() && !got[128 + 5].is_finite(), "{what}: it is not seen");
-    }
-    // The window of the last row has left it.
-    let case = case.with(|attention| program::Attention { window: Some(1), ..attention });
-    for (what, kind, cut) in CUTS {
-        let got = case.run(gpu, kind, cut);
-        assert!(got[..64].iter().chain(&got[128..]).all(|x| x.is_finite()), "{what}: others see it");
-        assert!(!got[64 + 5].is_finite(), "{what}: it is not seen");
+    // In tiles values come from workgroup memory, or from the cache.
+    for key_dim in [32, 40] {
+        let mut case = Case::new(KvLayer { heads: 1, key_dim, value_dim: 64 }, 1, 60, 3);
+        let last = 61 * 64;
+        case.values[last + 5] = f16::INFINITY;
+        for (what, kind, cut) in CUTS {
+            let got = case.run(gpu, kind, cut);
+            assert!(got[..64].iter().all(|x| x.is_finite()), "{what}: the row before sees it");
+            assert!(!got[64 + 5].is_finite() && !got[128 + 5].is_finite(), "{what}: it is not seen");
+        }
+        // The window of the last row has left it.
+        let case = case.with(|attention| program::Attention { window: Some(1), ..attention });
+        for (what, kind, cut) in CUTS {
+            let got = case.run(gpu, kind, cut);
+            assert!(got[..64].iter().chain(&got[128..]).all(|x| x.is_finite()), "{what}: others see it");
+            assert!(!got[64 + 5].is_finite(), "{what}: it is not seen");
+        }
     }
 }
