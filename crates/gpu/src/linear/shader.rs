@@ -8,6 +8,7 @@ use super::tiling::Tiling;
 use super::{decode, half_weights, integers};
 use crate::common;
 use crate::template::{Values, expand};
+use crate::units::chains::{Chains, with_chains};
 use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
 
 const COMMON: &str = include_str!("kernels/common.wgsl");
@@ -195,18 +196,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
         .switch("ASKED", spec.known.is_none())
         .switch("KNOWN", spec.known.is_some())
         .set("SHAPE", spec.known.map(Shape::values).unwrap_or_default());
-    let ahead = tiling.ahead();
-    let all = ["0u", "1u", "2u", "3u"];
-    let (first, groups) =
-        if written_out { (&all[..ahead], &all[..]) } else { (&["turn"][..], &["turn"][..]) };
-    let turns = |turns: usize| format!("{}u", if written_out { 1 } else { turns });
-    let values = values
-        .list("GROUPS", groups)
-        .list("FIRSTGROUPS", first)
-        .set("TURNS", turns(4))
-        .set("FIRSTTURNS", turns(ahead))
-        .set("AHEAD", format!("{ahead}u"));
-    let values = tiled(values, spec, tiling);
+    let values = tiled(values, spec, tiling, written_out);
     let (enable, kernel) = match tiling {
         Tiling::Few { .. } if spec.input == InputKind::Integers => ("", INTEGERS_FEW),
         Tiling::Many { .. } if spec.input == InputKind::Integers => ("", INTEGERS_MANY),
@@ -235,7 +225,7 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     text.push_str(&activation.map(common::activation).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
         if let Layout::Halves(layout) = layout {
-            text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, ahead));
+            text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, tiling.ahead()));
             return;
         }
         text.push_str(&decode::snippet(layout, m, binding));
@@ -277,13 +267,16 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
             }
             _ => values,
         };
-        text.push_str(&expand(kernel, &values));
+        text.push_str(&match tiling {
+            Tiling::Halves { .. } => with_chains(kernel, values),
+            _ => expand(kernel, &values),
+        });
     }
     text + &expand(MAIN, &values)
 }
 
 /// The sizes of a tiling.
-fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
+fn tiled(values: Values, spec: LinearSpec, tiling: Tiling, written_out: bool) -> Values {
     let subgroups = matches!(tiling, Tiling::Halves { .. });
     let threads = tiling.threads(spec);
     let values = values
@@ -343,52 +336,23 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling) -> Values {
             .set("TILEROWS", format!("{rows}u"))
             .set("INPUTS", if integers { 3 * rows } else { 8 * rows }),
         Tiling::Halves { rows, split, across } => {
-            let fragments = rows.div_ceil(16);
-            // Of few rows lanes have nothing in half of their sums.
-            let one_side = rows <= 8;
-            let elements = match rows {
-                1 => 1,
-                8 => 2,
-                _ => 4,
-            };
+            let [rows, split, across] = [rows, split, across].map(|n| n as usize);
+            let paired = spec.is_gated();
+            let chains = Chains { rows, split, across, ahead: tiling.ahead(), paired, written_out };
             let room = 4 * spec.half_groups();
-            let fragment_parts = 2 * elements * 32;
-            let tile_parts = across * fragments * 2 * fragment_parts;
-            values
+            chains
+                .sizes(values)
                 .set("ROOM", room)
-                .set("UNITS", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
+                .set("UNITCOUNT", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
                 .list("BITS", [1, 2, 4, 8, 16].map(|bit| format!("{bit}u")))
                 .switch("SINGLE", spec.is_single())
-                .switch("SEVERAL", !spec.is_single())
+                .switch("OWNROW", spec.is_single())
                 .switch("NORMS", matches!(spec.input, InputKind::SingleNormed(_)))
                 .switch("UNNORMEDSINGLE", matches!(spec.input, InputKind::Single(_)))
                 .switch("WRITES", spec.requantizes)
-                .switch("SETS", !spec.requantizes)
                 .switch("ADDS", spec.norms())
                 .switch("GATEDWRITES", spec.requantizes && spec.is_gated())
-                .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
-                .switch("ONESIDE", one_side)
-                .switch("BOTHSIDES", !one_side)
-                .list("TWO", 0..2)
-                .list("FOUR", 0..4)
-                .list("TILES", 0..2)
-                .list("ROWFRAGMENTS", 0..fragments)
-                .set("ROWFRAGMENTCOUNT", format!("{fragments}u"))
-                .list("ELEMENTS", (0..elements).map(|e| format!("{e}u")))
-                .list("ENTRIES", (0..(tile_parts / 2).div_ceil(threads)).map(|e| e.to_string()))
-                .set("SIDEPARTS", format!("{}u", 32 * elements))
-                .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
-                .switch("SHARED", split > 1 || rows == 1)
-                .switch("ALONE", split == 1 && rows > 1)
-                .set("SPLIT", format!("{split}u"))
-                .set("ACROSS", format!("{across}u"))
-                .set("OWNOUTPUTS", format!("{}u", 32 / matrices))
-                .set("SECONDTILE", if matrices == 1 { "16u" } else { "0u" })
-                .set("TILEROWS", format!("{rows}u"))
-                .set("TILEPARTS", format!("{tile_parts}u"))
-                .set("PARTS", split * tile_parts)
-                .set("ALLTHREADS", format!("{threads}u"))
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Fragments {
 }
 
 /// Lanes of a subgroup.
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// Elements of a matrix.
 const ELEMENTS: usize = 256;

@@ -1,5 +1,6 @@
 //! Matrix units: kernels for them that need one buffer, and whether they are what the kernels expect.
 
+pub(crate) mod chains;
 pub(crate) mod fragments;
 pub(crate) mod matrices;
 pub(crate) mod spirv;

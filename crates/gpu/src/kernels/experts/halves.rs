@@ -9,7 +9,8 @@ use crate::common;
 use crate::kernels::{Dispatch, Grid, Place, Source};
 use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Matrix};
-use crate::template::{Values, expand};
+use crate::template::Values;
+use crate::units::chains::{Chains, with_chains};
 use crate::units::fragments::{LITTLE, Room};
 
 #[cfg(test)]
@@ -216,29 +217,29 @@ impl Product<'_> {
             && self.activated.is_none_or(|(_, hidden)| hidden.buffer != self.input.buffer);
         let direct = matches!(way, Way::Direct { .. });
         let activated = self.activated.filter(|_| direct);
-        let values = sizes_of(tile_rows, split, across, groups)
+        let chains = Chains { rows: tile_rows, split, across, ahead, paired, written_out };
+        let values = chains
+            .sizes(Values::default())
+            .set("FIRSTMATRIX", "a")
+            .set("SECONDMATRIX", if paired { "b" } else { "a" })
+            .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" })
+            .switch("OWNROW", direct)
+            .list("PIECES", 0..(8 * groups).div_ceil(chains.threads()))
+            .list("GROUPBITS", ["1u", "2u", "4u"])
+            .list("OTHERBITS", ["8u", "16u"])
+            .set("ROOM", format!("{}u", 4 * groups))
+            .set("SUBGROUPS", format!("{}u", split * across))
+            .set("BLOCKOUTPUTS", format!("{}u", own_outputs * across))
             .switch("DIRECT", direct)
-            .switch("TILED", !direct)
             .switch("LISTED", !direct && self.choice.is_some())
             .switch("INORDER", !direct && self.choice.is_none())
             .switch("CHOSEN", self.choice.is_some())
-            .switch("ALLEXPERTS", self.choice.is_none())
             .switch("ALIGNED", aligned)
-            .switch("UNALIGNED", !aligned)
             .switch("PAIRED", paired)
-            .switch("SINGLE", !paired)
             .switch("ACTIVATES", activated.is_some())
             .switch("BIASA", self.first.bias.is_some())
-            .switch("NOBIASA", self.first.bias.is_none())
-            .switch("BIASB", self.second.is_some_and(|second| second.bias.is_some()))
-            .switch("NOBIASB", self.second.is_some_and(|second| second.bias.is_none()))
-            .set("SECONDMATRIX", if paired { "b" } else { "a" })
-            .set("OWNOUTPUTS", format!("{own_outputs}u"))
-            .set("BLOCKOUTPUTS", format!("{}u", own_outputs * across))
-            .set("SECONDTILE", if paired { "0u" } else { "16u" })
-            .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" });
-        let values = loops(values, ahead, written_out);
-        let source = Source::new("experts in halves", &expand(include_str!("halves.wgsl"), &values))
+            .switch("BIASB", self.second.is_some_and(|second| second.bias.is_some()));
+        let source = Source::new("experts in halves", &with_chains(include_str!("halves.wgsl"), values))
             .size("GROUPS", groups)
             .size("UNITS", groups / UNIT_GROUPS)
             .size("SUBGROUPS", split * across)
@@ -329,60 +330,4 @@ impl Product<'_> {
     fn list_at(&self, rows: ExpertRows) -> usize {
         list_at(rows.most_rows * self.slots(), self.sizes[0])
     }
-}
-
-/// What a workgroup has: rows of a tile, subgroups that share segments, and such that have outputs of their own.
-fn sizes_of(rows: usize, split: usize, across: usize, groups: usize) -> Values {
-    let fragments = rows.div_ceil(16);
-    // Of few rows lanes have nothing in half of their sums.
-    let one_side = rows <= 8;
-    let elements = match rows {
-        1 => 1,
-        8 => 2,
-        _ => 4,
-    };
-    let is_shared = split > 1 || rows == 1;
-    let threads = 32 * split * across;
-    let fragment_parts = 2 * elements * 32;
-    let tile_parts = across * fragments * 2 * fragment_parts;
-    Values::default()
-        .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
-        .switch("ONESIDE", one_side)
-        .switch("BOTHSIDES", !one_side)
-        .switch("SHARED", is_shared)
-        .switch("ALONE", !is_shared)
-        .list("TWO", 0..2)
-        .list("FOUR", (0..4).map(|e| format!("{e}u")))
-        .list("ROWFRAGMENTS", 0..fragments)
-        .set("ROWFRAGMENTCOUNT", format!("{fragments}u"))
-        .list("ELEMENTS", (0..elements).map(|e| format!("{e}u")))
-        .list("ENTRIES", 0..(tile_parts / 2).div_ceil(threads))
-        .list("PIECES", 0..(8 * groups).div_ceil(threads))
-        .list("GROUPBITS", ["1u", "2u", "4u"])
-        .list("OTHERBITS", ["8u", "16u"])
-        .set("ROOM", format!("{}u", 4 * groups))
-        .set("SUBGROUPS", format!("{}u", split * across))
-        .set("SIDEPARTS", format!("{}u", 32 * elements))
-        .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
-        .set("TILEPARTS", format!("{tile_parts}u"))
-        .set("PARTS", split * tile_parts)
-        .set("SPLIT", format!("{split}u"))
-        .set("ACROSS", format!("{across}u"))
-        .set("TILEROWS", format!("{rows}u"))
-        .set("THREADS", format!("{threads}u"))
-        .set("ALLTHREADS", threads)
-}
-
-/// Loops over groups: written out for a device's compiler, or left as loops for a slow one.
-fn loops(values: Values, ahead: usize, written_out: bool) -> Values {
-    let all = ["0u", "1u", "2u", "3u"];
-    let (first, groups) =
-        if written_out { (&all[..ahead], &all[..]) } else { (&["turn"][..], &["turn"][..]) };
-    let turns = |turns: usize| format!("{}u", if written_out { 1 } else { turns });
-    values
-        .list("GROUPS", groups)
-        .list("FIRSTGROUPS", first)
-        .set("TURNS", turns(UNIT_GROUPS))
-        .set("FIRSTTURNS", turns(ahead))
-        .set("AHEAD", format!("{ahead}u"))
 }

@@ -3,7 +3,7 @@
 //
 // The matrices of all experts are packed as one, of which this binding has the rows FIRST .. FIRST + COUNT; outputs of
 // other rows are left alone. A workgroup has some outputs of one expert for up to $TILEROWS of the rows that chose it: a
-// tile. Each subgroup of 32 unpacks two tiles of 16 outputs, or with PAIRED one of either matrix, into fragments itself.
+// tile, multiplied as units/chains.wgsl has it.
 // A *pair* is a row and one of its slots, counted over all rows.
 //@if LISTED
 // Which pairs a tile has is in a list that is sorted by expert.
@@ -11,24 +11,8 @@
 //@if DIRECT
 // Every pair is a tile of its own, whose row becomes halves here.
 //@end
-//
-// Segments of 512 columns are chains of their own, which are added up in ascending order: by the subgroup that computes
-// them all, or where the $SPLIT subgroups of a tile share them, by way of workgroup memory.
 
-const UNITS_OF_SEGMENT = 4u;
-const near_rows = 0u;
-const far_rows = 8u;
-
-//@if SHARED
-// [subgroup][fragment of rows][tile][side][element][lane]
-var<workgroup> parts: array<f32, $PARTS>;
-
-//@end
-// The row of an element of a lane's sums, counted from the tile's first.
-fn row_of(fragment: u32, element: u32, word: u32) -> u32 {
-    return 16u * fragment + 2u * word + 8u * (element / 2u) + element % 2u;
-}
-
+$CHAINS
 // The expert, where its pairs begin in the list, how many of them are the tile's, and a number that is not small.
 //@if LISTED
 fn tile_at(number: u32) -> vec4<u32> {
@@ -59,7 +43,7 @@ fn tile_at(number: u32) -> vec4<u32> {
     let chosen = u32(choice[number / SLOTS * CHOICE_STRIDE + CHOICE_OFFSET + slot]);
     return vec4<u32>(min(chosen, EXPERTS - 1u), number, 1u, UNITS);
     //@end
-    //@if ALLEXPERTS
+    //@ifnot CHOSEN
     return vec4<u32>(slot, number, 1u, UNITS);
     //@end
 }
@@ -80,7 +64,7 @@ fn quad_of(at: u32, quad: u32) -> vec4<f32> {
 }
 
 //@end
-//@if UNALIGNED
+//@ifnot ALIGNED
 fn value_of(at: u32, column: u32) -> f32 {
     return select(0.0, x[at + min(column, COLUMNS - 1u)], column < COLUMNS);
 }
@@ -97,7 +81,7 @@ fn quad_of(at: u32, quad: u32) -> vec4<f32> {
 fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
     var largest = 0u;
     //@for p in PIECES
-    let quad_$p = quad_of(at, $p * $THREADS + thread);
+    let quad_$p = quad_of(at, $p * $ALLTHREADS + thread);
     var group_$p = largest_of(quad_$p);
     //@for b in GROUPBITS
     group_$p = max(group_$p, exchanged(group_$p, $b));
@@ -118,7 +102,7 @@ fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
     let up = one_over(factor);
     //@for p in PIECES
     {
-        let i = $p * $THREADS + thread;
+        let i = $p * $ALLTHREADS + thread;
         let group = half_factor(group_$p);
         let halves = rounded_twice(quad_$p, one_over(group), group * up, at >> 31u);
         if (i < 2u * $ROOM) {
@@ -132,7 +116,7 @@ fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
 }
 
 //@end
-//@if TILED
+//@ifnot DIRECT
 // Which row of the input a pair has, and its factor.
 fn input_row(pair: u32) -> u32 {
     return pair / PAIRS_OF_ROW;
@@ -158,7 +142,7 @@ fn biased_a(entry: u32, factor: f32, sum: f32) -> f32 {
     //@if BIASA
     return fma(factors, sum, bias_a[entry]);
     //@end
-    //@if NOBIASA
+    //@ifnot BIASA
     return factors * sum;
     //@end
 }
@@ -169,7 +153,7 @@ fn biased_b(entry: u32, factor: f32, sum: f32) -> f32 {
     //@if BIASB
     return fma(factors, sum, bias_b[entry]);
     //@end
-    //@if NOBIASB
+    //@ifnot BIASB
     return factors * sum;
     //@end
 }
@@ -178,7 +162,7 @@ fn biased_b(entry: u32, factor: f32, sum: f32) -> f32 {
 // Writes sums of a pair: those at the same place of both tiles.
 fn put(pair: u32, entry: u32, base: u32, factor: f32, first: f32, second: f32) {
     let at = pair / SLOTS * OUT_STRIDE + OUT_OFFSET + pair % SLOTS * OUTPUTS - base;
-    //@if SINGLE
+    //@ifnot PAIRED
     if (is_output(entry, base)) {
         out[at + entry] = biased_a(entry, factor, first);
     }
@@ -200,7 +184,7 @@ fn put(pair: u32, entry: u32, base: u32, factor: f32, first: f32, second: f32) {
     //@end
 }
 
-@compute @workgroup_size($ALLTHREADS)
+@compute @workgroup_size($THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
@@ -222,170 +206,25 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     let base = tile.x * OUTPUTS;
     let block_entry = base / 16u * 16u + block * $BLOCKOUTPUTS;
     let first_entry = block_entry + subgroup % $ACROSS * $OWNOUTPUTS;
-    //@if TILED
+    //@ifnot DIRECT
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
     let $h_at_$r = input_row(pair_at(tile, min(16u * $r + own + $h_rows, tile.z - 1u))) * INPUT_STRIDE + word;
     //@end
     //@end
     //@end
+    let rows_there = tile.z;
     let tile_0 = packed_tile(first_entry);
     let tile_1 = packed_tile(first_entry + $SECONDTILE);
 
-    // Of few rows, loops are short enough to be written out by compilers, of many they are not.
-    let units = $UNITCOUNT;
-    let segments = (units + UNITS_OF_SEGMENT - 1u) / UNITS_OF_SEGMENT;
-    //@if SHARED
-    let rounds = (segments + $SPLIT - 1u) / $SPLIT;
-    //@for e in ENTRIES
-    var first_$e = 0.0;
-    var second_$e = 0.0;
-    //@end
-    //@end
-    //@if ALONE
-    let rounds = segments;
-    //@for r in ROWFRAGMENTS
-    var total_0_$r = no_totals();
-    var total_1_$r = no_totals();
-    //@end
-    //@end
-    // What is multiplied next: weights and inputs of as many groups as are loaded ahead.
-    var unit = min(part * UNITS_OF_SEGMENT, units - 1u);
-    var raw_0: Raw_a;
-    var raw_1: Raw_$SECONDMATRIX;
-    //@if TILED
-    //@for r in ROWFRAGMENTS
-    //@for h in INPUTSIDES
-    var next_$h_$r: array<vec4<u32>, $AHEAD>;
-    //@end
-    //@end
-    //@end
-    for (var turn = 0u; turn < $FIRSTTURNS; turn++) {
-        //@for g in FIRSTGROUPS
-        load_a(&raw_0, tile_0, unit * 4u + $g, $g, lane);
-        load_$SECONDMATRIX(&raw_1, tile_1, unit * 4u + $g, $g, lane);
-        //@if TILED
-        //@for r in ROWFRAGMENTS
-        //@for h in INPUTSIDES
-        next_$h_$r[$g] = input[$h_at_$r + (unit * 4u + $g) * 4u];
-        //@end
-        //@end
-        //@end
-        //@end
-    }
+    $CHAINSBEGIN
     //@if DIRECT
     let row = tile.y / SLOTS;
     let factor = convert(row * X_STRIDE + X_OFFSET + tile.y % SLOTS * SLOT_STRIDE, thread, subgroup, lane);
     //@end
-    for (var round = 0u; round < rounds; round++) {
-        // Those beyond the last segment are computed again, and not used.
-        let segment = min(round * $SPLIT + part, segments - 1u);
-        let end = min((segment + 1u) * UNITS_OF_SEGMENT, units);
-        let next_segment = min(segment + $SPLIT, segments - 1u) * UNITS_OF_SEGMENT;
-        //@for r in ROWFRAGMENTS
-        var chain_0_$r = no_sums();
-        var chain_1_$r = no_sums();
-        //@end
-        for (var current = segment * UNITS_OF_SEGMENT; current < end; current++) {
-            unit = select(next_segment, current + 1u, current + 1u < end);
-            for (var turn = 0u; turn < $TURNS; turn++) {
-                //@for g in GROUPS
-                {
-                    let following = select(current * 4u, unit * 4u - 4u, $g + $AHEAD >= 4u) + $g + $AHEAD;
-                    let near_0 = terms_a(&raw_0, $g, $g % $AHEAD, 0u, word);
-                    let far_0 = terms_a(&raw_0, $g, $g % $AHEAD, 1u, word);
-                    //@for s in TWO
-                    let left_0_$s = left_of(
-                        weights_a(&raw_0, near_0, $g, $g % $AHEAD, 0u, u32($s)),
-                        weights_a(&raw_0, far_0, $g, $g % $AHEAD, 1u, u32($s)),
-                    );
-                    //@end
-                    load_a(&raw_0, tile_0, following, $g % $AHEAD, lane);
-                    let near_1 = terms_$SECONDMATRIX(&raw_1, $g, $g % $AHEAD, 0u, word);
-                    let far_1 = terms_$SECONDMATRIX(&raw_1, $g, $g % $AHEAD, 1u, word);
-                    //@for s in TWO
-                    let left_1_$s = left_of(
-                        weights_$SECONDMATRIX(&raw_1, near_1, $g, $g % $AHEAD, 0u, u32($s)),
-                        weights_$SECONDMATRIX(&raw_1, far_1, $g, $g % $AHEAD, 1u, u32($s)),
-                    );
-                    //@end
-                    load_$SECONDMATRIX(&raw_1, tile_1, following, $g % $AHEAD, lane);
-                    //@for r in ROWFRAGMENTS
-                    {
-                        //@if DIRECT
-                        let near = row_halves[(current * 4u + $g) * 4u + word];
-                        //@end
-                        //@if TILED
-                        let near = next_near_$r[$g % $AHEAD];
-                        //@end
-                        //@if BOTHSIDES
-                        let far = next_far_$r[$g % $AHEAD];
-                        //@end
-                        //@if ONESIDE
-                        let far = near;
-                        //@end
-                        //@if TILED
-                        //@for h in INPUTSIDES
-                        next_$h_$r[$g % $AHEAD] = input[$h_at_$r + following * 4u];
-                        //@end
-                        //@end
-                        let first = right_of(near.xy, far.xy);
-                        chain_0_$r = multiplied(left_0_0, first, chain_0_$r);
-                        chain_1_$r = multiplied(left_1_0, first, chain_1_$r);
-                        let second = right_of(near.zw, far.zw);
-                        chain_0_$r = multiplied(left_0_1, second, chain_0_$r);
-                        chain_1_$r = multiplied(left_1_1, second, chain_1_$r);
-                    }
-                    //@end
-                }
-                //@end
-            }
-        }
-        //@if ALONE
-        //@for r in ROWFRAGMENTS
-        total_0_$r = added(total_0_$r, chain_0_$r);
-        total_1_$r = added(total_1_$r, chain_1_$r);
-        //@end
-        //@end
-        //@if SHARED
-        //@for r in ROWFRAGMENTS
-        {
-            let first = sums_of(chain_0_$r);
-            let second = sums_of(chain_1_$r);
-            let at = (subgroup * $ROWFRAGMENTCOUNT + $r) * 2u * $FRAGMENTPARTS + lane;
-            //@for e in ELEMENTS
-            if (row_of($r, $e, word) < tile.z) {
-                parts[at + $e * 32u] = first.near[$e];
-                parts[at + $e * 32u + $SIDEPARTS] = first.far[$e];
-                parts[at + $e * 32u + $FRAGMENTPARTS] = second.near[$e];
-                parts[at + $e * 32u + $FRAGMENTPARTS + $SIDEPARTS] = second.far[$e];
-            }
-            //@end
-        }
-        //@end
-        workgroupBarrier();
-        // A thread adds up what is at the same place in both tiles.
-        let added_up = min(segments - round * $SPLIT, $SPLIT);
-        //@for e in ENTRIES
-        {
-            let i = $e * $THREADS + thread;
-            if (i < $TILEPARTS / 2u) {
-                var at = i / $FRAGMENTPARTS * 2u * $FRAGMENTPARTS + i % $FRAGMENTPARTS;
-                for (var p = 0u; p < added_up; p++) {
-                    first_$e += parts[at];
-                    second_$e += parts[at + $FRAGMENTPARTS];
-                    at += $TILEPARTS;
-                }
-            }
-        }
-        //@end
-        if (round + 1u < rounds) {
-            workgroupBarrier();
-        }
-        //@end
-    }
+    $CHAINSLOOP
 
-    //@if ALONE
+    //@ifnot SHARED
     //@for r in ROWFRAGMENTS
     {
         let first = totals_of(total_0_$r);
@@ -393,7 +232,7 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
         //@for e in FOUR
         {
             let row = row_of($r, $e, word);
-            if (row < tile.z) {
+            if (row < rows_there) {
                 let pair = pair_at(tile, row);
                 let factor = factor_of(pair);
                 put(pair, first_entry + own, base, factor, first.near[$e], second.near[$e]);
@@ -407,16 +246,13 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     //@if SHARED
     //@for e in ENTRIES
     {
-        let i = $e * $THREADS + thread;
-        let row = row_of(i / $FRAGMENTPARTS % $ROWFRAGMENTCOUNT, i % $SIDEPARTS / 32u, i % 4u);
-        if (i < $TILEPARTS / 2u && row < tile.z) {
-            let pair = pair_at(tile, row);
-            //@if TILED
+        let i = $e * $ALLTHREADS + thread;
+        if (i < $TILEPARTS / 2u && row_of_part(i) < rows_there) {
+            let pair = pair_at(tile, row_of_part(i));
+            //@ifnot DIRECT
             let factor = factor_of(pair);
             //@end
-            let across = i / ($ROWFRAGMENTCOUNT * $FRAGMENTPARTS) * $OWNOUTPUTS;
-            let entry = block_entry + across + i % 32u / 4u + i % $FRAGMENTPARTS / $SIDEPARTS * 8u;
-            put(pair, entry, base, factor, first_$e, second_$e);
+            put(pair, block_entry + output_of_part(i), base, factor, first_$e, second_$e);
         }
     }
     //@end

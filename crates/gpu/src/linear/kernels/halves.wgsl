@@ -1,29 +1,13 @@
-// A linear layer in halves on matrix units, for any number of rows.
-//
-// A subgroup of 32 computes 32 sums of each of $TILEROWS rows: two tiles of 16 outputs, or of a gated layer a tile of
-// gates and one of their ups. It unpacks its weights into fragments itself and loads its inputs as fragments, so that
-// nothing is staged and nobody waits for others. A lane has eight neighbouring columns of each group of 32, the first
-// four of which are its part of one product, the others of the next.
+// A linear layer in halves on matrix units, for any number of rows: units/chains.wgsl has what is multiplied how.
 //
 // A single row has groups of columns that are halves with factors of their own, which every workgroup brings to the
 // largest of them; with NORMS the row is that of an RMS norm but for its factor, which follows from the sums of squares of
 // the groups. With WRITES results, 32 of a workgroup, are written in the same way: those of a gated layer as they are,
 // others (ADDS) once they are added to what the output has, with their sum of squares and times the weights of the norm
 // that follows.
-//
-// Segments of 512 columns are chains of their own, which are added up in ascending order: by the subgroup that computes
-// them all, or where the $SPLIT subgroups of a tile share them, by way of workgroup memory.
 
 //@if FIRST
-const UNITS_OF_SEGMENT = 4u;
-const near_rows = 0u;
-const far_rows = 8u;
-
-// The row of an element of a lane's sums, counted from the tile's first.
-fn row_of(fragment: u32, element: u32, word: u32) -> u32 {
-    return 16u * fragment + 2u * word + 8u * (element / 2u) + element % 2u;
-}
-
+$CHAINS
 //@if SINGLE
 // The row as halves.
 var<workgroup> row_halves: array<vec4<u32>, $ROOM>;
@@ -132,22 +116,6 @@ fn sum_squares() -> f32 {
 }
 
 //@end
-//@if SHARED
-// The same of a place among parts.
-fn row_of_part(i: u32) -> u32 {
-    return row_of(i / $FRAGMENTPARTS % $ROWFRAGMENTCOUNT, i % $SIDEPARTS / 32u, i % 4u);
-}
-
-// And the output in the first tile.
-fn output_of_part(i: u32, block: u32) -> u32 {
-    let own = i % 32u / 4u + i % $FRAGMENTPARTS / $SIDEPARTS * 8u;
-    return block * $OUTPUTS + i / ($ROWFRAGMENTCOUNT * $FRAGMENTPARTS) * $OWNOUTPUTS + own;
-}
-
-// [subgroup][fragment of rows][tile][side][element][lane]
-var<workgroup> parts: array<f32, $PARTS>;
-
-//@end
 //@end
 fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32) {
     let word = lane % 4u;
@@ -156,8 +124,9 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     let first_output = block * $OUTPUTS + subgroup % $ACROSS * $OWNOUTPUTS;
     let first_row = block_row * $TILEROWS;
     let last = min(row_count(), first_row + $TILEROWS);
+    let rows_there = last - min(first_row, last);
+    //@ifnot SINGLE
     let last_row = max(row_count(), 1u) - 1u;
-    //@if SEVERAL
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
     let $h_at_$r = min(first_row + 16u * $r + own + $h_rows, last_row) * shape.input_stride + word;
@@ -169,168 +138,22 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     let tile_0 = (shape.first_$FIRSTMATRIX + min(first_output, shape.outputs_$FIRSTMATRIX - 1u)) / 16u;
     let tile_1 = (shape.first_$SECONDMATRIX + min(first_output + $SECONDTILE, shape.outputs_$SECONDMATRIX - 1u)) / 16u;
 
-    // Of few rows, loops are short enough to be written out by compilers, of many they are not.
-    let units = $UNITS;
-    let segments = (units + UNITS_OF_SEGMENT - 1u) / UNITS_OF_SEGMENT;
-    //@if SHARED
-    let rounds = (segments + $SPLIT - 1u) / $SPLIT;
-    //@for e in ENTRIES
-    var first_$e = 0.0;
-    var second_$e = 0.0;
-    //@end
-    //@end
-    //@if ALONE
-    let rounds = segments;
-    //@for r in ROWFRAGMENTS
-    var total_0_$r = no_totals();
-    var total_1_$r = no_totals();
-    //@end
-    //@end
-    // What is multiplied next: weights and inputs of as many groups as are loaded ahead.
-    var unit = min(part * UNITS_OF_SEGMENT, units - 1u);
-    var raw_0: Raw_$FIRSTMATRIX;
-    var raw_1: Raw_$SECONDMATRIX;
-    //@if SEVERAL
-    //@for r in ROWFRAGMENTS
-    //@for h in INPUTSIDES
-    var next_$h_$r: array<vec4<u32>, $AHEAD>;
-    //@end
-    //@end
-    //@end
-    for (var turn = 0u; turn < $FIRSTTURNS; turn++) {
-        //@for g in FIRSTGROUPS
-        load_$FIRSTMATRIX(&raw_0, tile_0, unit * 4u + $g, $g, lane);
-        load_$SECONDMATRIX(&raw_1, tile_1, unit * 4u + $g, $g, lane);
-        //@if SEVERAL
-        //@for r in ROWFRAGMENTS
-        //@for h in INPUTSIDES
-        next_$h_$r[$g] = input[$h_at_$r + (unit * 4u + $g) * 4u];
-        //@end
-        //@end
-        //@end
-        //@end
-    }
+    $CHAINSBEGIN
     //@if SHARED
     // The factors of what this thread is going to write.
     //@for e in ENTRIES
     let factor_$e = factors_$BODY($e * $ALLTHREADS + thread, block, first_row, last);
     //@if ADDS
-    let before_$e = before(output_of_part($e * $ALLTHREADS + thread, block));
+    let before_$e = before(block * $OUTPUTS + output_of_part($e * $ALLTHREADS + thread));
     //@end
     //@end
     //@end
     //@if SINGLE
     let single_factor = convert(thread, lane);
     //@end
-    for (var round = 0u; round < rounds; round++) {
-        // Those beyond the last segment are computed again, and not used.
-        let segment = min(round * $SPLIT + part, segments - 1u);
-        let end = min((segment + 1u) * UNITS_OF_SEGMENT, units);
-        let next_segment = min(segment + $SPLIT, segments - 1u) * UNITS_OF_SEGMENT;
-        //@for r in ROWFRAGMENTS
-        var chain_0_$r = no_sums();
-        var chain_1_$r = no_sums();
-        //@end
-        for (var current = segment * UNITS_OF_SEGMENT; current < end; current++) {
-            unit = select(next_segment, current + 1u, current + 1u < end);
-            for (var turn = 0u; turn < $TURNS; turn++) {
-                //@for g in GROUPS
-                {
-                    let following = select(current * 4u, unit * 4u - 4u, $g + $AHEAD >= 4u) + $g + $AHEAD;
-                    let near_0 = terms_$FIRSTMATRIX(&raw_0, $g, $g % $AHEAD, 0u, word);
-                    let far_0 = terms_$FIRSTMATRIX(&raw_0, $g, $g % $AHEAD, 1u, word);
-                    //@for s in TWO
-                    let left_0_$s = left_of(
-                        weights_$FIRSTMATRIX(&raw_0, near_0, $g, $g % $AHEAD, 0u, u32($s)),
-                        weights_$FIRSTMATRIX(&raw_0, far_0, $g, $g % $AHEAD, 1u, u32($s)),
-                    );
-                    //@end
-                    load_$FIRSTMATRIX(&raw_0, tile_0, following, $g % $AHEAD, lane);
-                    let near_1 = terms_$SECONDMATRIX(&raw_1, $g, $g % $AHEAD, 0u, word);
-                    let far_1 = terms_$SECONDMATRIX(&raw_1, $g, $g % $AHEAD, 1u, word);
-                    //@for s in TWO
-                    let left_1_$s = left_of(
-                        weights_$SECONDMATRIX(&raw_1, near_1, $g, $g % $AHEAD, 0u, u32($s)),
-                        weights_$SECONDMATRIX(&raw_1, far_1, $g, $g % $AHEAD, 1u, u32($s)),
-                    );
-                    //@end
-                    load_$SECONDMATRIX(&raw_1, tile_1, following, $g % $AHEAD, lane);
-                    //@for r in ROWFRAGMENTS
-                    {
-                        //@if SINGLE
-                        let near = row_halves[(current * 4u + $g) * 4u + word];
-                        //@end
-                        //@if SEVERAL
-                        let near = next_near_$r[$g % $AHEAD];
-                        //@end
-                        //@if BOTHSIDES
-                        let far = next_far_$r[$g % $AHEAD];
-                        //@end
-                        //@if ONESIDE
-                        let far = near;
-                        //@end
-                        //@if SEVERAL
-                        //@for h in INPUTSIDES
-                        next_$h_$r[$g % $AHEAD] = input[$h_at_$r + following * 4u];
-                        //@end
-                        //@end
-                        let first = right_of(near.xy, far.xy);
-                        chain_0_$r = multiplied(left_0_0, first, chain_0_$r);
-                        chain_1_$r = multiplied(left_1_0, first, chain_1_$r);
-                        let second = right_of(near.zw, far.zw);
-                        chain_0_$r = multiplied(left_0_1, second, chain_0_$r);
-                        chain_1_$r = multiplied(left_1_1, second, chain_1_$r);
-                    }
-                    //@end
-                }
-                //@end
-            }
-        }
-        //@if ALONE
-        //@for r in ROWFRAGMENTS
-        total_0_$r = added(total_0_$r, chain_0_$r);
-        total_1_$r = added(total_1_$r, chain_1_$r);
-        //@end
-        //@end
-        //@if SHARED
-        //@for r in ROWFRAGMENTS
-        {
-            let first = sums_of(chain_0_$r);
-            let second = sums_of(chain_1_$r);
-            let at = (subgroup * $ROWFRAGMENTCOUNT + $r) * 2u * $FRAGMENTPARTS + lane;
-            //@for e in ELEMENTS
-            if (first_row + row_of($r, $e, word) < last) {
-                parts[at + $e * 32u] = first.near[$e];
-                parts[at + $e * 32u + $SIDEPARTS] = first.far[$e];
-                parts[at + $e * 32u + $FRAGMENTPARTS] = second.near[$e];
-                parts[at + $e * 32u + $FRAGMENTPARTS + $SIDEPARTS] = second.far[$e];
-            }
-            //@end
-        }
-        //@end
-        workgroupBarrier();
-        // A thread adds up what is at the same place in both tiles.
-        let added_up = min(segments - round * $SPLIT, $SPLIT);
-        //@for e in ENTRIES
-        {
-            let i = $e *  $ALLTHREADS + thread;
-            if (i < $TILEPARTS / 2u && first_row + row_of_part(i) < last) {
-                var at = i / $FRAGMENTPARTS * 2u * $FRAGMENTPARTS + i % $FRAGMENTPARTS;
-                for (var p = 0u; p < added_up; p++) {
-                    first_$e += parts[at];
-                    second_$e += parts[at + $FRAGMENTPARTS];
-                    at += $TILEPARTS;
-                }
-            }
-        }
-        //@end
-        if (round + 1u < rounds) {
-            workgroupBarrier();
-        }
-        //@end
-    }
+    $CHAINSLOOP
 
-    //@if ALONE
+    //@ifnot SHARED
     let near_factors = row_factors_$BODY(first_output + own);
     let far_factors = row_factors_$BODY(first_output + own + 8u);
     //@for r in ROWFRAGMENTS
@@ -339,8 +162,8 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
         let second = totals_of(total_1_$r);
         //@for e in FOUR
         {
-            let row = first_row + row_of($r, $e, word);
-            if (row < last) {
+            if (row_of($r, $e, word) < rows_there) {
+                let row = first_row + row_of($r, $e, word);
                 let factor = row_factor(row);
                 put_$BODY(row, first_output + own, factor * near_factors, first.near[$e], second.near[$e]);
                 put_$BODY(row, first_output + own + 8u, factor * far_factors, first.far[$e], second.far[$e]);
@@ -357,20 +180,20 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@if UNNORMEDSINGLE
     let own_factor = single_factor;
     //@end
-    //@if SEVERAL
+    //@ifnot SINGLE
     let own_factor = 1.0;
     //@end
     //@for e in ENTRIES
     {
         let i = $e * $ALLTHREADS + thread;
-        let row = first_row + row_of_part(i);
-        if (i < $TILEPARTS / 2u && row < last) {
-            //@if SETS
-            put_$BODY(row, output_of_part(i, block), own_factor * factor_$e, first_$e, second_$e);
+        if (i < $TILEPARTS / 2u && row_of_part(i) < rows_there) {
+            let row = first_row + row_of_part(i);
+            //@ifnot WRITES
+            put_$BODY(row, block * $OUTPUTS + output_of_part(i), own_factor * factor_$e, first_$e, second_$e);
             //@end
             //@if GATEDWRITES
             {
-                let index = output_of_part(i, block);
+                let index = block * $OUTPUTS + output_of_part(i);
                 let factors = own_factor * factor_$e;
                 let value = gated(biased_a(factors.x, index, first_$e), biased_b(factors.y, index, second_$e));
                 write_a(row, index, value);
@@ -378,7 +201,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
             }
             //@end
             //@if ADDS
-            let index = output_of_part(i, block);
+            let index = block * $OUTPUTS + output_of_part(i);
             let factors = own_factor * factor_$e;
             let first = before_$e.x + biased_a(factors.x, index, first_$e);
             let second = before_$e.y + biased_a(factors.y, index + 16u, second_$e);
@@ -392,7 +215,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@end
     //@if WRITES
     workgroupBarrier();
-    if (first_row < last) {
+    if (rows_there > 0u) {
         write_group(block, thread);
     }
     //@end
@@ -409,11 +232,11 @@ fn row_factors_$BODY(index: u32) -> vec2<f32> {
 //@if SHARED
 fn factors_$BODY(i: u32, block: u32, first_row: u32, last: u32) -> vec2<f32> {
     let row = min(first_row + row_of_part(i), max(last, 1u) - 1u);
-    return row_factor(row) * row_factors_$BODY(output_of_part(i, block));
+    return row_factor(row) * row_factors_$BODY(block * $OUTPUTS + output_of_part(i));
 }
 
 //@end
-//@if SETS
+//@ifnot WRITES
 // Writes a sum of the first tile and the one at its place in the second.
 fn put_$BODY(row: u32, index: u32, factors: vec2<f32>, first: f32, second: f32) {
     //@if GATED

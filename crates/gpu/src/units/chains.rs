@@ -1,0 +1,87 @@
+//! What the kernels on matrix units for linear layers and for experts share: how rows are multiplied with two tiles of
+//! outputs, in chains of units of columns.
+
+use super::fragments::LANES;
+use crate::template::{Values, expand};
+
+/// How a workgroup cuts its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chains {
+    /// Rows of a tile: one, eight, or a multiple of 16.
+    pub rows: usize,
+    /// Subgroups that share the segments of each block of outputs, and such blocks.
+    pub split: usize,
+    pub across: usize,
+    /// Groups of columns that are loaded ahead, up to four.
+    pub ahead: usize,
+    /// The tiles are of two matrices instead of neighbours in one.
+    pub paired: bool,
+    /// Loops are written out for a device's compiler, or left as loops for a slow one.
+    pub written_out: bool,
+}
+
+impl Chains {
+    /// Threads of a workgroup.
+    pub fn threads(self) -> usize {
+        LANES * self.split * self.across
+    }
+
+    /// Adds what kernels need: sizes and, once the matrices are named, the text that multiplies.
+    ///
+    /// Kernels set `FIRSTMATRIX`, `SECONDMATRIX`, `UNITCOUNT` and `OWNROW`, which says that rows are in `row_halves`.
+    pub fn sizes(self, values: Values) -> Values {
+        let Chains { rows, split, across, ahead, paired, written_out } = self;
+        let threads = self.threads();
+        let fragments = rows.div_ceil(16);
+        let elements = match rows {
+            1 => 1,
+            8 => 2,
+            _ => 4,
+        };
+        // Of few rows lanes have nothing in half of their sums.
+        let one_side = rows <= 8;
+        let fragment_parts = 2 * elements * LANES;
+        let tile_parts = across * fragments * 2 * fragment_parts;
+        let all = ["0u", "1u", "2u", "3u"];
+        let (first, groups) =
+            if written_out { (&all[..ahead], &all[..]) } else { (&["turn"][..], &["turn"][..]) };
+        let turns = |turns: usize| format!("{}u", if written_out { 1 } else { turns });
+        values
+            .list("GROUPS", groups)
+            .list("FIRSTGROUPS", first)
+            .set("TURNS", turns(4))
+            .set("FIRSTTURNS", turns(ahead))
+            .set("AHEAD", format!("{ahead}u"))
+            .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
+            .switch("ONESIDE", one_side)
+            .switch("SHARED", split > 1 || rows == 1)
+            .list("TWO", 0..2)
+            .list("FOUR", 0..4)
+            .list("ROWFRAGMENTS", 0..fragments)
+            .set("ROWFRAGMENTCOUNT", format!("{fragments}u"))
+            .list("ELEMENTS", (0..elements).map(|e| format!("{e}u")))
+            .list("ENTRIES", 0..(tile_parts / 2).div_ceil(threads))
+            .set("SIDEPARTS", format!("{}u", LANES * elements))
+            .set("FRAGMENTPARTS", format!("{fragment_parts}u"))
+            .set("TILEPARTS", format!("{tile_parts}u"))
+            .set("PARTS", split * tile_parts)
+            .set("SPLIT", format!("{split}u"))
+            .set("ACROSS", format!("{across}u"))
+            .set("TILEROWS", format!("{rows}u"))
+            .set("OWNOUTPUTS", format!("{}u", if paired { 16 } else { 32 }))
+            .set("SECONDTILE", if paired { "0u" } else { "16u" })
+            .set("THREADS", threads)
+            .set("ALLTHREADS", format!("{threads}u"))
+    }
+}
+
+/// A kernel in which the chains stand where it names them.
+pub(crate) fn with_chains(kernel: &str, values: Values) -> String {
+    let text = |template| expand(template, &values).trim_end().to_string();
+    let values = values
+        .clone()
+        .set("CHAINS", text(include_str!("chains.wgsl")))
+        .set("CHAINSBEGIN", text(include_str!("chains_begin.wgsl")))
+        .set("CHAINSLOOP", text(include_str!("chains_loop.wgsl")));
+    expand(kernel, &values)
+}
