@@ -70,14 +70,10 @@ pub(crate) fn norm(
         Also::Integers(_) => norm.bias.is_none(),
         Also::HalfProducts(_) => true,
     };
-    let text = match also {
-        Also::Integers(_) if by_groups => {
-            expand(include_str!("rms_integers.wgsl"), &values) + include_str!("../../common/row_factor.wgsl")
-        }
-        Also::HalfProducts(_) => {
-            expand(include_str!("rms_halves.wgsl"), &values) + include_str!("../../common/row_factor.wgsl")
-        }
-        _ => expand(include_str!("norm.wgsl"), &values) + include_str!("../../common/fold.wgsl"),
+    let text = if by_groups {
+        expand(include_str!("rms.wgsl"), &values) + include_str!("../../common/row_factor.wgsl")
+    } else {
+        expand(include_str!("norm.wgsl"), &values) + include_str!("../../common/fold.wgsl")
     };
     let mut source = Source::new("norm", &text)
         .snippet(&quad("source", addend.is_some()))

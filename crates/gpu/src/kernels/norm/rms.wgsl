@@ -1,7 +1,8 @@
-// An RMS norm that linear layers of integers read: source is x, with ADD source += addend first. What becomes
-// integers is x · weight, which needs no sum over the row; the row's factor 1/√(mean(x²) + ε) is written beside it,
-// for the layers to multiply their results with, and so are the sums of squares of all groups, for those that fold
-// them themselves. out = x · factor · weight is for whoever reads floats.
+// An RMS norm that linear layers of integers or in halves read: source is x, with ADD source += addend first. What they read
+// is x · weight, which needs no sum over the row; the row's factor 1/√(mean(x²) + ε) is for them to multiply their results
+// with. The sums of squares of groups are written too, as a layer before may have done instead: of all rows for those who
+// add them up themselves, in halves of a row that may be alone (see linear/kernels/halves.wgsl). out = x · factor · weight
+// is for whoever reads floats.
 //
 // A workgroup per row; lane l has the quads of columns l, l + 256, …, eight neighbouring lanes a group. All that is
 // read is asked for before anything is written.
@@ -34,38 +35,67 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     own_$i += added_$i;
     put_source(source_at, quad_$i, own_$i);
     //@end
-    let product_$i = own_$i * weight_$i;
-    put_largest(quad_$i, product_$i);
     put_squares(quad_$i, own_$i);
+    let product_$i = select(vec4<f32>(), own_$i * weight_$i, 4u * quad_$i < WIDTH);
+    //@if INTEGERS
+    put_largest(quad_$i, product_$i);
+    //@end
     //@end
     workgroupBarrier();
     //@for i in EACH
+    //@if INTEGERS
     var scale_$i = 0.0;
     if 4u * quad_$i < WIDTH {
         scale_$i = put_bytes(row, GROUPS, quad_$i, quad_$i, product_$i);
-        if quad_$i % 8u == 0u {
-            let group = quad_$i / 8u;
-            let sum = group_squares(quad_$i);
-            squares[group / 4u][group % 4u] = sum;
-            integers[SQUARES + row * ((GROUPS + 3u) / 4u * 4u) + group] = bitcast<u32>(sum);
+    }
+    //@end
+    if quad_$i % 8u == 0u && 4u * quad_$i < WIDTH {
+        let group = quad_$i / 8u;
+        let sum = group_squares(quad_$i);
+        squares[group / 4u][group % 4u] = sum;
+        //@if INTEGERS
+        integers[SQUARES + row * ((GROUPS + 3u) / 4u * 4u) + group] = bitcast<u32>(sum);
+        //@end
+        //@if HALVES
+        if row == 0u {
+            halves[HALF_SQUARES + group / 2u][group % 2u] = bitcast<u32>(sum);
         }
+        //@end
     }
     //@end
     workgroupBarrier();
+    //@if INTEGERS
     //@for i in EACH
     if 4u * quad_$i < WIDTH {
         put_about(row, GROUPS, quad_$i, quad_$i, scale_$i);
     }
+    //@end
     //@end
     if lane < 32u {
         lane_squares[lane / 4u][lane % 4u] = lane_sum(0u, GROUPS, lane);
     }
     workgroupBarrier();
     let factor = folded_factor(0u, INVERSE_WIDTH, EPSILON);
+    //@for i in EACH
+    put_out(out_at, quad_$i, own_$i * factor * weight_$i);
+    //@end
+    //@if INTEGERS
     if lane == 0u {
         integers[FACTORS + row] = bitcast<u32>(factor);
     }
+    //@end
+    //@if HALVES
+    var largest = 0u;
     //@for i in EACH
-    put_out(out_at, quad_$i, own_$i * factor * weight_$i);
+    let largest_$i = largest_of_group($i, lane, product_$i);
+    largest = max(largest, largest_$i);
+    //@end
+    let of_row = half_factor(largest_of_lanes(lane, largest));
+    //@for i in EACH
+    put_halves(row, quad_$i, largest_$i, of_row, product_$i);
+    //@end
+    if lane == 0u {
+        put_half_factor(row, of_row * factor);
+    }
     //@end
 }
