@@ -138,6 +138,7 @@ pub(super) fn source(
     let source = with_options(source, op, rows || tiles);
     let source = if rows { source } else { source.write("partials", "f32", op.partials) };
     let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
+    let source = if is_staged { source.snippet(include_str!("halves_staged.wgsl")) } else { source };
     let source = match op.written {
         Some(halves) if kind == Items::Near => source.put_values(halves),
         _ => source,
