@@ -260,15 +260,8 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     for (i, (body, matrices)) in bodies.iter().enumerate() {
         let values =
             values.clone().set("BODY", body).list("MATRICES", matrices.chars()).switch("FIRST", i == 0);
-        let values = match tiling {
-            Tiling::Halves { .. } => {
-                let second = if gated { 'b' } else { *body };
-                values.set("FIRSTMATRIX", body).set("SECONDMATRIX", second)
-            }
-            _ => values,
-        };
         text.push_str(&match tiling {
-            Tiling::Halves { .. } => with_chains(kernel, values),
+            Tiling::Halves { .. } => with_chains(kernel, values, [*body, if gated { 'b' } else { *body }]),
             _ => expand(kernel, &values),
         });
     }
@@ -346,8 +339,6 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling, written_out: bool) ->
                 .set("UNITCOUNT", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
                 .list("BITS", [1, 2, 4, 8, 16].map(|bit| format!("{bit}u")))
-                .switch("SINGLE", spec.is_single())
-                .switch("OWNROW", spec.is_single())
                 .switch("NORMS", matches!(spec.input, InputKind::SingleNormed(_)))
                 .switch("UNNORMEDSINGLE", matches!(spec.input, InputKind::Single(_)))
                 .switch("WRITES", spec.requantizes)

@@ -26,9 +26,8 @@ impl Chains {
         LANES * self.split * self.across
     }
 
-    /// Adds what kernels need: sizes and, once the matrices are named, the text that multiplies.
-    ///
-    /// Kernels set `FIRSTMATRIX`, `SECONDMATRIX`, `UNITCOUNT` and `OWNROW`, which says that rows are in `row_halves`.
+    /// Adds what the chains are made of, but for `UNITCOUNT` and what [`with_chains`] is told. `OWNROW` says that there is
+    /// one row, which a kernel has put into `row_halves`.
     pub fn sizes(self, values: Values) -> Values {
         let Chains { rows, split, across, ahead, paired, written_out } = self;
         let threads = self.threads();
@@ -54,6 +53,7 @@ impl Chains {
             .set("AHEAD", format!("{ahead}u"))
             .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
             .switch("ONESIDE", one_side)
+            .switch("OWNROW", rows == 1)
             .switch("SHARED", split > 1 || rows == 1)
             .list("TWO", 0..2)
             .list("FOUR", 0..4)
@@ -75,8 +75,9 @@ impl Chains {
     }
 }
 
-/// A kernel in which the chains stand where it names them.
-pub(crate) fn with_chains(kernel: &str, values: Values) -> String {
+/// A kernel in which the chains stand where it names them, of tiles of these matrices.
+pub(crate) fn with_chains(kernel: &str, values: Values, [first, second]: [char; 2]) -> String {
+    let values = values.set("FIRSTMATRIX", first).set("SECONDMATRIX", second);
     let text = |template| expand(template, &values).trim_end().to_string();
     let values = values
         .clone()

@@ -20,12 +20,12 @@ fn row_of(fragment: u32, element: u32, word: u32) -> u32 {
 // [subgroup][fragment of rows][tile][side][element][lane]
 var<workgroup> parts: array<f32, $PARTS>;
 
-// The same of a place among those of a subgroup.
+// The row of a place among the parts of a subgroup.
 fn row_of_part(i: u32) -> u32 {
     return row_of(i / $FRAGMENTPARTS % $ROWFRAGMENTCOUNT, i % $SIDEPARTS / 32u, i % 4u);
 }
 
-// And the output in the first tile, counted from the workgroup's first.
+// The output there, in the first tile, counted from the workgroup's first.
 fn output_of_part(i: u32) -> u32 {
     let own = i % 32u / 4u + i % $FRAGMENTPARTS / $SIDEPARTS * 8u;
     return i / ($ROWFRAGMENTCOUNT * $FRAGMENTPARTS) * $OWNOUTPUTS + own;

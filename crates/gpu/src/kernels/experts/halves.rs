@@ -220,17 +220,13 @@ impl Product<'_> {
         let chains = Chains { rows: tile_rows, split, across, ahead, paired, written_out };
         let values = chains
             .sizes(Values::default())
-            .set("FIRSTMATRIX", "a")
-            .set("SECONDMATRIX", if paired { "b" } else { "a" })
             .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" })
-            .switch("OWNROW", direct)
             .list("PIECES", 0..(8 * groups).div_ceil(chains.threads()))
             .list("GROUPBITS", ["1u", "2u", "4u"])
             .list("OTHERBITS", ["8u", "16u"])
             .set("ROOM", format!("{}u", 4 * groups))
             .set("SUBGROUPS", format!("{}u", split * across))
             .set("BLOCKOUTPUTS", format!("{}u", own_outputs * across))
-            .switch("DIRECT", direct)
             .switch("LISTED", !direct && self.choice.is_some())
             .switch("INORDER", !direct && self.choice.is_none())
             .switch("CHOSEN", self.choice.is_some())
@@ -239,7 +235,9 @@ impl Product<'_> {
             .switch("ACTIVATES", activated.is_some())
             .switch("BIASA", self.first.bias.is_some())
             .switch("BIASB", self.second.is_some_and(|second| second.bias.is_some()));
-        let source = Source::new("experts in halves", &with_chains(include_str!("halves.wgsl"), values))
+        let matrices = ['a', if paired { 'b' } else { 'a' }];
+        let text = with_chains(include_str!("halves.wgsl"), values, matrices);
+        let source = Source::new("experts in halves", &text)
             .size("GROUPS", groups)
             .size("UNITS", groups / UNIT_GROUPS)
             .size("SUBGROUPS", split * across)

@@ -8,11 +8,12 @@
 //@if LISTED
 // Which pairs a tile has is in a list that is sorted by expert.
 //@end
-//@if DIRECT
+//@if OWNROW
 // Every pair is a tile of its own, whose row becomes halves here.
 //@end
 
 $CHAINS
+
 // The expert, where its pairs begin in the list, how many of them are the tile's, and a number that is not small.
 //@if LISTED
 fn tile_at(number: u32) -> vec4<u32> {
@@ -36,7 +37,7 @@ fn pair_at(tile: vec4<u32>, i: u32) -> u32 {
 }
 
 //@end
-//@if DIRECT
+//@if OWNROW
 fn tile_at(number: u32) -> vec4<u32> {
     let slot = number % SLOTS;
     //@if CHOSEN
@@ -116,7 +117,7 @@ fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
 }
 
 //@end
-//@ifnot DIRECT
+//@ifnot OWNROW
 // Which row of the input a pair has, and its factor.
 fn input_row(pair: u32) -> u32 {
     return pair / PAIRS_OF_ROW;
@@ -206,7 +207,7 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     let base = tile.x * OUTPUTS;
     let block_entry = base / 16u * 16u + block * $BLOCKOUTPUTS;
     let first_entry = block_entry + subgroup % $ACROSS * $OWNOUTPUTS;
-    //@ifnot DIRECT
+    //@ifnot OWNROW
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
     let $h_at_$r = input_row(pair_at(tile, min(16u * $r + own + $h_rows, tile.z - 1u))) * INPUT_STRIDE + word;
@@ -218,7 +219,7 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     let tile_1 = packed_tile(first_entry + $SECONDTILE);
 
     $CHAINSBEGIN
-    //@if DIRECT
+    //@if OWNROW
     let row = tile.y / SLOTS;
     let factor = convert(row * X_STRIDE + X_OFFSET + tile.y % SLOTS * SLOT_STRIDE, thread, subgroup, lane);
     //@end
@@ -249,7 +250,7 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
         let i = $e * $ALLTHREADS + thread;
         if (i < $TILEPARTS / 2u && row_of_part(i) < rows_there) {
             let pair = pair_at(tile, row_of_part(i));
-            //@ifnot DIRECT
+            //@ifnot OWNROW
             let factor = factor_of(pair);
             //@end
             put(pair, block_entry + output_of_part(i), base, factor, first_$e, second_$e);

@@ -8,7 +8,8 @@
 
 //@if FIRST
 $CHAINS
-//@if SINGLE
+
+//@if OWNROW
 // The row as halves.
 var<workgroup> row_halves: array<vec4<u32>, $ROOM>;
 
@@ -125,7 +126,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     let first_row = block_row * $TILEROWS;
     let last = min(row_count(), first_row + $TILEROWS);
     let rows_there = last - min(first_row, last);
-    //@ifnot SINGLE
+    //@ifnot OWNROW
     let last_row = max(row_count(), 1u) - 1u;
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
@@ -148,7 +149,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@end
     //@end
     //@end
-    //@if SINGLE
+    //@if OWNROW
     let single_factor = convert(thread, lane);
     //@end
     $CHAINSLOOP
@@ -180,7 +181,7 @@ fn body_$BODY(block: u32, block_row: u32, thread: u32, subgroup: u32, lane: u32)
     //@if UNNORMEDSINGLE
     let own_factor = single_factor;
     //@end
-    //@ifnot SINGLE
+    //@ifnot OWNROW
     let own_factor = 1.0;
     //@end
     //@for e in ENTRIES
