@@ -37,7 +37,7 @@ impl Launch {
     fn fitting(&self, rows: u32) -> (Tiling, KernelId) {
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors)
+            tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors, self.spec.has_mins())
         };
         *fitting(&self.kernels, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }

@@ -14,7 +14,7 @@
 
 use gleed_gguf::Format;
 
-use super::half_layout::{FRAGMENT, HalfLayout, UNIT};
+use super::half_layout::{FRAGMENT, HalfLayout, Terms, UNIT};
 
 /// Columns per group: the unit of a chain of the sum, and of one load of a lane.
 pub(crate) const GROUP: usize = 32;
@@ -125,6 +125,11 @@ impl Layout {
             Layout::Integers(integers) => Some(integers),
             _ => None,
         }
+    }
+
+    /// Whether its weights are integers times a scale plus a min, for matrix units of halves.
+    pub(crate) fn has_half_mins(self) -> bool {
+        matches!(self, Layout::Halves(HalfLayout { terms: Some(Terms { mins: true, .. }), .. }))
     }
 
     /// Words of a group in the low plane.

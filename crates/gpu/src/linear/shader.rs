@@ -107,6 +107,12 @@ impl LinearSpec {
         self.input.is_single()
     }
 
+    /// Whether all its weights have mins, of those that are multiplied in halves.
+    pub(super) fn has_mins(self) -> bool {
+        let second = self.second.map(|(second, _)| second);
+        [Some(self.first), second].into_iter().flatten().all(|(layout, _)| layout.has_half_mins())
+    }
+
     /// Whether the layer adds its results to the output, for the norm that follows.
     pub(crate) fn norms(self) -> bool {
         self.requantizes && self.second.is_none()
@@ -225,7 +231,13 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     text.push_str(&activation.map(common::activation).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
         if let Layout::Halves(layout) = layout {
-            text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, tiling.ahead()));
+            text.push_str(&half_weights::snippet(
+                layout,
+                m,
+                binding,
+                groups as usize,
+                tiling.loading().ahead,
+            ));
             return;
         }
         text.push_str(&decode::snippet(layout, m, binding));
@@ -331,7 +343,9 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling, written_out: bool) ->
         Tiling::Halves { rows, split, across } => {
             let [rows, split, across] = [rows, split, across].map(|n| n as usize);
             let paired = spec.is_gated();
-            let chains = Chains { rows, split, across, ahead: tiling.ahead(), paired, written_out };
+            let loading = tiling.loading();
+            let loading = if written_out { loading } else { loading.as_loops() };
+            let chains = Chains { rows, split, across, paired, loading };
             let room = 4 * spec.half_groups();
             chains
                 .sizes(values)

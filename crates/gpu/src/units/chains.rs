@@ -12,12 +12,36 @@ pub(crate) struct Chains {
     /// Subgroups that share the segments of each block of outputs, and such blocks.
     pub split: usize,
     pub across: usize,
-    /// Groups of columns that are loaded ahead, up to four.
-    pub ahead: usize,
     /// The tiles are of two matrices instead of neighbours in one.
     pub paired: bool,
-    /// Loops are written out for a device's compiler, or left as loops for a slow one.
+    pub loading: Loading,
+}
+
+/// How a subgroup loads what it multiplies next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Loading {
+    /// Groups of columns that are loaded ahead, up to four.
+    pub ahead: usize,
+    /// Loops are written out, or left to the device's compiler.
     pub written_out: bool,
+}
+
+impl Loading {
+    /// What leaves registers for the most subgroups, as measured on an H200, with tiles of so many rows whose segments are
+    /// shared by so many subgroups.
+    pub fn of(rows: usize, split: usize) -> Loading {
+        let (ahead, written_out) = match (rows, split) {
+            (..=8, _) => (4, true),
+            (32, 1 | 5..) => (2, false),
+            _ => (1, true),
+        };
+        Loading { ahead, written_out }
+    }
+
+    /// The same with loops for a slow compiler.
+    pub fn as_loops(self) -> Loading {
+        Loading { written_out: false, ..self }
+    }
 }
 
 impl Chains {
@@ -29,7 +53,7 @@ impl Chains {
     /// Adds what the chains are made of, but for `UNITCOUNT` and what [`with_chains`] is told. `OWNROW` says that there is
     /// one row, which a kernel has put into `row_halves`.
     pub fn sizes(self, values: Values) -> Values {
-        let Chains { rows, split, across, ahead, paired, written_out } = self;
+        let Chains { rows, split, across, paired, loading: Loading { ahead, written_out } } = self;
         let threads = self.threads();
         let fragments = rows.div_ceil(16);
         let elements = match rows {

@@ -10,7 +10,7 @@ use crate::kernels::{Dispatch, Grid, Place, Source};
 use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Matrix};
 use crate::template::Values;
-use crate::units::chains::{Chains, with_chains};
+use crate::units::chains::{Chains, Loading, with_chains};
 use crate::units::fragments::{LITTLE, Room};
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ impl Subgroups {
         match rows {
             ..=8 => Subgroups { split: split(12), across: 1 },
             9..=16 => Subgroups { split: split(8), across: 1 },
-            _ => Subgroups { split: 1, across: 2 },
+            _ => Subgroups { split: 1, across: 4 },
         }
     }
 }
@@ -202,11 +202,8 @@ impl Product<'_> {
             Way::Direct { split } => (1, Subgroups { split, across: 1 }),
             Way::Tiled { tiles, subgroups, .. } => (tiles.rows, subgroups),
         };
-        let ahead = match tile_rows {
-            ..=16 => 4,
-            32 => 2,
-            _ => 1,
-        };
+        let loading = Loading::of(tile_rows, split);
+        let loading = if written_out { loading } else { loading.as_loops() };
         let paired = self.second.is_some();
         let own_outputs = if paired { 16 } else { 32 };
         // Where experts do not begin at tiles of packed rows, outputs may begin in the midst of one.
@@ -217,7 +214,7 @@ impl Product<'_> {
             && self.activated.is_none_or(|(_, hidden)| hidden.buffer != self.input.buffer);
         let direct = matches!(way, Way::Direct { .. });
         let activated = self.activated.filter(|_| direct);
-        let chains = Chains { rows: tile_rows, split, across, ahead, paired, written_out };
+        let chains = Chains { rows: tile_rows, split, across, paired, loading };
         let values = chains
             .sizes(Values::default())
             .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" })
@@ -247,11 +244,11 @@ impl Product<'_> {
             .size("SLOTS", self.slots())
             .size("FIRST", rows_of_piece.start)
             .size("COUNT", rows_of_piece.len())
-            .half_matrix(weight, &weight.pieces()[piece], 'a', ahead)
+            .half_matrix(weight, &weight.pieces()[piece], 'a', loading.ahead)
             .snippet(include_str!("../../common/half_factor.wgsl"));
         let source = match self.second {
             Some(Matrix { weight, bias }) => {
-                let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', ahead);
+                let source = source.half_matrix(weight, &weight.pieces()[piece], 'b', loading.ahead);
                 bias.into_iter().fold(source, |source, bias| source.read("bias_b", "f32", bias))
             }
             None => source,

@@ -8,7 +8,7 @@ use crate::linear::HalfRows;
 
 /// Rows of the tiles that there are, and how many an expert has on average up to which they are best: larger tiles take
 /// only a little more time each.
-pub(super) const TILES: [(usize, usize); 4] = [(8, 5), (16, 10), (32, 20), (64, usize::MAX)];
+pub(super) const TILES: [(usize, usize); 3] = [(8, 5), (16, 10), (32, usize::MAX)];
 
 /// How pairs of rows and slots are cut into tiles of one expert each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -245,7 +245,7 @@ enum Cut {
 
 /// The ways to cut that are tested: larger tiles are slow where they are emulated, and are wrong there.
 fn cuts() -> Vec<Cut> {
-    let most = if half_units(&setup().0.info) { 64 } else { 16 };
+    let most = if half_units(&setup().0.info) { 32 } else { 16 };
     let tiles = TILES.iter().filter(|(rows, _)| *rows <= most).map(|(rows, _)| Cut::Tiles(*rows));
     [Cut::Direct, Cut::Alone(16)].into_iter().chain(tiles).collect()
 }
