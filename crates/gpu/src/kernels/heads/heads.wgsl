@@ -2,7 +2,7 @@
 // many: head norms, rotation, and the write of keys and values to the cache; each where the op has it.
 //
 // A workgroup per head and row: HEADS query heads, changed in place, then KV_HEADS keys, then as many values.
-// Everything that is read is asked for before the first barrier, and there is only one on the way of a query.
+// Everything that is read is asked for before the first barrier.
 
 // The head as it was read, and zeros up to a multiple of 16 quads; and what is stored of a key or value.
 var<workgroup> fresh: array<vec4<f32>, FRESH_QUADS>;
@@ -21,19 +21,24 @@ fn squares(lane: u32) -> f32 {
     return sum;
 }
 
-fn four_squares(lane: u32) -> vec4<f32> {
-    return vec4<f32>(squares(lane), squares(lane + 1u), squares(lane + 2u), squares(lane + 3u));
+// The same of all lanes, each computed by one thread: all others would only add zeros.
+var<workgroup> lane_squares: array<vec4<f32>, FRESH_QUADS / 4u>;
+
+fn put_squares(thread: u32) {
+    for (var lane = thread; lane < min(FRESH_QUADS, 256u); lane += THREADS) {
+        lane_squares[lane / 4u][lane % 4u] = squares(lane);
+    }
 }
 
-// The lanes, folded as in norm.wgsl: all others would only add zeros. Every thread computes it itself.
+// The lanes, folded as in norm.wgsl. Every thread folds them itself.
 fn square_sum() -> f32 {
     var blocks = array<f32, 16>();
     //@for b in BLOCKS
     blocks[$b] = fold(
-        four_squares(16u * $b),
-        four_squares(16u * $b + 4u),
-        four_squares(16u * $b + 8u),
-        four_squares(16u * $b + 12u),
+        lane_squares[4u * $b],
+        lane_squares[4u * $b + 1u],
+        lane_squares[4u * $b + 2u],
+        lane_squares[4u * $b + 3u],
     );
     //@end
     return fold(
@@ -124,6 +129,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let has_norm = select(KEY_NORM, QUERY_NORM, is_query);
     var scale = 1.0;
     if has_norm {
+        put_squares(lane);
+        workgroupBarrier();
         let epsilon = select(KEY_EPSILON, QUERY_EPSILON, is_query);
         scale = inverseSqrt(fma(square_sum(), INVERSE_WIDTH, epsilon));
     }
