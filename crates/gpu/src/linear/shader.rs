@@ -231,13 +231,8 @@ pub(super) fn text_of(spec: LinearSpec, tiling: Tiling, written_out: bool) -> St
     text.push_str(&activation.map(common::activation).unwrap_or_default());
     let mut matrix = |layout: Layout, m, binding| {
         if let Layout::Halves(layout) = layout {
-            text.push_str(&half_weights::snippet(
-                layout,
-                m,
-                binding,
-                groups as usize,
-                tiling.loading().ahead,
-            ));
+            let ahead = tiling.loading().ahead;
+            text.push_str(&half_weights::snippet(layout, m, binding, groups as usize, ahead));
             return;
         }
         text.push_str(&decode::snippet(layout, m, binding));
@@ -343,8 +338,7 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling, written_out: bool) ->
         Tiling::Halves { rows, split, across } => {
             let [rows, split, across] = [rows, split, across].map(|n| n as usize);
             let paired = spec.is_gated();
-            let loading = tiling.loading();
-            let loading = if written_out { loading } else { loading.as_loops() };
+            let loading = tiling.loading().written_out_if(written_out);
             let chains = Chains { rows, split, across, paired, loading };
             let room = 4 * spec.half_groups();
             chains

@@ -38,9 +38,9 @@ impl Loading {
         Loading { ahead, written_out }
     }
 
-    /// The same with loops for a slow compiler.
-    pub fn as_loops(self) -> Loading {
-        Loading { written_out: false, ..self }
+    /// The same, but with loops unless a device's compiler is one to write them out for.
+    pub fn written_out_if(self, written_out: bool) -> Loading {
+        Loading { written_out: self.written_out && written_out, ..self }
     }
 }
 

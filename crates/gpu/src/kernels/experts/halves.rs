@@ -202,8 +202,7 @@ impl Product<'_> {
             Way::Direct { split } => (1, Subgroups { split, across: 1 }),
             Way::Tiled { tiles, subgroups, .. } => (tiles.rows, subgroups),
         };
-        let loading = Loading::of(tile_rows, split);
-        let loading = if written_out { loading } else { loading.as_loops() };
+        let loading = Loading::of(tile_rows, split).written_out_if(written_out);
         let paired = self.second.is_some();
         let own_outputs = if paired { 16 } else { 32 };
         // Where experts do not begin at tiles of packed rows, outputs may begin in the midst of one.
