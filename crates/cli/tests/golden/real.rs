@@ -46,13 +46,13 @@ fn check(name: &str, path: &Path, arithmetic: Arithmetic, limit: Limit) {
     check_on(name, path, &all, limit, |positions| Box::new(cpu(path, arithmetic, KvType::F16, positions)));
 }
 
-/// The same on a GPU, of the first prompts: CI's is software, and slow.
+/// The same on a GPU, of the first prompts and the beginnings of their answers: CI's is software, and slow.
 #[cfg(feature = "gpu")]
 fn check_gpu(name: &str, path: &Path, limit: Limit) {
-    let all = golden(&format!("real/{name}"));
-    check_on(name, path, &all[..2], limit, |positions| {
-        Box::new(crate::data::gpu(path, KvType::F16, positions))
-    });
+    let mut some = golden(&format!("real/{name}"));
+    some.truncate(2);
+    some.iter_mut().for_each(|golden| golden.gen_ids.truncate(24));
+    check_on(name, path, &some, limit, |positions| Box::new(crate::data::gpu(path, KvType::F16, positions)));
 }
 
 /// The same on an executor for so many positions.
@@ -81,7 +81,8 @@ fn check_on(
             differences.push((logprob(&ours[i], token) - golden.gen_logprobs[i]).abs());
         }
     }
-    assert!(compared > 50, "{name}: only {compared} choices were clear enough to compare");
+    let steps = differences.len();
+    assert!(3 * compared > 2 * steps, "{name}: only {compared} of {steps} choices were clear enough");
     let mean = differences.iter().sum::<f32>() / differences.len() as f32;
     let most = differences.iter().copied().fold(0.0, f32::max);
     assert!(
