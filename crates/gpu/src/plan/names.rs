@@ -33,7 +33,7 @@ pub fn kernels_of(gpu: &Gpu, program: &Program, options: Options) -> Vec<WeightK
 fn kernels(facts: &Facts, program: &Program, options: Options, op: &Op, id: WeightId) -> String {
     if let Op::ExpertLinear { .. } = op {
         return match options.arithmetic {
-            Arithmetic::F16 => "f16: few rows by themselves, tiles of 8, 16, 32, 64 rows of an expert",
+            Arithmetic::F16 => "f16: few rows by themselves, tiles of 8, 16 or 32 rows of an expert",
             Arithmetic::Q8 | Arithmetic::F32 => "f32: each row with the experts it chose",
         }
         .to_string();
