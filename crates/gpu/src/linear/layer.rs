@@ -35,9 +35,10 @@ struct Launch {
 impl Launch {
     /// The kernel for so many rows.
     fn fitting(&self, rows: u32) -> (Tiling, KernelId) {
+        let quick = self.spec.has_mins();
         let cost = |tiling: Tiling| {
             let workgroups = self.blocks(tiling).iter().sum::<u32>() * rows.div_ceil(tiling.rows());
-            tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors, self.spec.has_mins())
+            tiling.half_cost(workgroups, self.spec.half_groups(), self.multiprocessors, quick)
         };
         *fitting(&self.kernels, rows, self.spec.input, cost).expect("a layer without a kernel is not made")
     }
