@@ -1,6 +1,9 @@
 //! Kernels on matrix units, on devices that have none: what they multiply is multiplied by plain WGSL, so that all else
 //! that such a kernel does can be tested anywhere.
 
+use gleed_model::arithmetic::SEGMENT;
+
+use crate::linear::layout::GROUP;
 use crate::linear::shader::{LANES, text_of};
 use crate::linear::{LinearKernels, LinearSpec, Tiling};
 use crate::testing::kernels;
@@ -8,7 +11,22 @@ use crate::units::fragments::{FRAGMENTS, Fragments, UNITS_ENABLED};
 
 /// Kernels of one tiling on matrix units.
 pub fn emulating(tiling: Tiling) -> LinearKernels {
-    LinearKernels::new(&mut kernels(), &[], &[]).with_texts(tiling, emulated)
+    LinearKernels::new(&mut kernels(), &[], &[]).with_texts(tiling, within_bounds)
+}
+
+/// Products that a thread may emulate. Mesa ends all loops of a thread, without a word, after 65,535 turns that are counted
+/// over the whole kernel, and each product takes 280: past that results are wrong.
+const MOST_PRODUCTS: usize = 65_535 / 280 - 1;
+
+/// The text of a kernel that multiplies no more than can be emulated.
+fn within_bounds(spec: LinearSpec, tiling: Tiling) -> String {
+    let Tiling::Halves { rows, split, .. } = tiling else { panic!("{tiling} is not on matrix units") };
+    // Of 16 columns, 16 outputs and 16 rows, for two tiles of outputs.
+    let segments = (spec.half_groups() as usize * GROUP).div_ceil(SEGMENT).div_ceil(split as usize);
+    let columns = (segments * SEGMENT).min(spec.half_groups() as usize * GROUP);
+    let products = columns / 16 * 2 * rows.div_ceil(16) as usize;
+    assert!(products <= MOST_PRODUCTS, "{tiling} of {columns} columns: {products} emulated products");
+    emulated(spec, tiling)
 }
 
 /// The text of a kernel with plain products, and with subgroups of 32 threads whatever the device's are.

@@ -21,11 +21,12 @@ use crate::linear::pack::Room;
 use crate::linear::shader::source;
 
 /// Tilings that are small enough for emulation: of one subgroup and of several, that share columns or have outputs of
-/// their own, for one fragment of rows and for several.
-const SMALL: [Tiling; 3] = [
+/// their own, for one fragment of rows and for several, with one group loaded ahead and with two.
+const SMALL: [Tiling; 4] = [
     Tiling::Halves { rows: 16, split: 1, across: 1 },
     Tiling::Halves { rows: 8, split: 3, across: 1 },
     Tiling::Halves { rows: 32, split: 2, across: 2 },
+    Tiling::Halves { rows: 32, split: 1, across: 1 },
 ];
 
 /// The kernels to test: those of the device, or emulated ones.
@@ -199,9 +200,13 @@ fn every_tiling_multiplies_the_same() {
         SMALL.to_vec()
     };
     for (tiling, linear) in tilings.into_iter().zip(all_kernels(gpu)) {
-        let Tiling::Halves { split, .. } = tiling else { unreachable!("only those are tested") };
-        // Emulated subgroups come to as many barriers, and so have as many columns.
-        let columns = if real || split == 1 { 1792 } else { 512 * split as usize };
+        // Emulated subgroups that share columns come to as many barriers, and so have as many of them; others have so many
+        // that all are several segments.
+        let columns = match tiling {
+            Tiling::Halves { rows: 32, split: 1, .. } if !real => 768,
+            Tiling::Halves { split, .. } if !real && split > 1 => 512 * split as usize,
+            _ => 1792,
+        };
         check(&linear, &mut random, Format::Q4_K, 35, columns);
         // The columns are part of a kernel's text, and an emulated one takes long to compile.
         check(&linear, &mut random, Format::Q4_K, 1, if real { 256 } else { columns });
