@@ -112,7 +112,7 @@ pub fn print_aside(text: &str) {
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
 }
 
-/// The same as a note, only if somebody is watching.
+/// The same as a note, only on a terminal.
 #[cfg(feature = "gpu")]
 pub fn remark(text: impl Display) {
     if io::stderr().is_terminal() {

@@ -1,6 +1,6 @@
 //! One prompt, one answer: the loop that most programs want.
 //!
-//! It is a batcher's with a single request, so that whoever asks alone has all that a server has: what earlier answers
+//! It is a batcher's with a single request, so that a single caller has all that a server has: what earlier answers
 //! left, guesses of the next tokens, and devices that choose tokens themselves.
 
 use std::cell::RefCell;

@@ -299,7 +299,7 @@ mod tests {
                 if random.below(30) == 0
                     && let Some(&id) = room.jobs.keys().nth(random.below(room.jobs.len() as u64 + 1) as usize)
                 {
-                    // Somebody does not want to wait any more.
+                    // A caller does not want to wait any more.
                     room.jobs.remove(&id);
                     scheduler.remove(id);
                 }

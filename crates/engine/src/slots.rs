@@ -41,7 +41,7 @@ impl SlotPool {
     }
 }
 
-/// A slot that somebody holds; the last holder's end gives it back.
+/// A slot and its holders; the last one's end gives it back.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot(Arc<Held>);
 

@@ -88,7 +88,7 @@ impl Gpu {
         let slice = buffer.slice(..(size_of::<T>() * count) as u64);
         let (sender, receiver) = std::sync::mpsc::channel();
         slice.map_async(wgpu::MapMode::Read, move |result| {
-            // Whoever waits for it may have given up: then nobody needs the answer.
+            // The thread that waits for it may have given up: then the answer is not needed.
             let _ = sender.send(result);
         });
         self.wait_for(wait)?;

@@ -1,5 +1,5 @@
 //! Kernels are compiled when they are needed, or before that on threads of their own: while weights are on their way to
-//! the device, and beside the first steps. Each text is compiled once, whoever asks for it.
+//! the device, and beside the first steps. Each text is compiled once, however many ask for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

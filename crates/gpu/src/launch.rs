@@ -171,7 +171,7 @@ impl Kernels {
 
     /// The kernel of a text, which there is once.
     ///
-    /// Whoever adds one promises that its loops end, and that its indices are below the lengths of what they index: neither
+    /// The caller promises that its loops end, and that its indices are below the lengths of what they index: neither
     /// is checked on the device.
     pub(crate) fn kernel(&mut self, name: &'static str, text: String, slots: Vec<Access>) -> KernelId {
         if let Some(known) = self.known.get(&*text) {

@@ -2,7 +2,7 @@
 //! trustworthy.
 //!
 //! A partial file is continued only when the server vouches that it is still the same version: by the
-//! hub's own tag of the file, and by `If-Range` with the tag of whoever serves the bytes.
+//! hub's own tag of the file, and by `If-Range` with the tag of the server that sends the bytes.
 
 use std::io::{ErrorKind, Read};
 use std::thread;

@@ -21,7 +21,7 @@ const MAX_REDIRECTS: usize = 10;
 pub enum Failure {
     /// Trying again would not help.
     Final(Error),
-    /// There is nobody at that address: worth a retry only if there was somebody before.
+    /// No server is at that address: worth a retry only if one was there before.
     Unreachable(Error),
     /// It may work in a while, perhaps after the time that the server named.
     Passing { error: Error, pause: Option<Duration> },

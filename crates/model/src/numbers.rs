@@ -1,7 +1,7 @@
 //! Where numbers end: NaN among the results of a step, and the op that it came from.
 //!
 //! A NaN is kept by every op (see `docs/arithmetic.md`), so that it reaches the logits of its row and of every
-//! later row of its sequence. Whoever reads logits looks at them first, which is cheap; only when one is NaN
+//! later row of its sequence. The reader of logits looks at them first, which is cheap; only when one is NaN
 //! is the step run again, op by op, to name the first one that gave it.
 
 use crate::batch::{Batch, Row};

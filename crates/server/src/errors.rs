@@ -102,7 +102,7 @@ impl Problem {
     }
 }
 
-/// An engine's refusal or failure, told to whoever sent the request.
+/// An engine's refusal or failure, told to the client that sent the request.
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
         let message = error.to_string();

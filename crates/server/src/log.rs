@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 /// Takes a line for the operator; the command line writes it to stderr.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What is known of a request. Whoever works on it holds it; when the last lets go, the line is written.
+/// What is known of a request. Each part that works on it holds it; when the last lets go, the line is written.
 pub struct Record {
     method: Method,
     /// The route, and never the path: a path may hold anything.

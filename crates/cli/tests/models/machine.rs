@@ -1,4 +1,4 @@
-//! A cache folder of its own and the binary run in it, without the variables of whoever runs the tests.
+//! A cache folder of its own and the binary run in it, without the variables of the shell that runs the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

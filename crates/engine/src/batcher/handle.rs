@@ -83,7 +83,7 @@ impl EngineHandle {
         });
         let own = shared.clone();
         let handle = std::thread::spawn(move || {
-            // Whoever waits hears of a panic by losing its listener.
+            // A waiting caller hears of a panic by losing its listener.
             let ended = catch_unwind(AssertUnwindSafe(|| work(batcher, &received, &own)));
             own.state().has_stopped = true;
             drop(ended);

@@ -472,7 +472,7 @@ fn a_thread_answers_refuses_and_ends() {
     handle.close();
     assert_eq!(handle.submit(asked.request(&Ear::default())), Err(Refusal::Closing));
 
-    // A device that fails ends all answers, and whoever comes next is told.
+    // A device that fails ends all answers, and the next request is told.
     let mock = Mock::new(VOCABULARY, 400, 32, 20);
     let broken = mock.log();
     let handle = EngineHandle::start(Engine::new(Box::new(mock)), BatchSettings::default());

@@ -154,7 +154,7 @@ impl GpuExecutor {
         self.run_logits(encoder, self.nodes.len() - 1)
     }
 
-    /// One submission per node, with somebody looking at the buffers after each.
+    /// One submission per node, with an observer looking at the buffers after each.
     pub(super) fn run_observed(&mut self, observer: &mut dyn Observer) -> Result<()> {
         self.prepare(Recorded::Apart)?;
         for index in 0..self.nodes.len() {
@@ -203,7 +203,7 @@ struct Seen<'a> {
     list: List,
     /// Whether the logits are read already.
     head: bool,
-    /// What went wrong while somebody looked.
+    /// What went wrong while the observer looked.
     error: RefCell<Option<Error>>,
 }
 

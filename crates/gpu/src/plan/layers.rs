@@ -241,7 +241,7 @@ impl<'a> Planner<'a> {
             by_others
         };
         let floats = rows_view(self.place(input));
-        // Products that a norm has left are there whoever reads them.
+        // Products that a norm has left are there for every reader.
         let (linear, count) = (&self.resources.linear, self.row_count);
         let conversion = epsilon
             .is_none()
@@ -350,7 +350,7 @@ impl<'a> Planner<'a> {
         writes.then_some(by_norms)
     }
 
-    /// Whether the next op reads a view as integers that somebody else makes. The logits make their own, as they
+    /// Whether the next op reads a view as integers that another op makes. The logits make their own, as they
     /// are computed some rows at a time.
     fn next_makes_none(&self, view: View) -> bool {
         let logits = |op: &Op| matches!(op, Op::Linear { out, .. } if *out == self.program.logits);

@@ -37,7 +37,7 @@ fn errors_are_given_out() {
     let error = gpu.scoped("a buffer", || gpu.device.create_buffer(&too_large)).unwrap_err();
     assert!(matches!(error, Error::Device { what, .. } if what == "a buffer"));
     gpu.check().unwrap();
-    // Without a scope the error waits for whoever asks next.
+    // Without a scope the error waits for the next call.
     let _ = gpu.device.create_buffer(&too_large);
     assert!(matches!(gpu.check(), Err(Error::Device { .. })));
 }

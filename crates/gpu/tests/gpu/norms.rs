@@ -165,7 +165,7 @@ fn norms_within_layers_in_halves_are_the_same_bits_as_norms_alone() {
     check(&gpu, Arithmetic::F16, 20, shape, 0);
 }
 
-/// Where somebody reads the norm's floats, or a layer has floats, the norm runs by itself.
+/// Where an op reads the norm's floats, or a layer has floats, the norm runs by itself.
 #[test]
 fn norms_that_are_read_as_floats_are_written_as_floats() {
     let gpu = gpu();

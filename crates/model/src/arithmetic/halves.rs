@@ -73,7 +73,7 @@ pub fn half_row(x: &[f32]) -> HalfRow {
     HalfRow { values: x.iter().map(|x| f16::from_f32(x * up)).collect(), factor }
 }
 
-/// A row of activations. Each group of 32 becomes halves as a row of its own would, so that whoever has computed a group
+/// A row of activations. Each group of 32 becomes halves as a row of its own would, so that the op that has computed a group
 /// can write it; then all groups get the factor of the largest, which is exact but for what becomes subnormal and is
 /// rounded once more.
 pub fn half_activations(x: &[f32]) -> HalfRow {

@@ -182,7 +182,7 @@ impl Answer {
     }
 }
 
-/// Takes what happens to one request from the engine's thread to whoever reads the answer.
+/// Takes what happens to one request from the engine's thread to the reader of the answer.
 struct Channel {
     choice: usize,
     sender: UnboundedSender<(usize, Update)>,

@@ -1,4 +1,4 @@
-//! What engines do at the moment and have done so far, asked when somebody looks.
+//! What engines do at the moment and have done so far, asked when the page or a scraper looks.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a server tells Prometheus, under names of its own and under those that vLLM's routers and dashboards read.
 //!
-//! What requests took is counted here as they go; what engines do is asked of them when somebody looks ([`Engines`]).
+//! What requests took is counted here as they go; what engines do is asked of them when the page or a scraper looks ([`Engines`]).
 
 mod engines;
 
@@ -54,7 +54,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// What happened since somebody last looked, for the status page.
+/// What happened since the last look, for the status page.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Recent {
     /// Requests that ended, of any kind.

@@ -213,7 +213,7 @@ fn models_are_loaded_when_asked_for_and_unloaded_when_not() {
     };
     let all = |a: bool, b: bool| vec![("a".to_string(), a), ("b".to_string(), b), ("gpt".to_string(), b)];
     assert_eq!(ids(server.get("/v1/models").json()), all(false, false));
-    // Whoever asks at the same time waits for the same load.
+    // Requests at the same time wait for the same load.
     std::thread::scope(|scope| {
         for name in ["b", "gpt", "b"] {
             let server = &server;

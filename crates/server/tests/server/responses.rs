@@ -29,7 +29,7 @@ fn timeless(mut response: Value) -> Value {
         item.remove("id");
         item.remove("call_id");
     }
-    // Whoever asks first computes the prompt for all.
+    // The first request computes the prompt for all.
     fields["usage"].as_object_mut().unwrap().remove("input_tokens_details");
     response
 }

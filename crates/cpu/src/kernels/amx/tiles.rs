@@ -1,5 +1,5 @@
 //! The instructions of the tile unit, as macros because a tile register's name is part of an instruction.
-//! Whoever uses them has a proof that the processor has them, and has configured the tiles first.
+//! Their user has a proof that the processor has them, and has configured the tiles first.
 
 /// The shapes of the tile registers, as the processor reads them.
 #[repr(C, align(64))]

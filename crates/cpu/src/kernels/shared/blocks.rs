@@ -40,7 +40,7 @@ impl<'a, T> BlockQueue<'a, T> {
         taken.flatten().map(move |index| Block { queue: self, index })
     }
 
-    /// The next block, to whoever asks first.
+    /// The next block, to the thread that asks first.
     pub fn next(&self) -> Option<Block<'_, 'a, T>> {
         self.in_chunks(1).next()
     }

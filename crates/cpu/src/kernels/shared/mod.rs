@@ -134,7 +134,7 @@ pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Option<Box<[T]>> {
     (bytes <= isize::MAX as usize).then(|| bytemuck::try_zeroed_slice_box(count).ok()).flatten()
 }
 
-/// The next so many of a total (the last time fewer), to whoever asks first; none when all are gone.
+/// The next so many of a total (the last time fewer), to the thread that asks first; none when all are gone.
 fn take(next: &AtomicUsize, total: usize, at_once: usize) -> Option<Range<usize>> {
     let first = next.fetch_add(at_once, Relaxed);
     (first < total).then(|| first..total.min(first + at_once))

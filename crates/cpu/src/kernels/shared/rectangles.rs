@@ -99,7 +99,7 @@ impl<'a> RectangleQueue<'a> {
         std::iter::from_fn(move || self.next(count)).flatten()
     }
 
-    /// The next `count` rectangles (the last time fewer), to whoever asks first; none when all are gone.
+    /// The next `count` rectangles (the last time fewer), to the thread that asks first; none when all are gone.
     pub fn next(&self, count: usize) -> Option<impl Iterator<Item = Rectangle<'a>> + use<'a>> {
         take(&self.next, self.len(), count).map(|range| self.rectangles(range))
     }
@@ -147,7 +147,7 @@ impl<'a, T> Paired<'a, T> {
         Paired { rectangles, blocks }
     }
 
-    /// The next of both, to whoever asks first.
+    /// The next of both, to the thread that asks first.
     pub fn next(&self) -> Option<(Rectangle<'a>, Block<'_, 'a, T>)> {
         let block = self.blocks.next()?;
         // This is the only counter: nobody else takes rectangles, and each index comes once.

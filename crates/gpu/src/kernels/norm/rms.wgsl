@@ -2,7 +2,7 @@
 // is x · weight, which needs no sum over the row; the row's factor 1/√(mean(x²) + ε) is for them to multiply their results
 // with. The sums of squares of groups are written too, as a layer before may have done instead: of all rows for those who
 // add them up themselves, in halves of a row that may be alone (see linear/kernels/halves.wgsl). out = x · factor · weight
-// is for whoever reads floats.
+// is for ops that read floats.
 //
 // A workgroup per row; lane l has the quads of columns l, l + 256, …, eight neighbouring lanes a group. All that is
 // read is asked for before anything is written.

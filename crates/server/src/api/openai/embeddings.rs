@@ -63,7 +63,7 @@ pub async fn vectors(
     let taken = Usage { prompt: tokens.iter().map(Vec::len).sum(), ..Usage::default() };
     let (sender, receiver) = oneshot::channel();
     let reply = Box::new(move |vectors| {
-        // Whoever asked may have left.
+        // The client may have left.
         let _ = sender.send(vectors);
     });
     let asked = model.engine.embed(tokens, reply).map_err(|refusal| Problem::from(refusal).about("input"));
