@@ -1,8 +1,9 @@
 //! Measures what a decoded token or a prompt waits for besides its linear layers: attention, the residual sum
 //! with its norm, and head norms with rotation and KV write, each alone, many in one pass.
 //!
-//! `attention_bench [--adapter NAME] [--arithmetic q8|f32|f16] [--kv f16|f32|q8_0] [--heads QUERYxKEYxDIM] [--layers N]
-//! [--times N] [--only attention|norm|heads] [--window N] [--soft-cap X] [--sinks] [ROWS@DEPTH | SEQUENCESxDEPTH]…`
+//! `attention_bench [--adapter NAME] [--arithmetic q8|f32|f16] [--kv f16|f32|q8_0] [--heads QUERYxKEYxDIM[xVALUEDIM]]
+//! [--layers N] [--times N] [--only attention|norm|heads] [--window N] [--soft-cap X] [--sinks]
+//! [ROWS@DEPTH | SEQUENCESxDEPTH]…`
 //! `512@0` is a prompt of 512 rows, `1@8192` a row that sees 8,192 others, `32x500` one row of each of 32
 //! sequences. Layers have caches of their own, so that a deep context does not stay in the device's cache.
 //! Of an 8B model, with no arguments.
@@ -76,9 +77,12 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
             "--heads" => {
                 let text = value()?;
                 let numbers = text.split('x').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
-                let [heads, kv_heads, dim] = numbers[..] else { return Err("--heads 32x8x128".into()) };
-                (parsed.heads, parsed.cache) =
-                    (heads, KvLayer { heads: kv_heads, key_dim: dim, value_dim: dim });
+                let (heads, kv_heads, key_dim, value_dim) = match numbers[..] {
+                    [heads, kv_heads, dim] => (heads, kv_heads, dim, dim),
+                    [heads, kv_heads, key_dim, value_dim] => (heads, kv_heads, key_dim, value_dim),
+                    _ => return Err("--heads 32x8x128, --heads 16x1x576x512".into()),
+                };
+                (parsed.heads, parsed.cache) = (heads, KvLayer { heads: kv_heads, key_dim, value_dim });
             }
             load => parsed.loads.push(load_of(load)?),
         }

@@ -10,6 +10,7 @@ use super::producer::Producer;
 use super::{Command, Planner, Recorded, Resources};
 use crate::Result;
 use crate::kernels::Place;
+use crate::kernels::attention;
 use crate::kernels::norm::{Also, half_product_bytes};
 use crate::launch::{KernelId, Kernels, Run};
 use crate::linear::{
@@ -322,7 +323,8 @@ impl<'a> Planner<'a> {
     /// Whether attention is on matrix units.
     pub(super) fn in_halves(&self, op: &program::Attention) -> bool {
         let cache = self.resources.caches[op.cache];
-        self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind)
+        let fits = attention::fits(self.resources.room, cache.shape);
+        self.resources.halves.is_some() && op.in_halves(cache.shape, cache.kind) && fits
     }
 
     /// Where a norm of whole rows writes its output too.

@@ -13,6 +13,7 @@ use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, LinearKernels, Quantized, Tiling};
 use crate::state::LayerState;
 use crate::step::Outlook;
+use crate::units::fragments::Room;
 use crate::weights::{Contents, Weights};
 use crate::{Options, Result};
 
@@ -55,8 +56,9 @@ pub(crate) struct Resources {
     pub halves: Option<[HalfRows; 2]>,
     /// Where rows are as experts read them, in arithmetic of halves.
     pub expert_rows: Option<ExpertRows>,
-    /// Bytes of memory that a workgroup may have.
+    /// Bytes of memory that a workgroup may have, and what it has room for on matrix units.
     pub workgroup_memory: usize,
+    pub room: Room,
     pub row_counts: RowCounts,
     /// The tokens that the device chose last, one per row.
     pub chosen: Buffer,
@@ -112,6 +114,7 @@ impl Resources {
                 Arithmetic::Q8 | Arithmetic::F32 => None,
             },
             workgroup_memory: kernels.facts.workgroup_memory as usize,
+            room: kernels.facts.room(),
             row_counts,
             chosen: kernels.storage("the chosen tokens", 4 * max_rows as u64),
             brought: kernels.storage("the steps of a link", sizes.link_bytes),

@@ -11,8 +11,9 @@ use half::f16;
 use super::halves::STEP;
 use super::{PAGE, dot_halves, faded, half_row, unit};
 
-/// The most dimensions of a key whose scores are products of halves: queries are kept in registers.
-pub const HALF_DIMENSIONS: usize = 256;
+/// The most dimensions of a key whose scores are products of halves: what a workgroup has room for of queries, on every device
+/// with units that is known.
+pub const HALF_DIMENSIONS: usize = 640;
 
 /// What scores are multiplied with, so that weights are powers of two: the queries are, before they become halves.
 pub fn half_scale(scale: f32) -> f32 {

@@ -1,5 +1,5 @@
 //! Attention on matrix units: how rows and heads are cut into workgroups for `halves_tile.wgsl` and
-//! `halves_row.wgsl`.
+//! `halves_row.wgsl`; what keys of many dimensions need otherwise is in `wide.rs`.
 
 use gleed_model::arithmetic::{PAGE, half_scale};
 use gleed_model::program::{self, KvLayer, Sight};
@@ -12,8 +12,13 @@ use crate::step::{Items, pages_word};
 use crate::template::{Values, expand};
 use crate::units::fragments::Room;
 
+mod wide;
+
 #[cfg(test)]
 mod tests;
+
+/// The most dimensions of queries that are kept in registers.
+const REGISTER_DIMENSIONS: usize = 256;
 
 /// Queries of a subgroup.
 const QUERIES: usize = 16;
@@ -56,7 +61,10 @@ pub(super) fn source(
     style: Style,
 ) -> (Source, u32) {
     let shape = op.cache.shape;
-    let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
+    if is_wide(shape) {
+        return wide::source(room, step, list, op, kind, style);
+    }
+    let tiles = kind == Items::Tiles;
     let most_queries = if tiles { TILE_QUERIES } else { QUERIES };
     let parts = op.group().div_ceil(most_queries);
     let head_part = op.group().div_ceil(parts);
@@ -73,77 +81,101 @@ pub(super) fn source(
     let entries = (head_part * block_values).div_ceil(32 * subgroups);
     let key_groups = shape.key_dim.div_ceil(32);
     let blocks = shape.value_dim.div_ceil(VALUE_BLOCK);
-    // Of few queries lanes have nothing in half of their sums.
-    let one_side = !tiles && head_part <= QUERIES / 2;
-    let aligned = (op.query.offset | op.query.stride | shape.key_dim).is_multiple_of(4)
-        && op.query.buffer != op.out.buffer;
-    let unrolled = Values::default()
-        .list("SIDES", if one_side { &["near"][..] } else { &["near", "far"] })
-        .switch("ONESIDE", one_side)
-        .switch("BOTHSIDES", !one_side)
-        .list("FOUR", 0..4)
-        .set("THREADS", 32 * subgroups)
-        .list("ENTRIES", 0..entries)
-        .switch("ROWS", rows)
-        .switch("SPLIT", !tiles && !rows)
-        .switch("WRITES", kind == Items::Near && op.written.is_some())
-        .switch("FIXED", kind == Items::Near)
-        .switch("LISTED", kind != Items::Near)
-        .switch("ALIGNED", aligned)
-        .switch("UNALIGNED", !aligned)
-        .switch("WHOLE", shape.key_dim.is_multiple_of(32))
-        .switch("PADDED", !shape.key_dim.is_multiple_of(32));
     let words = if tiles { 4 } else { 2 };
     let is_staged = tiles && stages(room, shape);
     // Pairs of units of keys, and units of values, that each thread of a tile brings.
     let (pairs, brought) = (shape.key_dim / 32, shape.value_dim / 16);
-    let unrolled = unrolled
+    let unrolled = values(&op, kind, !tiles && head_part <= QUERIES / 2, subgroups)
+        .list("ENTRIES", 0..entries)
+        .switch("WHOLE", shape.key_dim.is_multiple_of(32))
+        .switch("PADDED", !shape.key_dim.is_multiple_of(32))
         .switch("STAGED", is_staged)
         .list("KEYPAIRS", (0..pairs).map(|i| format!("{i}u")))
         .list("VALUEUNITS", (0..brought).map(|i| format!("{i}u")));
-    let unrolled = options(&op).fold(unrolled, |values, (name, on)| values.switch(name, on));
     let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
-    let (units, value_units) = (shape.key_dim.div_ceil(8), shape.value_dim.div_ceil(8));
     let kernel = if tiles { include_str!("halves_tile.wgsl") } else { include_str!("halves_row.wgsl") };
     let text = [include_str!("halves.wgsl"), kernel].concat();
-    let source = Source::new("attention in halves", &expand(&text, &unrolled))
-        .step(step, list)
-        .snippet(include_str!("power.wgsl"))
-        .snippet(include_str!("softmax.wgsl"))
-        .snippet(include_str!("../../common/half_factor.wgsl"))
-        .snippet(include_str!("../../common/lanes.wgsl"))
-        .size("ITEMS", op.items(list, kind))
+    let source = kernel_source(&expand(&text, &unrolled), step, list, op, kind)
         .size("SUBGROUPS", subgroups)
         .size("THREADS", 32 * subgroups)
         .size("TEAMS", teams)
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)
-        .size("GROUP", op.group())
-        .size("HEADS", op.op.heads)
-        .size("KV_HEADS", shape.heads)
-        .size("KEY_DIM", shape.key_dim)
-        .size("KEY_GROUPS", key_groups)
-        .size("UNITS", units)
-        .size("VALUE_DIM", shape.value_dim)
-        .size("VALUE_UNITS", value_units)
         .size("VALUE_BLOCKS", blocks)
         .size("BLOCK_VALUES", block_values)
-        .size("PARTIAL", partial_room(shape.value_dim))
-        .size("CACHE_PAGES", pages_word(op.cache.group))
-        .float("SCALE", half_scale(op.op.scale))
-        .place("QUERY_", op.query)
-        .read("query", if aligned { "vec4<f32>" } else { "f32" }, op.query.buffer)
-        .read("keys", "vec4<u32>", op.cache.keys)
         .read("values", if tiles { "vec4<u32>" } else { "vec2<u32>" }, op.cache.values);
-    let source = with_options(source, op, rows || tiles);
-    let source = if rows { source } else { source.write("partials", "f32", op.partials) };
-    let source = if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source };
     let source = if is_staged { source.snippet(include_str!("halves_staged.wgsl")) } else { source };
     let source = match op.written {
         Some(halves) if kind == Items::Near => source.put_values(halves),
         _ => source,
     };
     (source, (shape.heads * parts * blocks) as u32)
+}
+
+/// Whether keys have so many dimensions that queries do not fit into registers.
+fn is_wide(shape: KvLayer) -> bool {
+    shape.key_dim > REGISTER_DIMENSIONS
+}
+
+/// Whether workgroups have room for queries of such keys.
+pub(crate) fn fits(room: Room, shape: KvLayer) -> bool {
+    !is_wide(shape) || wide::fits(room, shape)
+}
+
+/// What all kernels unroll or leave out.
+fn values(op: &Attention, kind: Items, one_side: bool, subgroups: usize) -> Values {
+    let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
+    let aligned = is_aligned(op);
+    let values = Values::default()
+        .list("SIDES", if one_side { &["near"][..] } else { &["near", "far"] })
+        .switch("ONESIDE", one_side)
+        .switch("BOTHSIDES", !one_side)
+        .list("FOUR", 0..4)
+        .set("THREADS", 32 * subgroups)
+        .switch("ROWS", rows)
+        .switch("SPLIT", !tiles && !rows)
+        .switch("WRITES", kind == Items::Near && op.written.is_some())
+        .switch("FIXED", kind == Items::Near)
+        .switch("LISTED", kind != Items::Near)
+        .switch("ALIGNED", aligned)
+        .switch("UNALIGNED", !aligned);
+    options(op).fold(values, |values, (name, on)| values.switch(name, on))
+}
+
+/// Whether queries are read as vectors.
+fn is_aligned(op: &Attention) -> bool {
+    (op.query.offset | op.query.stride | op.cache.shape.key_dim).is_multiple_of(4)
+        && op.query.buffer != op.out.buffer
+}
+
+/// What all kernels need.
+fn kernel_source(text: &str, step: Buffer, list: List, op: Attention, kind: Items) -> Source {
+    let shape = op.cache.shape;
+    let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
+    let source = Source::new("attention in halves", text)
+        .step(step, list)
+        .snippet(include_str!("power.wgsl"))
+        .snippet(include_str!("softmax.wgsl"))
+        .snippet(include_str!("../../common/half_factor.wgsl"))
+        .snippet(include_str!("../../common/lanes.wgsl"))
+        .size("ITEMS", op.items(list, kind))
+        .size("GROUP", op.group())
+        .size("HEADS", op.op.heads)
+        .size("KV_HEADS", shape.heads)
+        .size("KEY_DIM", shape.key_dim)
+        .size("KEY_GROUPS", shape.key_dim.div_ceil(32))
+        .size("UNITS", shape.key_dim.div_ceil(8))
+        .size("VALUE_DIM", shape.value_dim)
+        .size("VALUE_UNITS", shape.value_dim.div_ceil(8))
+        .size("PARTIAL", partial_room(shape.value_dim))
+        .size("CACHE_PAGES", pages_word(op.cache.group))
+        .float("SCALE", half_scale(op.op.scale))
+        .place("QUERY_", op.query)
+        .read("query", if is_aligned(&op) { "vec4<f32>" } else { "f32" }, op.query.buffer)
+        .read("keys", "vec4<u32>", op.cache.keys);
+    let source = with_options(source, op, rows || tiles);
+    let source = if rows { source } else { source.write("partials", "f32", op.partials) };
+    if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source }
 }
 
 /// Whether a tile's subgroups share the keys and values of a span, which they then load as matrices.
@@ -201,6 +233,11 @@ pub(super) fn with_sinks(source: Source, sinks: Buffer) -> Source {
     source.snippet(include_str!("half_sink.wgsl")).read("sinks", "f32", sinks)
 }
 
+/// Constants for what the variables of written out loops end with.
+fn numbers(count: usize) -> String {
+    (0..count).map(|i| format!("const number_{i} = {i}u;\n")).collect()
+}
+
 impl Style {
     /// What is there several times: fragments of positions, groups of dimensions, chunks of values, and words of them.
     fn values(self, values: Values, key_groups: usize, chunks: usize, words: usize) -> Values {
@@ -220,23 +257,15 @@ impl Style {
             self.declared("lane_values", "array<vec2<u32>, 4>", &[4], "array<vec2<u32>, 4>()"),
         ];
         let most = key_groups.max(4);
-        let numbers: String = (0..most).map(|i| format!("const number_{i} = {i}u;\n")).collect();
         let several = [
             ("POSITION", "POSITIONS", "f", 4),
             ("KEY", "KEYGROUPS", "g", key_groups),
             ("VALUE", "VALUECHUNKS", "c", chunks),
             ("WORD", "WORDS", "j", words),
         ];
-        let values = several.into_iter().fold(values, |values, (name, list, index, count)| {
-            let values = values
-                .set(&format!("{name}TURNS"), format!("{}u", if self == Style::Loops { count } else { 1 }));
-            match self {
-                Style::WrittenOut => values.list(list, (0..count).map(|i| format!("_{i}"))),
-                Style::Loops => values.list(list, [format!("[{index}]")]),
-            }
-        });
+        let values = self.lists(values, &several);
         values
-            .set("NUMBERS", numbers)
+            .set("NUMBERS", numbers(most))
             .set("SCORES", scores.concat())
             .set("NOQUERIES", queries.concat())
             .set("NOLOADS", loads.concat())
@@ -247,6 +276,18 @@ impl Style {
             .list("PATHS", if self == Style::WrittenOut { &["masked", ""][..] } else { &["masked"] })
             .set("NOPRODUCTS", self.declared("product", "Sums", &[4], "no_sums()"))
             .set("NORESULTS", self.declared("result", "Sums", &[words], "no_sums()"))
+    }
+
+    /// Lists of what is there several times: how many turns a loop over each has, and what its variables end with.
+    fn lists(self, values: Values, several: &[(&str, &str, &str, usize)]) -> Values {
+        several.iter().fold(values, |values, (name, list, index, count)| {
+            let turns = format!("{}u", if self == Style::Loops { *count } else { 1 });
+            let values = values.set(&format!("{name}TURNS"), turns);
+            match self {
+                Style::WrittenOut => values.list(list, (0..*count).map(|i| format!("_{i}"))),
+                Style::Loops => values.list(list, [format!("[{index}]")]),
+            }
+        })
     }
 
     /// Variables of their own, or one array.

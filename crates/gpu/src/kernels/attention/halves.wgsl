@@ -104,6 +104,15 @@ fn halves_of_four(x: vec4<f32>, up: f32) -> vec4<f16> {
     return vec4<f16>(select(vec4<f32>(), x * up, vec4<bool>(up > 0.0)));
 }
 
+fn bits_of_halves(x: vec4<f16>) -> vec2<u32> {
+    let floats = vec4<f32>(x);
+    return vec2<u32>(pack2x16float(floats.xy), pack2x16float(floats.zw));
+}
+
+fn halves_of_bits(x: vec2<u32>) -> vec4<f16> {
+    return vec4<f16>(halves_of(x.x), halves_of(x.y));
+}
+
 // The lower or upper halves of words.
 fn lower(first: u32, second: u32) -> u32 {
     return (first & 0xffffu) | (second << 16u);
@@ -126,16 +135,10 @@ fn is_bad(x: vec4<u32>) -> bool {
     return any(carried != vec4<u32>());
 }
 
-// The queries as halves, and what their scores are to be multiplied with.
-//@text QUERIES
-    $NOQUERIES
+// By what queries are halves, from the largest magnitudes that the lanes of each have, and what their scores are to be
+// multiplied with.
+//@text SCALES
     //@for h in SIDES
-    let $h_at = $h_row * QUERY_STRIDE + QUERY_OFFSET + $h_head * KEY_DIM;
-    var $h_largest = 0u;
-    for (var g = 0u; g < KEY_GROUPS; g++) {
-        let first = largest_of(query_quad($h_at, 8u * g + 2u * word));
-        $h_largest = max($h_largest, max(first, largest_of(query_quad($h_at, 8u * g + 2u * word + 1u))));
-    }
     //@if PRODUCTS
     let $h_factor = half_factor(largest_bits_of_four($h_largest));
     let $h_up = one_over($h_factor);
@@ -150,6 +153,19 @@ fn is_bad(x: vec4<u32>) -> bool {
     let $h_slope = slope($h_head);
     //@end
     //@end
+//@end
+// The queries as halves in registers.
+//@text QUERIES
+    $NOQUERIES
+    //@for h in SIDES
+    let $h_at = $h_row * QUERY_STRIDE + QUERY_OFFSET + $h_head * KEY_DIM;
+    var $h_largest = 0u;
+    for (var g = 0u; g < KEY_GROUPS; g++) {
+        let first = largest_of(query_quad($h_at, 8u * g + 2u * word));
+        $h_largest = max($h_largest, max(first, largest_of(query_quad($h_at, 8u * g + 2u * word + 1u))));
+    }
+    //@end
+$SCALES
     for (var g = 0u; g < $KEYTURNS; g++) {
         //@for g in KEYGROUPS
         first_query$g = left_of(

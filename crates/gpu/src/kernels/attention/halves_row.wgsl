@@ -26,15 +26,6 @@ var<workgroup> results: array<f32, TEAMS * HEAD_PART * BLOCK_VALUES>;
 var<workgroup> softmaxes: array<Softmax, TEAMS * HEAD_PART>;
 //@end
 
-fn bits_of_halves(x: vec4<f16>) -> vec2<u32> {
-    let floats = vec4<f32>(x);
-    return vec2<u32>(pack2x16float(floats.xy), pack2x16float(floats.zw));
-}
-
-fn halves_of_bits(x: vec2<u32>) -> vec4<f16> {
-    return vec4<f16>(halves_of(x.x), halves_of(x.y));
-}
-
 // A lane's keys and values of the page. They are asked for before anything waits.
 //@text KEYLOADS
         for (var g = 0u; g < $KEYTURNS; g++) {

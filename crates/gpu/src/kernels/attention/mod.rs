@@ -13,6 +13,7 @@ use crate::launch::{Buffer, Kernels};
 use crate::linear::{HalfRows, Quantized};
 use crate::step::{Items, SPAN, header};
 use crate::template::{Values, expand};
+pub(crate) use halves::fits;
 use halves::{halves, with_sinks};
 use options::with_options;
 

@@ -4,16 +4,16 @@
 use std::ops::Range;
 
 use gleed_model::KvType;
-use gleed_model::arithmetic::{PAGE, Scoring, alibi_slope, attend_halves};
+use gleed_model::arithmetic::{HALF_DIMENSIONS, PAGE, Scoring, alibi_slope, attend_halves};
 use gleed_model::groups::NO_PAGE;
 use gleed_model::program::{self, KvLayer, Sight};
 use half::f16;
 
-use super::{Style, source};
+use super::{Style, source, wide};
 use crate::Gpu;
 use crate::cache::LayerCache;
 use crate::kernels::attention::{Attention, TILE_QUERIES, merge, partial_room};
-use crate::kernels::{Dispatch, Grid, List, Place};
+use crate::kernels::{Dispatch, Grid, List, Place, Source};
 use crate::launch::{Buffer, Kernels};
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::support::{Random, Written, setup};
@@ -21,7 +21,7 @@ use crate::linear::tests::translation::translate_shared;
 use crate::linear::{HalfRows, half_units};
 use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header};
 use crate::testing::{self, buffer, kernels, read};
-use crate::units::fragments::Fragments;
+use crate::units::fragments::{Fragments, Room};
 use crate::units::spirv;
 
 /// Words of a row in these tests: token, position, pages, page, source, length, and pages and page of a second group.
@@ -39,6 +39,8 @@ struct Case {
     attention: program::Attention,
     /// One for each head, where there are any.
     sinks: Option<Vec<f32>>,
+    /// Whether kernels are those for keys of many dimensions, whatever they have.
+    wide: bool,
     heads: usize,
     /// The position of the first row.
     first: usize,
@@ -67,7 +69,7 @@ impl Case {
         // In any order, with one between that belongs to others.
         let pages = (0..pages as u32).map(|page| (page * 2 + 1) % (2 * pages as u32 + 1)).collect();
         let attention = program::Attention::over_all(0, heads, 1.0 / (shape.key_dim as f32).sqrt());
-        Case { shape, attention, sinks: None, heads, first, rows, pages, queries, keys, values }
+        Case { shape, attention, sinks: None, wide: false, heads, first, rows, pages, queries, keys, values }
     }
 
     /// The same with options, which keep what is there.
@@ -78,6 +80,11 @@ impl Case {
     fn with_sinks(self) -> Case {
         let sinks = Some(Random(11).floats(self.heads).iter().map(|sink| sink * 3.0).collect());
         Case { sinks, ..self }
+    }
+
+    /// With the kernels for keys of many dimensions.
+    fn with_wide_kernels(self) -> Case {
+        Case { wide: true, ..self }
     }
 
     /// The outlook by which it is cut, which is also the group of its pages.
@@ -176,7 +183,7 @@ impl Case {
         let (mut items, mut merges, mut partials) = (vec![], vec![], 0);
         match (kind, cut) {
             (Items::Tiles, _) => {
-                let most = TILE_QUERIES / (self.heads / self.shape.heads);
+                let most = (TILE_QUERIES / (self.heads / self.shape.heads)).max(1);
                 for first in (0..self.rows).step_by(most) {
                     let end = self.rows.min(first + most);
                     let (rows, all) = (end - first, self.spans(first..end));
@@ -236,9 +243,10 @@ impl Case {
                 let kernels = &mut *kernels();
                 (kernels.first_row, kernels.row_words) = (header::words(OUTLOOKS), ROW_WORDS);
                 let attend = if half_units(&gpu.info) {
-                    super::halves(kernels, step, List::All, op, kind)
+                    let (source, each) = self.source(kernels.facts.room(), step, op, kind, Style::WrittenOut);
+                    kernels.dispatch(source.on_units(), Grid::Items { outlook: op.outlook, kind, each })
                 } else {
-                    emulated(kernels, step, op, kind)
+                    self.emulated(kernels, step, op, kind)
                 };
                 [attend, merge(kernels, step, List::All, op)]
             };
@@ -253,6 +261,45 @@ impl Case {
             }
             out
         })
+    }
+
+    fn is_wide(&self) -> bool {
+        self.wide || super::is_wide(self.shape)
+    }
+
+    fn source(&self, room: Room, step: Buffer, op: Attention, kind: Items, style: Style) -> (Source, u32) {
+        let source = if self.wide { wide::source } else { source };
+        source(room, step, List::All, op, kind, style)
+    }
+
+    fn emulated(&self, kernels: &mut Kernels, step: Buffer, op: Attention, kind: Items) -> Dispatch {
+        // Without more workgroup memory than emulation leaves, which needs less for the four subgroups of a tile.
+        let memory = match kind {
+            _ if self.is_wide() => 22 << 10,
+            Items::Tiles => 24 << 10,
+            _ => 8192,
+        };
+        let (source, each) = self.source(Fragments::Lanes.room(memory, 1024), step, op, kind, Style::Loops);
+        let source = source.on_units().with_text(|text| {
+            let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
+            let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
+            let text = ["f", "g", "c", "j"]
+                .iter()
+                .fold(text, |text, index| text.replace(&format!("number[{index}]"), index));
+            let text = text.replace(
+                include_str!("../../../common/lanes.wgsl"),
+                include_str!("../../../linear/tests/lanes_plain.wgsl"),
+            );
+            let text = if stages(&text) {
+                text.replace("coopLoad<Right>(&staged_keys[at], KEY_FOURS)", "plain_key(at)")
+                    .replace("coopLoadT<Right>(&staged_values[at], VALUE_FOURS)", "plain_value(at)")
+                    + include_str!("staged_plain.wgsl")
+            } else {
+                text
+            };
+            with_plain_halves(&text, subgroups, "step[0u]")
+        });
+        kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
     }
 
     /// The op with buffers of its own.
@@ -288,32 +335,6 @@ impl Case {
 enum Cut {
     All,
     Spans,
-}
-
-fn emulated(kernels: &mut Kernels, step: Buffer, op: Attention, kind: Items) -> Dispatch {
-    // Without more workgroup memory than emulation leaves, which needs less for the four subgroups of a tile.
-    let room = Fragments::Lanes.room(if kind == Items::Tiles { 24 << 10 } else { 8192 }, 1024);
-    let (source, each) = source(room, step, List::All, op, kind, Style::Loops);
-    let source = source.on_units().with_text(|text| {
-        let subgroups = text.split("const SUBGROUPS = ").nth(1).and_then(|rest| rest.split('u').next());
-        let subgroups = subgroups.and_then(|count| count.parse().ok()).expect("a number of subgroups");
-        let text = ["f", "g", "c", "j"]
-            .iter()
-            .fold(text, |text, index| text.replace(&format!("number[{index}]"), index));
-        let text = text.replace(
-            include_str!("../../../common/lanes.wgsl"),
-            include_str!("../../../linear/tests/lanes_plain.wgsl"),
-        );
-        let text = if stages(&text) {
-            text.replace("coopLoad<Right>(&staged_keys[at], KEY_FOURS)", "plain_key(at)")
-                .replace("coopLoadT<Right>(&staged_values[at], VALUE_FOURS)", "plain_value(at)")
-                + include_str!("staged_plain.wgsl")
-        } else {
-            text
-        };
-        with_plain_halves(&text, subgroups, "step[0u]")
-    });
-    kernels.dispatch(source, Grid::Items { outlook: op.outlook, kind, each })
 }
 
 /// Whether the subgroups of a kernel share keys and values in workgroup memory.
@@ -360,7 +381,7 @@ fn every_kernel_is_completed() {
         ..attention
     };
     let both_ways = |attention| program::Attention { causal: false, ..attention };
-    for key_dim in [64, 40, 256] {
+    for key_dim in [64, 40, 256, 576] {
         let case = || Case::new(KvLayer { heads: 2, key_dim, value_dim: 128 }, 3, 1, 1);
         let cases = [case(), case().with(all).with_sinks(), case().with(both_ways)];
         for (case, kind) in cases.iter().flat_map(|case| kinds.map(|kind| (case, kind))) {
@@ -377,7 +398,8 @@ fn every_kernel_is_completed() {
                     [kind == Items::Tiles && key_dim == 64, false]
                 );
                 assert_eq!(spirv::translate(&lanes).err(), None, "{kind:?}, {key_dim} dimensions");
-                translate_shared(&shared);
+                let bytes = translate_shared(&shared);
+                assert!(key_dim < 576 || bytes <= 32 << 10, "{kind:?}: {bytes} bytes");
             });
         }
     }
@@ -464,8 +486,9 @@ fn random_shapes_and_options_give_what_is_defined() {
 fn values_that_are_not_seen_do_not_count() {
     let (gpu, ..) = setup();
     // In tiles values come from workgroup memory, or from the cache.
-    for key_dim in [32, 40] {
-        let mut case = Case::new(KvLayer { heads: 1, key_dim, value_dim: 64 }, 1, 60, 3);
+    for (key_dim, wide) in [(32, false), (40, false), (40, true)] {
+        let case = Case::new(KvLayer { heads: 1, key_dim, value_dim: 64 }, 1, 60, 3);
+        let mut case = Case { wide, ..case };
         let last = 61 * 64;
         case.values[last + 5] = f16::INFINITY;
         for (what, kind, cut) in CUTS {
@@ -480,5 +503,51 @@ fn values_that_are_not_seen_do_not_count() {
             assert!(got[..64].iter().chain(&got[128..]).all(|x| x.is_finite()), "{what}: others see it");
             assert!(!got[64 + 5].is_finite(), "{what}: it is not seen");
         }
+    }
+}
+
+/// Several rows for a team and two teams, more spans than a team has at once, two chunks of values for a subgroup, not all there.
+#[test]
+fn wide_kernels_give_what_is_defined() {
+    let shape = KvLayer { heads: 1, key_dim: 72, value_dim: 296 };
+    check(&Case::new(shape, 20, 3 * PAGE - 2, 5).with_wide_kernels());
+}
+
+/// Few queries, of two key heads, whose dimensions are no whole vectors.
+#[test]
+fn wide_kernels_with_options_give_what_is_defined() {
+    let options = |attention| program::Attention {
+        window: Some(100),
+        soft_cap: Some(0.7),
+        alibi: Some(8.0),
+        ..attention
+    };
+    let shape = KvLayer { heads: 2, key_dim: 39, value_dim: 50 };
+    check(&Case::new(shape, 3, 2 * PAGE + 30, 7).with(options).with_sinks().with_wide_kernels());
+}
+
+/// Dimensions as latent vectors have them.
+#[test]
+fn keys_of_many_dimensions_give_what_is_defined() {
+    let on_units = half_units(&setup().0.info);
+    let shape = |key_dim, value_dim| KvLayer { heads: 1, key_dim, value_dim };
+    check(&Case::new(shape(288, 256), 16, PAGE - 3, 5));
+    if on_units {
+        check(&Case::new(shape(576, 512), 16, 5 * PAGE - 3, 9));
+        check(&Case::new(shape(576, 512), 128, 2 * PAGE + 7, 3));
+        check(&Case::new(shape(520, 1100), 70, 3 * PAGE, 2));
+    }
+}
+
+/// Workgroups with the memory that devices with units have at least have room for all that is said to be in halves.
+#[test]
+fn all_that_is_in_halves_has_room() {
+    let of = |key_dim| KvLayer { heads: 1, key_dim, value_dim: 512 };
+    for fragments in [Fragments::Lanes, Fragments::Shared(16), Fragments::Shared(8)] {
+        assert!(
+            (1..=HALF_DIMENSIONS).all(|key_dim| super::fits(fragments.room(32 << 10, 1024), of(key_dim)))
+        );
+        let small = fragments.room(16 << 10, 1024);
+        assert!(super::fits(small, of(256)) && !super::fits(small, of(576)));
     }
 }
