@@ -229,6 +229,22 @@ fn plans_with_adapters_are_sound() {
     }
 }
 
+/// Attention over keys of many dimensions is on matrix units where workgroups have room for its queries.
+#[test]
+fn keys_of_many_dimensions_need_memory() {
+    let (file, program) = tiny("deepseek2_wide", FORMATS, 3);
+    let [large, shared, small] = devices();
+    let small = Facts { fragments: shared.fragments, ..small };
+    for (facts, in_halves) in [(large, true), (shared, true), (small, false)] {
+        let plan = planned(&facts, &file, &program, options(Arithmetic::F16, KvType::F16));
+        plan.check("deepseek2_wide");
+        let names = || plan.kernels.all_kernels().iter().map(|kernel| kernel.name);
+        let on_units = names().any(|name| name == "attention in halves");
+        let plain = names().any(|name| name == "attention of single rows");
+        assert_eq!((on_units, plain), (in_halves, !in_halves), "{} bytes", facts.workgroup_memory);
+    }
+}
+
 /// What is planned knows no interface to a device.
 #[test]
 fn plans_name_nothing_of_wgpu() {

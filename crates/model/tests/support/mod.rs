@@ -174,10 +174,13 @@ pub(crate) use test_families;
 pub const VOCABULARY: usize = 67;
 
 /// The hyper-parameters of a tiny model of a family: head sizes that are not powers of two, shared
-/// key heads, partial rotary dimensions and a stretched context where the family has them.
+/// key heads, partial rotary dimensions and a stretched context where the family has them. `deepseek2_wide` keeps vectors
+/// of so many dimensions that kernels of their own attend over them on matrix units.
 pub fn tiny_metadata(family: &str) -> Metadata {
     let mut metadata = Metadata::default();
+    let rank = if family == "deepseek2_wide" { 264 } else { 72 };
     let family = match family {
+        "deepseek2_wide" => "deepseek2",
         "gpt_oss" => "gpt-oss",
         "kimi_linear" => "kimi-linear",
         "glm_dsa" => "glm-dsa",
@@ -336,8 +339,8 @@ pub fn tiny_metadata(family: &str) -> Metadata {
                 set("attention.indexer.types", Value::Array(Array::Bool(vec![true, false])));
             }
             sizes.extend([("attention.head_count", 3), ("attention.head_count_kv", 1)]);
-            sizes.extend([("attention.kv_lora_rank", 72), ("attention.q_lora_rank", 48)]);
-            sizes.extend([("attention.key_length", 92), ("attention.value_length", 72)]);
+            sizes.extend([("attention.kv_lora_rank", rank), ("attention.q_lora_rank", 48)]);
+            sizes.extend([("attention.key_length", rank + 20), ("attention.value_length", rank)]);
             sizes.extend([("attention.key_length_mla", 52), ("attention.value_length_mla", 40)]);
             sizes.extend([("rope.dimension_count", 20), ("feed_forward_length", 256)]);
             sizes.extend([("leading_dense_block_count", 1), ("expert_shared_count", 1)]);
