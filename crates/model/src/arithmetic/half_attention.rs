@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use half::f16;
 
-use super::halves::STEP;
-use super::{PAGE, dot_halves, faded, half_row, unit};
+use super::halves::{STEP, chain_of_units};
+use super::{PAGE, faded, half_row, unit};
 
 /// The most dimensions of a key whose scores are products of halves: what a workgroup has room for of queries, on every device
 /// with units that is known.
@@ -50,7 +50,7 @@ pub fn attend_halves<'a>(
     let is_done = soft_cap.is_some() || fading.is_some();
     let (before, factor) = if is_done { (query.factor, 1.0) } else { (1.0, query.factor) };
     let score = |position: usize| {
-        let score = dot_halves(&query.values, key(position)) * before;
+        let score = chain_of_units(&query.values, key(position)) * before;
         let score = soft_cap.map_or(score, |cap| half_soft_cap(score, cap));
         fading.map_or(score, |(slope, own)| faded(score, half_scale(slope), own, position))
     };

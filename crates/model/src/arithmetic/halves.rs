@@ -179,17 +179,19 @@ fn fused(integer: i8, scale: f16, min: f16) -> f16 {
 /// The dot product of the halves alone; columns that are missing in the last step count as zeros.
 pub fn dot_halves(weights: &[f16], x: &[f16]) -> f32 {
     assert_eq!(weights.len(), x.len());
-    let mut total = 0.0;
-    for (weights, x) in weights.chunks(SEGMENT).zip(x.chunks(SEGMENT)) {
-        let mut chain = 0.0;
-        for (weights, x) in weights.chunks(STEPS).zip(x.chunks(STEPS)) {
-            for step in 0..2 {
-                chain = unit(chain, own_columns(weights, step), own_columns(x, step));
-            }
+    let segments = weights.chunks(SEGMENT).zip(x.chunks(SEGMENT));
+    segments.fold(0.0, |total, (weights, x)| total + chain_of_units(weights, x))
+}
+
+/// The same of all columns in one chain.
+pub(super) fn chain_of_units(weights: &[f16], x: &[f16]) -> f32 {
+    let mut chain = 0.0;
+    for (weights, x) in weights.chunks(STEPS).zip(x.chunks(STEPS)) {
+        for step in 0..2 {
+            chain = unit(chain, own_columns(weights, step), own_columns(x, step));
         }
-        total += chain;
     }
-    total
+    chain
 }
 
 /// The columns of a step: four of every eight.
