@@ -106,7 +106,8 @@ impl GpuExecutor {
         plan::fits(&facts, gpu.free_memory(), file, &program, options, memory)?;
         let converted = weights::converted(&program, options.arithmetic)?;
 
-        let mut kernels = Kernels::new(facts, capacity.row_words()).with_first_row(capacity.first_row());
+        let mut kernels =
+            Kernels::new(facts, capacity.row_words()).with_header_words(capacity.header_words());
         let (resources, contents) = Resources::new(&mut kernels, &sizes, file, &program, options)?;
         let logits_place = resources.activations.place(program.logits, List::Wanted);
         let choosers = Choosers::new(&mut kernels, logits_place, logits_rows, &resources);

@@ -130,8 +130,8 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernels {
     pub(crate) facts: Facts,
-    /// Where the rows of a step begin, and words of each.
-    pub(crate) first_row: usize,
+    /// Words of each header of a step, and of a row.
+    pub(crate) header_words: usize,
     pub(crate) row_words: usize,
     buffers: Vec<Reserved>,
     kernels: Vec<Kernel>,
@@ -143,12 +143,12 @@ impl Kernels {
     /// For steps of one outlook with so many words of a row.
     pub fn new(facts: Facts, row_words: usize) -> Kernels {
         let (buffers, kernels, known, bindings) = (vec![], vec![], HashMap::new(), vec![]);
-        Kernels { facts, first_row: header::words(1), row_words, buffers, kernels, known, bindings }
+        Kernels { facts, header_words: header::words(1), row_words, buffers, kernels, known, bindings }
     }
 
-    /// The same for steps whose rows begin elsewhere.
-    pub(crate) fn with_first_row(self, first_row: usize) -> Kernels {
-        Kernels { first_row, ..self }
+    /// The same for steps of so many words of a header.
+    pub(crate) fn with_header_words(self, header_words: usize) -> Kernels {
+        Kernels { header_words, ..self }
     }
 
     /// A buffer that kernels read and write; `what` is for messages.

@@ -1,11 +1,14 @@
 //! What the device is told about a step: its rows, their pages and angles, and how attention is cut, all in
 //! one upload of words.
 //!
-//! The words are a header that says where each list begins, then the lists: rows with the angles of their
-//! rotations, pages of their sequences, items of attention and merges of its spans; all but the pages once
-//! for all rows and once for the wanted ones. Items and merges are there for each [`Outlook`], as layers that see
+//! The words are two headers that say where everything begins, one for all rows and one for the wanted ones, then what
+//! they name: rows with the angles of their rotations, pages of their sequences, items of attention and merges of its
+//! spans; all but the pages once for each. Items and merges are there for each [`Outlook`], as layers that see
 //! a window have less to do. The kernels' `step.wgsl` reads the same. What a single row waits for is at fixed
 //! places, so that kernels need not look up where it is.
+//!
+//! Kernels bind the words from the header of their rows on, and all places are counted from there: so a kernel is the same
+//! for both.
 
 mod pieces;
 
@@ -20,7 +23,7 @@ pub(crate) use pieces::{Items, NEAR_ROWS, Outlook, Pieces};
 /// Positions of a span of attention: those of a page.
 pub(crate) const SPAN: usize = PAGE;
 
-/// Which word of the header says where a list of all rows begins; that of the wanted rows is the next.
+/// Which word of a header says where something begins.
 pub(crate) mod header {
     use super::{ITEM_WORDS, Items, NEAR_ROWS};
 
@@ -29,32 +32,34 @@ pub(crate) mod header {
     /// adapter it takes, then its angles.
     pub const ROWS: usize = 0;
     /// Sequences of recurrent layers, which see all rows: see `sequence.wgsl`.
-    pub const STATES: usize = 2;
+    pub const STATES: usize = 1;
     /// Of each outlook where its items and merges begin, and the items of few rows themselves.
-    const OUTLOOKS: usize = 3;
-    const OUTLOOK_WORDS: usize = 12 + 2 * NEAR_ROWS * ITEM_WORDS;
+    const OUTLOOKS: usize = 2;
+    const OUTLOOK_WORDS: usize = 6 + NEAR_ROWS * ITEM_WORDS;
+    /// A header has so many words or a multiple: kernels bind what begins there.
+    const ALIGNMENT: usize = 64;
 
     /// Items of attention, by their [`Items`]. Those of one row: row, where what it sees ends, where its pages
     /// begin, first span, end of spans, nothing. Those of one span of a row: row, where what it sees ends, the
     /// span's page, span, its end, where its partial result is. Those of several rows: first row, rows, first
     /// span, end of spans, partial results, distance of the next row's (0 for none).
     pub const fn items(outlook: usize, kind: Items) -> usize {
-        OUTLOOKS + outlook * OUTLOOK_WORDS + 2 * kind as usize
+        OUTLOOKS + outlook * OUTLOOK_WORDS + kind as usize
     }
 
     /// Merges of spans, three words each: row, partial results, spans.
     pub const fn merges(outlook: usize) -> usize {
-        OUTLOOKS + outlook * OUTLOOK_WORDS + 10
+        OUTLOOKS + outlook * OUTLOOK_WORDS + 5
     }
 
-    /// Where the items of few rows are, of one of the lists.
-    pub const fn near(outlook: usize, list: usize) -> usize {
-        OUTLOOKS + outlook * OUTLOOK_WORDS + 12 + list * NEAR_ROWS * ITEM_WORDS
+    /// Where the items of few rows are.
+    pub const fn near(outlook: usize) -> usize {
+        OUTLOOKS + outlook * OUTLOOK_WORDS + 6
     }
 
-    /// How many words there are; all rows follow.
+    /// Words of a header.
     pub const fn words(outlooks: usize) -> usize {
-        OUTLOOKS + outlooks * OUTLOOK_WORDS
+        (OUTLOOKS + outlooks * OUTLOOK_WORDS).next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -132,8 +137,8 @@ impl Capacity {
         ROW_WORDS + self.first_angle() + self.angles
     }
 
-    /// Where all rows begin.
-    pub fn first_row(&self) -> usize {
+    /// Words of each of both headers, which all rows follow.
+    pub fn header_words(&self) -> usize {
         header::words(self.outlooks)
     }
 
@@ -142,7 +147,7 @@ impl Capacity {
         let items = self.max_rows + self.partials;
         let of_outlooks = self.outlooks * (self.max_rows * MERGE_WORDS + items * ITEM_WORDS);
         let lists = 2 * (self.max_rows * self.row_words() + of_outlooks);
-        self.first_row() + lists + self.states + self.max_rows.saturating_mul(self.groups * self.pages)
+        2 * self.header_words() + lists + self.states + self.max_rows.saturating_mul(self.groups * self.pages)
     }
 }
 
@@ -213,6 +218,17 @@ impl Step {
         }
     }
 
+    /// Where the header of all rows is, or that of the wanted ones: what places are counted from.
+    fn origin(&self, list: usize) -> usize {
+        list * self.capacity.header_words()
+    }
+
+    /// Has a word of a header say that what comes next begins here.
+    fn name_next(&mut self, list: usize, word: usize) {
+        let origin = self.origin(list);
+        self.words[origin + word] = (self.words.len() - origin) as u32;
+    }
+
     /// How many there are of everything, in the list of all rows or of the wanted ones.
     pub fn counts(&self, list: usize) -> Counts<'_> {
         // Recurrent layers see all rows.
@@ -225,11 +241,11 @@ impl Step {
         let rows = batch.rows();
         let wanted: Vec<usize> = batch.wanted().collect();
         self.words.clear();
-        let first_row = self.capacity.first_row();
+        let first_row = 2 * self.capacity.header_words();
         self.words.resize(first_row, 0);
-        self.words[header::ROWS] = first_row as u32;
+        self.name_next(0, header::ROWS);
         self.add_rows(program, batch, chained);
-        self.words[header::ROWS + 1] = self.words.len() as u32;
+        self.name_next(1, header::ROWS);
         let row_words = self.capacity.row_words();
         for index in &wanted {
             let at = first_row + index * row_words;
@@ -237,14 +253,15 @@ impl Step {
         }
         self.add_pages(batch);
         for (list, count) in [(0, rows.len()), (1, wanted.len())] {
-            let first = self.words[header::ROWS + list] as usize;
+            let origin = self.origin(list);
+            let first = origin + self.words[origin + header::ROWS] as usize;
             for row in 0..count {
                 let record = first + row * row_words;
                 let table = self.tables[rows[self.words[record + 4] as usize].table as usize];
                 let own = self.words[record + 1] as usize / PAGE;
                 for group in 0..self.capacity.groups {
                     let (pages, at) = (table.pages_of(group), record + pages_word(group));
-                    self.words[at] = pages as u32;
+                    self.words[at] = (pages - origin) as u32;
                     self.words[at + 1] = self.words[pages + own];
                 }
             }
@@ -267,7 +284,7 @@ impl Step {
         rows.sort_unstable();
         let sequences: Vec<&[(u32, usize)]> = rows.chunk_by(|a, b| a.0 == b.0).collect();
         let first = self.words.len();
-        self.words[header::STATES] = first as u32;
+        self.name_next(0, header::STATES);
         let (mut record, mut slots) = (first + STATE_WORDS * sequences.len(), vec![]);
         for rows in &sequences {
             let before = batch.state(rows[0].0).unwrap_or(NO_SLOT);

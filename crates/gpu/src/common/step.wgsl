@@ -1,5 +1,5 @@
-// The rows of a step, as the host uploaded them: a header of words that say where each list begins, then
-// the lists, see step.rs. A row is ROW_WORDS words.
+// The rows of a step, as the host uploaded them: from the header of a list of them on, whose words say where
+// everything begins, see step.rs. A row is ROW_WORDS words.
 
 const ROW_TOKEN = 0u;
 const ROW_POSITION = 1u;
@@ -12,13 +12,6 @@ const ROW_LENGTH = 5u;
 // The same of other page groups begin here, then its scales of adapters, then its cosines and sines.
 const ROW_REST = 6u;
 
-const PAGE = 64u;
-
-// Where a row's record begins. LIST is 0 for all rows of the batch, whose place is known, 1 for the wanted
-// ones.
 fn record_of(row: u32) -> u32 {
-    if LIST == 0u {
-        return FIRST_ROW + row * ROW_WORDS;
-    }
-    return step[LIST] + row * ROW_WORDS;
+    return first_record() + row * ROW_WORDS;
 }

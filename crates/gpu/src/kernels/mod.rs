@@ -17,9 +17,11 @@ pub(crate) mod streams;
 
 use std::fmt::Write;
 
+use gleed_model::arithmetic::PAGE;
+
 use crate::launch::{Access, BindingsId, Buffer, KernelId, Kernels, Operand, Part, Run};
 use crate::linear::{HalfRows, Layout, PackedWeight, Piece, Quantized, decode, half_weights};
-use crate::step::{Counts, Items};
+use crate::step::{Counts, Items, header};
 use crate::units::fragments::{FRAGMENTS, UNITS_ENABLED};
 use experts::tiles::Tiles;
 
@@ -117,6 +119,8 @@ pub(crate) struct Source {
     bindings: Vec<Binding>,
     /// Whether buffers that are only read are bound once too.
     shares_reads: bool,
+    /// The rows whose words of the step it binds, and how it finds them.
+    rows: Option<(List, Records)>,
 }
 
 struct Binding {
@@ -124,12 +128,26 @@ struct Binding {
     element: &'static str,
     access: Access,
     buffer: Buffer,
+    /// The first of its bytes that is bound.
+    offset: u64,
+}
+
+/// How a kernel finds the records of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Records {
+    /// It does not look at them.
+    None,
+    /// By the header, so that it is one kernel for both lists and every number of outlooks.
+    Named,
+    /// Those of all rows are at a known place, which a single row need not wait for.
+    Known,
 }
 
 impl Source {
     pub fn new(name: &'static str, text: &str) -> Source {
         let (constants, text) = (String::new(), text.to_string());
-        Source { name, constants, text, matrix: Vec::new(), bindings: Vec::new(), shares_reads: false }
+        let (matrix, bindings) = (Vec::new(), Vec::new());
+        Source { name, constants, text, matrix, bindings, shares_reads: false, rows: None }
     }
 
     fn define(&mut self, definition: std::fmt::Arguments) {
@@ -199,18 +217,24 @@ impl Source {
     }
 
     pub fn read(mut self, name: &'static str, element: &'static str, buffer: Buffer) -> Self {
-        self.bindings.push(Binding { name, element, access: Access::Reads, buffer });
+        self.bindings.push(Binding { name, element, access: Access::Reads, buffer, offset: 0 });
         self
     }
 
     /// A uniform buffer whose first word is a number.
     pub fn number(mut self, name: &'static str, buffer: Buffer) -> Self {
-        self.bindings.push(Binding { name, element: "vec4<u32>", access: Access::Uniform, buffer });
+        self.bindings.push(Binding {
+            name,
+            element: "vec4<u32>",
+            access: Access::Uniform,
+            buffer,
+            offset: 0,
+        });
         self
     }
 
     pub fn write(mut self, name: &'static str, element: &'static str, buffer: Buffer) -> Self {
-        self.bindings.push(Binding { name, element, access: Access::Writes, buffer });
+        self.bindings.push(Binding { name, element, access: Access::Writes, buffer, offset: 0 });
         self
     }
 
@@ -267,11 +291,41 @@ impl Source {
         self
     }
 
-    /// The rows of the step, for kernels that look at them.
-    pub fn step(self, step: Buffer, list: List) -> Self {
-        self.size("LIST", list as usize)
-            .read("step", "u32", step)
-            .snippet(include_str!("../common/step.wgsl"))
+    /// What the step says of a list of rows, from its header on.
+    pub fn list(mut self, step: Buffer, list: List) -> Self {
+        self.rows = Some((list, Records::None));
+        self.size("PAGE", PAGE).read("step", "u32", step)
+    }
+
+    /// The same, for kernels that look at rows.
+    pub fn rows(self, step: Buffer, list: List) -> Self {
+        self.with_records(step, list, Records::Named)
+    }
+
+    /// The same, for kernels that a single row waits for.
+    pub fn known_rows(self, step: Buffer, list: List) -> Self {
+        self.with_records(step, list, Records::Known)
+    }
+
+    fn with_records(self, step: Buffer, list: List, records: Records) -> Self {
+        let source = self.list(step, list).snippet(include_str!("../common/step.wgsl"));
+        Source { rows: Some((list, records)), ..source }
+    }
+
+    /// With what the kernels of a program know of its steps: words of each header, and of a row.
+    pub fn placed(mut self, header_words: usize, row_words: usize) -> Self {
+        let Some((list, records)) = self.rows.take() else { return self };
+        let header = list as usize * header_words;
+        for step in self.bindings.iter_mut().filter(|binding| binding.name == "step") {
+            step.offset = 4 * header as u64;
+        }
+        let first = match (records, list) {
+            (Records::None, _) => return self,
+            (Records::Known, List::All) => format!("{}u", 2 * header_words),
+            (Records::Named, _) | (Records::Known, List::Wanted) => format!("step[{}]", header::ROWS),
+        };
+        self.size("ROW_WORDS", row_words)
+            .snippet(&format!("fn first_record() -> u32 {{ return {first}; }}\n"))
     }
 
     /// The whole text, what it binds, and what is bound. A buffer that is written must be bound only once, so all names for
@@ -296,14 +350,15 @@ impl Source {
         let mut slots = vec![Access::Reads; self.matrix.len()];
         let mut operands: Vec<Operand> = self.matrix.into_iter().map(Operand::Part).collect();
         // Without gaps, which not all kernels' bindings are renumbered by.
-        for (Binding { name, element, access, buffer }, binding) in self.bindings.iter().zip(slots.len()..) {
+        for (bound, binding) in self.bindings.iter().zip(slots.len()..) {
+            let Binding { name, element, access, buffer, offset } = bound;
             let variable = match access {
                 Access::Reads => format!("var<storage, read> {name}: array<{element}>"),
                 Access::Writes => format!("var<storage, read_write> {name}: array<{element}>"),
                 Access::Uniform => format!("var<uniform> {name}: {element}"),
             };
             self.constants.push_str(&format!("@group(0) @binding({binding}) {variable};\n"));
-            operands.push(Operand::Part(buffer.whole()));
+            operands.push(Operand::Part(buffer.part(*offset, buffer.size() - offset)));
             slots.push(*access);
         }
         (self.constants + &self.text, slots, operands)
@@ -330,8 +385,7 @@ impl Kernels {
     /// The kernel of a source, with its buffers bound.
     pub(crate) fn dispatch(&mut self, source: Source, grid: Grid) -> Dispatch {
         let name = source.name;
-        let source = source.size("FIRST_ROW", self.first_row).size("ROW_WORDS", self.row_words);
-        let (text, slots, operands) = source.finish();
+        let (text, slots, operands) = source.placed(self.header_words, self.row_words).finish();
         // Kernels keep to the bounds of what they bind by their sizes, which are checked when a program is planned, and by
         // the rows of a step, which are checked before it is run; their loops end.
         let kernel = self.kernel(name, text, slots.clone());

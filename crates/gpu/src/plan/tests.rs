@@ -73,7 +73,8 @@ fn planned(facts: &Facts, file: &Gguf, program: &Program, options: Options) -> P
     check(program).unwrap();
     let sizes = Sizes::new(facts, file, program, options).unwrap();
     let capacity = sizes.capacity;
-    let mut kernels = Kernels::new(facts.clone(), capacity.row_words()).with_first_row(capacity.first_row());
+    let mut kernels =
+        Kernels::new(facts.clone(), capacity.row_words()).with_header_words(capacity.header_words());
     let (resources, contents) = Resources::new(&mut kernels, &sizes, file, program, options).unwrap();
     let logits = resources.activations.place(program.logits, List::Wanted);
     let choosers = Choosers::new(&mut kernels, logits, sizes.logits_rows, &resources);
@@ -242,6 +243,21 @@ fn keys_of_many_dimensions_need_memory() {
         let on_units = names().any(|name| name == "attention in halves");
         let plain = names().any(|name| name == "attention of single rows");
         assert_eq!((on_units, plain), (in_halves, !in_halves), "{} bytes", facts.workgroup_memory);
+    }
+}
+
+/// The last layer attends for the wanted rows only, by the same kernels as the others: each takes a driver a while.
+#[test]
+fn attention_of_all_and_of_wanted_rows_is_by_the_same_kernels() {
+    let (file, plain) = tiny("llama", FORMATS, 3);
+    let program = fuse(&plain, Rules::ALL);
+    let [large, _, small] = devices();
+    for (facts, arithmetic, kinds) in [(large, Arithmetic::F16, 5), (small, Arithmetic::Q8, 4)] {
+        let plan = planned(&facts, &file, &program, options(arithmetic, KvType::F16));
+        let attends = |what: &str| what.starts_with("attention");
+        let kernels = plan.kernels.all_kernels().iter().filter(|kernel| attends(kernel.name));
+        let bindings = plan.kernels.all_bindings().iter().filter(|bindings| attends(&bindings.what));
+        assert_eq!((kernels.count(), bindings.count()), (kinds, 2 * kinds), "{arithmetic}");
     }
 }
 

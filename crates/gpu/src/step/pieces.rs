@@ -135,7 +135,8 @@ impl Step {
         } else {
             Items::Whole
         };
-        self.words[header::items(outlook, kind) + list] = self.words.len() as u32;
+        let origin = self.origin(list);
+        self.name_next(list, header::items(outlook, kind));
         for (place, index) in singles.into_iter().enumerate() {
             let Sees { end, spans, pages } = sees[index].clone();
             let item = |page: usize, spans: Range<usize>, partial: usize| {
@@ -143,8 +144,8 @@ impl Step {
             };
             match kind {
                 Items::Near => {
-                    let at = header::near(outlook, list) + place * ITEM_WORDS;
-                    self.words[at..at + ITEM_WORDS].copy_from_slice(&item(pages, spans, 0));
+                    let at = origin + header::near(outlook) + place * ITEM_WORDS;
+                    self.words[at..at + ITEM_WORDS].copy_from_slice(&item(pages - origin, spans, 0));
                     pieces.items[kind as usize] += 1;
                 }
                 Items::Few | Items::Split => {
@@ -157,7 +158,7 @@ impl Step {
                     }
                 }
                 _ => {
-                    self.words.extend(item(pages, spans, 0));
+                    self.words.extend(item(pages - origin, spans, 0));
                     pieces.items[kind as usize] += 1;
                 }
             }
@@ -167,7 +168,7 @@ impl Step {
         let spans_of = |tile: &Range<usize>| sees[tile.start].spans.start..sees[tile.end - 1].spans.end;
         tiles.sort_by_key(|tile| Reverse(spans_of(tile).len()));
         let few = tiles.len() <= ENOUGH_TILES;
-        self.words[header::items(outlook, Items::Tiles) + list] = self.words.len() as u32;
+        self.name_next(list, header::items(outlook, Items::Tiles));
         for tile in tiles {
             let spans = spans_of(&tile);
             let mut item = |first: usize, end: usize, partial: usize, stride: usize| {
@@ -188,7 +189,7 @@ impl Step {
             partials += needed;
         }
 
-        self.words[header::merges(outlook) + list] = self.words.len() as u32;
+        self.name_next(list, header::merges(outlook));
         pieces.merges = merges.len();
         for (index, partial, spans) in merges {
             self.words.extend([index, partial, spans].map(|word| word as u32));

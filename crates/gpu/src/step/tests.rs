@@ -55,9 +55,20 @@ fn filled_by(outlooks: &[Outlook], rows: &[(u32, u32)], item_rows: usize) -> Ste
     step
 }
 
-fn records<const N: usize>(step: &Step, word: usize, count: usize) -> Vec<[u32; N]> {
-    let at = step.words[word] as usize;
-    step.words[at..at + N * count].as_chunks::<N>().0.to_vec()
+/// What kernels of a list of rows bind: the words from its header on.
+fn bound(step: &Step, list: usize) -> &[u32] {
+    &step.words[step.origin(list)..]
+}
+
+/// Words of all rows as those of wanted ones are, whose header is the second: these words of them are places.
+fn as_wanted<const N: usize>(step: &Step, mut words: [u32; N], places: &[usize]) -> [u32; N] {
+    places.iter().for_each(|place| words[*place] -= step.origin(1) as u32);
+    words
+}
+
+fn records<const N: usize>(step: &Step, list: usize, word: usize, count: usize) -> Vec<[u32; N]> {
+    let words = bound(step, list);
+    words[words[word] as usize..][..N * count].as_chunks::<N>().0.to_vec()
 }
 
 #[test]
@@ -65,8 +76,8 @@ fn rows_know_their_pages_and_angles() {
     let rows = [(2, 70), (0, 5), (2, 71)];
     let step = filled(&rows, 4);
     // Three cosines, three sines.
-    let all = records::<{ ROW_WORDS + 6 }>(&step, header::ROWS, 3);
-    assert_eq!(step.words[header::ROWS], header::words(1) as u32);
+    let all = records::<{ ROW_WORDS + 6 }>(&step, 0, header::ROWS, 3);
+    assert_eq!(step.words[header::ROWS], 2 * header::words(1) as u32);
     for (index, (record, (table, position))) in all.iter().zip(rows).enumerate() {
         assert_eq!(record[..2], [position % 10, position]);
         let page = 100 * table + position / PAGE as u32;
@@ -76,8 +87,8 @@ fn rows_know_their_pages_and_angles() {
         assert_eq!(f32::from_bits(record[6]), (f64::from(position)).cos() as f32);
         assert_eq!(f32::from_bits(record[9]), (f64::from(position)).sin() as f32);
     }
-    let wanted = records::<{ ROW_WORDS + 6 }>(&step, header::ROWS + 1, 2);
-    assert_eq!(wanted, [all[1], all[2]]);
+    let wanted = records::<{ ROW_WORDS + 6 }>(&step, 1, header::ROWS, 2);
+    assert_eq!(wanted, [all[1], all[2]].map(|record| as_wanted(&step, record, &[2])));
 }
 
 #[test]
@@ -101,7 +112,7 @@ fn rows_know_their_pages_in_every_group() {
     step.fill(&program, &batch, false);
     assert!(step.words.len() <= capacity.words());
     // Two words more for each of two groups, then three cosines and three sines.
-    let all = records::<{ ROW_WORDS + 4 + 6 }>(&step, header::ROWS, 2);
+    let all = records::<{ ROW_WORDS + 4 + 6 }>(&step, 0, header::ROWS, 2);
     for (record, position) in all.iter().zip([130.0f64, 131.0]) {
         for group in 0..3 {
             let [pages, page] = [0, 1].map(|word| record[pages_word(group) + word]);
@@ -110,7 +121,10 @@ fn rows_know_their_pages_in_every_group() {
         }
         assert_eq!(f32::from_bits(record[ROW_WORDS + capacity.first_angle()]), position.cos() as f32);
     }
-    assert_eq!(records::<{ ROW_WORDS + 4 + 6 }>(&step, header::ROWS + 1, 1), [all[1]]);
+    assert_eq!(
+        records::<{ ROW_WORDS + 4 + 6 }>(&step, 1, header::ROWS, 1),
+        [as_wanted(&step, all[1], &[0, 1, 2].map(pages_word))]
+    );
 }
 
 fn assert_counts(step: &Step, list: usize, rows: usize, kind: Items, items: usize, merges: usize) {
@@ -123,10 +137,10 @@ fn items_of(step: &Step, outlook: usize, kind: Items, list: usize) -> Vec<[u32; 
     let count = step.counts(list).pieces(outlook).items[kind as usize];
     match kind {
         Items::Near => {
-            let at = header::near(outlook, list);
-            step.words[at..at + ITEM_WORDS * count].as_chunks().0.to_vec()
+            let words = &bound(step, list)[header::near(outlook)..];
+            words[..ITEM_WORDS * count].as_chunks().0.to_vec()
         }
-        kind => records(step, header::items(outlook, kind) + list, count),
+        kind => records(step, list, header::items(outlook, kind), count),
     }
 }
 
@@ -145,7 +159,7 @@ fn few_rows_that_do_not_look_far_back_are_near() {
     assert_eq!(step.words[second[2] as usize], 100);
     // Only the first two are wanted.
     assert_counts(&step, 1, 2, Items::Near, 2, 0);
-    assert_eq!(items(&step, Items::Near, 1), [first, second]);
+    assert_eq!(items(&step, Items::Near, 1), [first, second].map(|item| as_wanted(&step, item, &[2])));
 }
 
 #[test]
@@ -157,11 +171,11 @@ fn rows_that_look_far_back_are_split_into_spans() {
         assert_eq!(*item, [0, 513, span, span, span + 1, span].map(|word| word as u32));
     }
     assert_eq!(all[10], [1, 65, 101, 1, 2, 10]);
-    assert_eq!(records::<MERGE_WORDS>(&step, header::merges(0), 2), [[0, 0, 9], [1, 9, 2]]);
+    assert_eq!(records::<MERGE_WORDS>(&step, 0, header::merges(0), 2), [[0, 0, 9], [1, 9, 2]]);
     let step = filled(&[(0, 1024), (1, 2047)], 4);
     assert_counts(&step, 0, 2, Items::Split, 49, 2);
     assert_eq!(items(&step, Items::Split, 0)[18], [1, 2048, 101, 1, 2, 18]);
-    assert_eq!(records::<MERGE_WORDS>(&step, header::merges(0), 2), [[0, 0, 17], [1, 17, 32]]);
+    assert_eq!(records::<MERGE_WORDS>(&step, 0, header::merges(0), 2), [[0, 0, 17], [1, 17, 32]]);
 }
 
 #[test]
@@ -179,7 +193,7 @@ fn neighbouring_rows_go_together() {
     assert_eq!(tiles[9], [8, 1, 4, 5, 24, 5]);
     assert_eq!(tiles[10], [0, 4, 0, 4, 0, 0]);
     assert_eq!(step.counts(0).pieces(0).merges, 5);
-    let merges = records::<MERGE_WORDS>(&step, header::merges(0), 5);
+    let merges = records::<MERGE_WORDS>(&step, 0, header::merges(0), 5);
     assert_eq!(merges, [[4, 0, 5], [5, 5, 5], [6, 10, 5], [7, 15, 5], [8, 20, 5]]);
 }
 
@@ -213,7 +227,7 @@ fn rows_that_see_a_window_have_its_spans_only() {
     assert_eq!([&second[..2], &second[3..5]].concat(), [1, 71, 0, 2]);
     // The second row alone is wanted by neither.
     assert_eq!(step.counts(1).pieces(1).items[Items::Near as usize], 1);
-    assert_eq!(items_of(&step, 1, Items::Near, 1), [first]);
+    assert_eq!(items_of(&step, 1, Items::Near, 1), [as_wanted(&step, first, &[2])]);
 }
 
 #[test]
@@ -225,7 +239,7 @@ fn rows_that_go_together_have_the_spans_that_any_of_them_sees() {
     assert_eq!(tiles.len(), 2 * 7);
     assert_eq!(tiles[0], [0, 4, 9, 10, 0, 7]);
     assert_eq!(tiles[13], [4, 4, 15, 16, 34, 7]);
-    let merges = records::<MERGE_WORDS>(&step, header::merges(1), 8);
+    let merges = records::<MERGE_WORDS>(&step, 0, header::merges(1), 8);
     assert_eq!((merges[0], merges[7]), ([0, 0, 7], [7, 49, 7]));
     // Those far apart do not go together, as what lies between may be gone.
     let rows: Vec<(u32, u32)> = (0..8).map(|i| (0, 200 * i + i % 2)).collect();
@@ -313,7 +327,7 @@ fn whatever_the_rows_every_span_is_computed_once_and_there_is_room() {
                     assert_eq!(spans, own.clone().collect::<Vec<_>>());
                 }
                 let pieces = step.counts(0).pieces(index);
-                let merges = records::<MERGE_WORDS>(&step, header::merges(index), pieces.merges);
+                let merges = records::<MERGE_WORDS>(&step, 0, header::merges(index), pieces.merges);
                 let mut used = vec![];
                 for [row, partial, spans] in merges {
                     let expected: Vec<u32> = (partial..partial + spans).collect();

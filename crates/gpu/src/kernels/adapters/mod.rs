@@ -6,7 +6,7 @@ use crate::launch::{Buffer, Kernels};
 /// out = how much of each adapter the row takes, which its words say from `first` on after the fixed ones.
 pub(crate) fn scales(kernels: &mut Kernels, step: Buffer, list: List, first: usize, out: Place) -> Dispatch {
     let source = Source::new("adapter-scales", include_str!("adapter_scales.wgsl"))
-        .step(step, list)
+        .known_rows(step, list)
         .size("FIRST_SCALE", first)
         .size("WIDTH", out.width)
         .write_place("out", "", out);

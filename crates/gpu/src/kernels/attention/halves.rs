@@ -153,12 +153,12 @@ fn kernel_source(text: &str, step: Buffer, list: List, op: Attention, kind: Item
     let shape = op.cache.shape;
     let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
     let source = Source::new("attention in halves", text)
-        .step(step, list)
+        .rows(step, list)
         .snippet(include_str!("power.wgsl"))
         .snippet(include_str!("softmax.wgsl"))
         .snippet(include_str!("../../common/half_factor.wgsl"))
         .snippet(include_str!("../../common/lanes.wgsl"))
-        .size("ITEMS", op.items(list, kind))
+        .size("ITEMS", op.items(kind))
         .size("GROUP", op.group())
         .size("HEADS", op.op.heads)
         .size("KV_HEADS", shape.heads)

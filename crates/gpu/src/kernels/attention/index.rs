@@ -39,7 +39,8 @@ pub(crate) fn choose(
     let text = [include_str!("key_unit.wgsl"), include_str!("choose_positions.wgsl")].concat();
     let unrolled = op.unrolled().list("FOUR", ["x", "y", "z", "w"]);
     let source = op
-        .source("choice of positions", &expand(&text, &unrolled), step, list)
+        .source("choice of positions", &expand(&text, &unrolled))
+        .rows(step, list)
         .size("CACHE_PAGES", pages_word(op.cache.group))
         .size("COUNT", op.out.width)
         .size("CONTEXT", context)

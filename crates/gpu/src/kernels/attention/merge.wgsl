@@ -23,7 +23,7 @@ var<workgroup> block: array<vec4<f32>, THREADS / 4u>;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let record = step[MERGES + LIST] + group.y * 3u;
+    let record = step[MERGES] + group.y * 3u;
     let row = step[record];
     let first = step[record + 1u];
     let spans = step[record + 2u];

@@ -130,10 +130,10 @@ impl Attention {
     }
 
     /// Where the step says where the items of a kind begin; of those of few rows, where they are.
-    pub(super) fn items(&self, list: List, kind: Items) -> usize {
+    pub(super) fn items(&self, kind: Items) -> usize {
         match kind {
-            Items::Near => header::near(self.outlook, list as usize),
-            kind => header::items(self.outlook, kind) + list as usize,
+            Items::Near => header::near(self.outlook),
+            kind => header::items(self.outlook, kind),
         }
     }
 
@@ -178,7 +178,8 @@ impl Attention {
             .list("FOUR", ["x", "y", "z", "w"]);
         let text =
             expand(&[include_str!("key_unit.wgsl"), include_str!("chunks.wgsl"), kernel].concat(), &unrolled);
-        self.source("attention of single rows", &text, step, list)
+        self.source("attention of single rows", &text)
+            .list(step, list)
             .size("ITEMS", cut.items)
             .size("TEAMS", cut.teams)
             .size("CHUNK", cut.chunk)
@@ -190,12 +191,11 @@ impl Attention {
     }
 
     /// What all kernels need.
-    pub(super) fn source(&self, name: &'static str, text: &str, step: Buffer, list: List) -> Source {
+    pub(super) fn source(&self, name: &'static str, text: &str) -> Source {
         let LayerCache { shape, kind, .. } = self.cache;
         let (key_words, key_scales) = self.cache.key_words();
         let (value_words, value_scales) = self.cache.value_words();
         Source::new(name, text)
-            .step(step, list)
             .snippet(include_str!("../../common/exp.wgsl"))
             .snippet(include_str!("softmax.wgsl"))
             .snippet(match kind {
@@ -266,7 +266,7 @@ fn row(kernels: &mut Kernels, step: Buffer, list: List, op: Attention, kind: Ite
         .switch("NEAR", kind == Items::Near)
         .switch("INTEGERS", op.integers.is_some())
         .switch("LISTED", kind != Items::Near);
-    let items = op.items(list, kind);
+    let items = op.items(kind);
     let (pairs, element) = match op.cache.kind {
         KvType::F32 => (include_str!("pair_f32.wgsl"), "vec2<u32>"),
         KvType::F16 => (include_str!("pair_f16.wgsl"), "u32"),
@@ -309,7 +309,7 @@ fn span(kernels: &mut Kernels, step: Buffer, list: List, op: Attention, kind: It
         .list("WEIGHTTURNS", 0..(queries * SPAN / 4).div_ceil(SPAN_TEAM))
         .list("HALF", 0..8);
     let (quads, element) = quads_of_values(op.cache.kind);
-    let items = op.items(list, kind);
+    let items = op.items(kind);
     let cut = Cut { items, teams, queries, parts, positions: 2, chunk, values, early };
     let source = op
         .single_rows(include_str!("span.wgsl"), unrolled, step, list, cut, element)
@@ -333,7 +333,7 @@ pub(super) fn merge(kernels: &mut Kernels, step: Buffer, list: List, op: Attenti
         .switch("SINKS", op.sinks.is_some())
         .switch("SINKLESS", op.sinks.is_none());
     let mut source = Source::new("merge", &expand(include_str!("merge.wgsl"), &unrolled))
-        .step(step, list)
+        .list(step, list)
         .snippet(if op.halves { include_str!("power.wgsl") } else { include_str!("../../common/exp.wgsl") })
         .snippet(include_str!("softmax.wgsl"))
         .size("MERGES", header::merges(op.outlook))
@@ -377,8 +377,9 @@ fn tile(kernels: &mut Kernels, step: Buffer, list: List, op: Attention) -> Dispa
         .switch("ALIGNED", aligned)
         .switch("UNALIGNED", !aligned);
     let source = op
-        .source("attention of several rows", &expand(include_str!("tile.wgsl"), &unrolled), step, list)
-        .size("ITEMS", op.items(list, Items::Tiles))
+        .source("attention of several rows", &expand(include_str!("tile.wgsl"), &unrolled))
+        .rows(step, list)
+        .size("ITEMS", op.items(Items::Tiles))
         .size("HEAD_PART", head_part)
         .size("HEAD_PARTS", parts)
         .size("CHUNK", chunk)

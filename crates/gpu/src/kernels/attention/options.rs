@@ -25,7 +25,8 @@ pub(super) fn with_options(kernels: &mut Kernels, step: Buffer, list: List, op: 
     let text = [include_str!("key_unit.wgsl"), include_str!("options.wgsl")].concat();
     let (quads, element) = quads_of_values(op.cache.kind);
     let source = op
-        .source("attention with options", &expand(&text, &unrolled), step, list)
+        .source("attention with options", &expand(&text, &unrolled))
+        .rows(step, list)
         .snippet(quads)
         .size("VALUE_QUADS", op.cache.shape.value_dim.div_ceil(4))
         .size("CACHE_PAGES", pages_word(op.cache.group))

@@ -30,7 +30,7 @@ pub(crate) fn embed(
     let groups = table.packing().groups();
     let dispatches = table.pieces().iter().map(|piece| {
         let source = Source::new("embed", include_str!("embed.wgsl"))
-            .step(step, list)
+            .known_rows(step, list)
             .matrix(table, piece)
             .size("FIELD", index as usize)
             .flag("FIXED", index == Index::Nothing)

@@ -63,7 +63,7 @@ pub(crate) fn heads(
         .list("BLOCKS", (0..(quads / 16).min(16)).map(|block| format!("{block}u")));
     let key = keys_values.map_or(query, |kv| kv.key);
     let mut source = Source::new("heads", &expand(include_str!("heads.wgsl"), &unrolled))
-        .step(step, list)
+        .known_rows(step, list)
         .snippet(include_str!("../../common/fold.wgsl"))
         .size("THREADS", threads)
         .size("ROOM", room)

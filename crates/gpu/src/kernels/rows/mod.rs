@@ -67,7 +67,7 @@ fn wanted(
     to: Buffer,
 ) -> Dispatch {
     let source = Source::new(name, text)
-        .step(step, List::Wanted)
+        .rows(step, List::Wanted)
         .size("WIDTH", from.width)
         .read_place("source", "", from)
         .write("out", "f32", to);

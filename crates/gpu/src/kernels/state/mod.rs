@@ -35,7 +35,7 @@ pub(super) fn segments(counts: Counts) -> usize {
 fn source(name: &'static str, text: &str, step: Buffer, layer: LayerState) -> Source {
     Source::new(name, text)
         .snippet(include_str!("sequence.wgsl"))
-        .step(step, List::All)
+        .list(step, List::All)
         .size("STATES", header::STATES)
         .size("CHANNELS", layer.shape.columns)
         .size("DEPTH", layer.shape.rows)

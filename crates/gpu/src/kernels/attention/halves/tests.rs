@@ -38,9 +38,7 @@ fn every_kernel_is_completed() {
             case.with_op(|op| {
                 let [lanes, shared] = rooms.map(|room| {
                     let (source, _) = source(room, step, List::All, op, kind, Style::WrittenOut);
-                    let first_row = header::words(OUTLOOKS);
-                    let source = source.on_units().size("FIRST_ROW", first_row).size("ROW_WORDS", ROW_WORDS);
-                    source.finish().0
+                    source.on_units().placed(header::words(OUTLOOKS), ROW_WORDS).finish().0
                 });
                 assert_eq!(
                     [&lanes, &shared].map(|text| stages(text)),

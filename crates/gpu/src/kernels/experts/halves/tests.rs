@@ -365,7 +365,7 @@ fn every_kernel_is_completed() {
         });
         for way in [Way::Direct { split: 3 }].into_iter().chain(tiled) {
             for product in [product, Product { choice: None, ..product }] {
-                let text = product.source(0, way, true).0.on_units().size("ROW_WORDS", 6).finish().0;
+                let text = product.source(0, way, true).0.on_units().finish().0;
                 assert_eq!(spirv::translate(&text).err(), None);
                 translate_shared(&text);
             }

@@ -216,7 +216,7 @@ impl Case {
         let items: Vec<[u32; ITEM_WORDS]> = items.iter().map(|item| item.map(|word| word as u32)).collect();
         if kind == Items::Near {
             for (i, item) in items.iter().enumerate() {
-                words[header::near(outlook, 0) + i * ITEM_WORDS..][..ITEM_WORDS].copy_from_slice(item);
+                words[header::near(outlook) + i * ITEM_WORDS..][..ITEM_WORDS].copy_from_slice(item);
             }
         } else {
             words[header::items(outlook, kind)] = words.len() as u32;
@@ -238,7 +238,7 @@ impl Case {
         self.with_op(|op| {
             let dispatches = {
                 let kernels = &mut *kernels();
-                (kernels.first_row, kernels.row_words) = (header::words(OUTLOOKS), ROW_WORDS);
+                (kernels.header_words, kernels.row_words) = (header::words(OUTLOOKS), ROW_WORDS);
                 let attend = if half_units(&gpu.info) {
                     let (source, each) = self.source(kernels.facts.room(), step, op, kind, Style::WrittenOut);
                     kernels.dispatch(source.on_units(), Grid::Items { outlook: op.outlook, kind, each })
