@@ -48,7 +48,7 @@ enum Lanes {
 }
 
 impl LayerCache {
-    /// A layer's cache of so many pages of a group; `None` when memory does not suffice.
+    /// A layer's cache of `pages` pages of a group; `None` when memory does not suffice.
     pub fn new(layer: KvLayer, kind: KvType, group: usize, pages: usize) -> Option<LayerCache> {
         let side = |order: Lanes, dim: usize| {
             let slots = Slots { kind, order, dim };

@@ -118,7 +118,7 @@ pub(crate) struct QuantizedInput {
 }
 
 impl QuantizedInput {
-    /// Room for so many rows of at most so many columns, and their remainders.
+    /// Room for `max_rows` rows of at most `columns` columns, and their remainders.
     pub fn new(kernels: Kernels, block: usize, columns: usize, max_rows: usize) -> Option<QuantizedInput> {
         let uneven = Vec::with_capacity(if block == BLOCK { 0 } else { max_rows });
         let max_rows = max_rows.checked_add(uneven.capacity())?;

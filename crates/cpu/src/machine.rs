@@ -190,14 +190,14 @@ impl Machine {
     }
 }
 
-/// Vectors of what is left to be merged of so many queries and one span: the accumulators
+/// Vectors of what is left to be merged of `queries` queries and one span: the accumulators
 /// `[query][dim / 16]`, and for each query a vector of the largest score and the sum.
 pub(crate) fn partial_vectors(queries: usize, value_dim: usize) -> usize {
     queries * (value_dim.div_ceil(LANES) + 1)
 }
 
 /// Runs a job that takes its work from a queue of tasks: on all threads, or on this one when the work is small or there
-/// is only one task, for which nobody needs to be woken.
+/// is only one task, for which no thread needs to be woken.
 pub(crate) fn fork(pool: &mut Pool, tasks: usize, work: usize, job: impl Fn(usize) + Sync) {
     if tasks <= 1 || work < SMALL { job(0) } else { pool.run(job) }
 }
@@ -205,7 +205,7 @@ pub(crate) fn fork(pool: &mut Pool, tasks: usize, work: usize, job: impl Fn(usiz
 /// Parts that each thread takes at least of many small tasks: one by one, threads would wait for each other.
 const TAKEN: usize = 4;
 
-/// How many of so many small tasks a thread takes at once.
+/// How many of `tasks` small tasks a thread takes at once.
 pub(crate) fn at_once(pool: &Pool, tasks: usize) -> usize {
     (tasks / (TAKEN * pool.threads())).max(1)
 }

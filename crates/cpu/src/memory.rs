@@ -22,7 +22,7 @@ pub(crate) struct Large<T> {
 const LARGE: usize = 4 << 20;
 
 impl<T: Pod> Large<T> {
-    /// So many values, whose memory the system provides when it is first used; `None` when it refuses.
+    /// `len` values, whose memory the system provides when it is first used; `None` when it refuses.
     pub fn zeros(len: usize) -> Option<Large<T>> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let map = if bytes == 0 { None } else { Some(MmapMut::map_anon(bytes).ok()?) };

@@ -22,7 +22,7 @@ use crate::weights::{UnpackedRows, Way, Weight, Weights};
 /// more): so many that decoding a page for them is a small part of the work.
 const RUN_QUERIES: usize = 192;
 
-/// The most rows of a run, of so many query heads to a key head.
+/// The most rows of a run, with `group` query heads to a key head.
 pub(crate) fn run_rows(group: usize) -> usize {
     (RUN_QUERIES / group.max(1)).max(1)
 }
@@ -168,7 +168,7 @@ pub(crate) struct PanelBuffers {
 impl PanelBuffers {
     fn new(columns: usize) -> Option<PanelBuffers> {
         Some(PanelBuffers {
-            // Rows are turned into lanes so many columns at a time.
+            // Rows are turned into lanes `PACK_COLUMNS` columns at a time.
             integers: zeros(columns.checked_next_multiple_of(PACK_COLUMNS)? / 4)?,
             factors: zeros(columns / 16)?,
             scales: zeros(columns / 32)?,
@@ -229,7 +229,7 @@ pub(crate) struct Accumulators {
 }
 
 impl Accumulators {
-    /// Starts so many queries from nothing.
+    /// Starts `queries` queries from nothing.
     pub fn clear(&mut self, queries: usize, vectors: usize) {
         self.states[..queries].fill(Softmax::default());
         self.acc[..queries * vectors].fill(Line([0; LANES]));

@@ -15,7 +15,7 @@ pub(crate) struct StateMemory {
 }
 
 impl StateMemory {
-    /// So many slots, whose memory the system provides when it is first used; `None` when it refuses.
+    /// `slots` slots, whose memory the system provides when it is first used; `None` when it refuses.
     pub fn new(layer: StateLayer, slots: usize) -> Option<StateMemory> {
         let blocks = layer.columns.div_ceil(LANES);
         let vectors = layer.rows.checked_mul(blocks)?.checked_mul(slots)?;

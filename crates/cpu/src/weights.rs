@@ -326,7 +326,7 @@ pub(crate) struct UnpackedRows {
 }
 
 impl UnpackedRows {
-    /// Room for rows of at most so many columns.
+    /// Room for rows of at most `columns` columns.
     pub fn new(columns: usize) -> Option<UnpackedRows> {
         // A little more than the columns: rows at a distance of a power of two would compete for the same
         // places of the innermost cache.

@@ -14,7 +14,7 @@ use super::simd::{Kernel, Simd};
 /// The most queries whose chains run side by side.
 pub const QUERIES: usize = 6;
 
-/// How many of so many queries run side by side: blocks of about the same size.
+/// How many of `queries` queries run side by side: blocks of about the same size.
 fn block_size(queries: usize) -> usize {
     queries.div_ceil(queries.div_ceil(QUERIES))
 }

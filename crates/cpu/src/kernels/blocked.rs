@@ -47,7 +47,7 @@ pub struct Blocked<'a> {
     pub block: usize,
 }
 
-/// In how many chunks so many columns come.
+/// In how many chunks `columns` columns come.
 pub const fn chunks(columns: usize, block: usize) -> usize {
     if block == BLOCK { 1 } else { columns / block }
 }

@@ -108,14 +108,14 @@ pub struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// All of it within so many steps.
+    /// All of it within `steps` steps.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], steps: usize) -> Ahead<'a> {
         let stream = bytes.len().div_ceil(STREAMS).next_multiple_of(LINE);
         Ahead { bytes, lines: (STREAMS * stream / LINE).div_ceil(steps.max(1)), stream, done: 0 }
     }
 
-    /// What is left after so many steps.
+    /// What is left after `steps` more steps.
     #[inline(always)]
     pub fn after(self, steps: usize) -> Ahead<'a> {
         Ahead { done: self.done + steps, ..self }
@@ -190,7 +190,7 @@ pub fn chain_beside<S: Simd, const Q: usize, const N: usize, const W: usize>(
     acc
 }
 
-/// How many vectors the chains of so many queries take at once, so that all fit the registers.
+/// How many vectors the chains of `queries` queries take at once, so that all fit the registers.
 #[inline(always)]
 pub const fn widest<S: Simd>(queries: usize) -> usize {
     match (S::WIDE, queries) {

@@ -11,7 +11,7 @@ use super::simd::{Kernel, Simd};
 pub struct FromHalf<'a> {
     /// The halves.
     pub x: &'a [u16],
-    /// As many values.
+    /// A value for each.
     pub out: &'a mut [f32],
 }
 
@@ -36,7 +36,7 @@ impl Kernel for FromHalf<'_> {
 pub struct ToHalf<'a> {
     /// The values.
     pub x: &'a [f32],
-    /// As many halves.
+    /// A half for each.
     pub out: &'a mut [u16],
 }
 
@@ -61,7 +61,7 @@ impl Kernel for ToHalf<'_> {
 pub struct FromBf16<'a> {
     /// The upper halves.
     pub x: &'a [u16],
-    /// As many values.
+    /// A value for each.
     pub out: &'a mut [f32],
 }
 
@@ -82,7 +82,7 @@ impl Kernel for FromBf16<'_> {
 pub struct ToBlocks<'a> {
     /// The values.
     pub x: &'a [f32],
-    /// As many integers.
+    /// An integer for each.
     pub q: &'a mut [i8],
     /// One scale per 32 values.
     pub scales: &'a mut [u16],

@@ -42,7 +42,7 @@ impl Kernels {
         self.dispatch(Read { lines })
     }
 
-    /// Does at least so many operations (a multiply-add is two) and returns how many it were; `None`
+    /// Does at least `operations` operations (a multiply-add is two) and returns how many it did; `None`
     /// where these kernels have no such unit.
     pub fn compute(self, arithmetic: Arithmetic, operations: u64) -> Option<u64> {
         match arithmetic {
@@ -103,7 +103,7 @@ impl Kernel for Read<'_> {
     }
 }
 
-/// How many rounds of so many operations make at least as many as asked for.
+/// How many rounds of `each` operations make at least `operations`.
 #[inline(always)]
 fn rounds(operations: u64, each: usize) -> u64 {
     operations.div_ceil(each as u64).max(1)

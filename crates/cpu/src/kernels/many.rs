@@ -14,12 +14,12 @@ use super::simd::{Kernel, Simd};
 /// Dimensions of keys that all queries meet before the next: half of a small innermost cache.
 const DIMENSIONS: usize = 64;
 
-/// How many of so many queries are computed side by side.
+/// How many of `queries` queries are computed side by side.
 pub fn side_by_side(queries: usize) -> usize {
     if queries <= 8 { 4 } else { 6 }
 }
 
-/// Queries for which there is room where there are so many.
+/// For how many queries there is room where there are `queries`.
 pub fn with_room(queries: usize) -> usize {
     queries.next_multiple_of(side_by_side(queries))
 }
@@ -71,7 +71,7 @@ impl Kernel for LayKeys<'_> {
     }
 }
 
-/// Copies vectors to every so manieth.
+/// Copies vectors to every [`BESIDE`]-th.
 #[inline(always)]
 fn lay<S: Simd, T: Stored>(s: S, vectors: &[[T; LANES]], out: &mut [[f32; LANES]]) {
     for (vector, out) in vectors.iter().zip(out.iter_mut().step_by(BESIDE)) {

@@ -210,7 +210,7 @@ impl Kernels {
         full + usize::from(rest >= if full == 0 { fewest } else { fewest_more })
     }
 
-    /// The most blocks that [`Kernels::tile_blocks`] can be of so many rows in so many parts, each by itself.
+    /// The most blocks that [`Kernels::tile_blocks`] can be of `rows` rows in `parts` parts, each by itself.
     pub fn most_tile_blocks(self, rows: usize, parts: usize) -> usize {
         let Some([fewest, fewest_more]) = self.fewest_tile_rows() else { return 0 };
         rows / blocked::BLOCK_ROWS + parts.min(rows / fewest.min(fewest_more))

@@ -20,8 +20,8 @@ use super::apart::Apart;
 const SPINS: usize = 400;
 
 /// Turns in which it does that before it parks: a few hundred microseconds, as long as a large op's slowest thread keeps
-/// the others waiting, and much shorter than a scheduler's time slice. Where nobody else wants the core, waking it up
-/// again takes as long as a small op for each thread.
+/// the others waiting, and much shorter than a scheduler's time slice. Where no other thread wants the core, waking it
+/// up again takes as long as a small op for each thread.
 const YIELDS: usize = 1000;
 
 /// Waits for something without parking; `None` where that took too long.

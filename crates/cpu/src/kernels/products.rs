@@ -18,13 +18,13 @@ use super::tile::TILE;
 /// Rows that are packed together.
 pub const GROUP: usize = LANES;
 
-/// Tiles of weights that are packed together, and multiplied where there are registers for so many.
+/// Tiles of weights that are packed together, and multiplied together where there are registers for them.
 pub const TILES: usize = BESIDE;
 
 /// Rows of activations of a block.
 pub const ROWS: usize = 4 * GROUP;
 
-/// The most steps of a chain before other rows have their turn: so many vectors of four tiles are half of a small
+/// The most steps of a chain before other rows have their turn: their vectors of four tiles are half of a small
 /// innermost cache.
 const STEPS: usize = 64;
 
@@ -37,7 +37,7 @@ const LEVELS: usize = LANES.ilog2() as usize + 1;
 /// Vectors of sums that wait.
 pub const WAITING: usize = LEVELS * ROWS * TILES;
 
-/// How many tiles of weights of so many columns are best multiplied together, at most.
+/// How many tiles of weights of `columns` columns are best multiplied together, at most.
 pub fn tiles_together(columns: usize) -> usize {
     (TILE_BYTES / size_of::<f32>() / TILE / columns.max(1)).max(1)
 }
@@ -48,7 +48,7 @@ const fn lane_vectors(columns: usize) -> usize {
     columns.div_ceil(LANES).saturating_add(1) | 1
 }
 
-/// Vectors that so many rows take when they are packed; the most that there can be where there are too many to count.
+/// Vectors that `rows` rows take when they are packed; the most that there can be where there are too many to count.
 pub const fn packed_vectors(rows: usize, columns: usize) -> usize {
     rows.div_ceil(GROUP).saturating_mul(LANES).saturating_mul(lane_vectors(columns))
 }

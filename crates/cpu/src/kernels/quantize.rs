@@ -20,7 +20,7 @@ pub struct QuantizedRow<'a> {
     pub pairs: &'a [i32],
 }
 
-/// Words of a row quantised in blocks of so many columns.
+/// Words of a row quantised in blocks of `block` columns.
 ///
 /// For `c` columns they are: `c/4` of four integers each, and a scale per block; then, for blocks of 32,
 /// the sums and the scaled sums; for blocks of 256, sums over 32 columns, sums over 16, pairs of the
@@ -63,7 +63,7 @@ pub struct Quantized<'a> {
 }
 
 impl<'a> Quantized<'a> {
-    /// One row, with sums over groups of so many columns.
+    /// One row, with sums over groups of `group` columns.
     #[inline(always)]
     pub fn row(self, row: usize, group: usize) -> QuantizedRow<'a> {
         let words = row_words(self.columns, self.block);

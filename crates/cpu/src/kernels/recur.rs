@@ -10,7 +10,7 @@ use super::dot::dot;
 use super::math::{exp, silu, softplus};
 use super::simd::{Kernel, Simd};
 
-/// Rows that are taken through a state together; kernels take any number, so many at a time.
+/// Rows that are taken through a state together; kernels take any number, this many at a time.
 pub const TOGETHER: usize = 4;
 
 /// `out = Σ taps · inputs`, where the last input is `x` and the state holds those before it.

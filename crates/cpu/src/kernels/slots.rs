@@ -43,7 +43,7 @@ impl Slots {
         }
     }
 
-    /// Sorts the slots of some rows, each of which uses so many of the experts. A number that is no expert's counts
+    /// Sorts the slots of some rows, each of which uses `used` of the experts. A number that is no expert's counts
     /// as the last one's.
     pub fn sort(&mut self, rows: usize, used: usize, experts: usize, expert: impl Fn(Slot) -> usize) {
         let expert = |slot| expert(slot).min(experts - 1);
@@ -176,7 +176,7 @@ impl SlotTask<'_> {
         let SlotColumns { view, width, first, count } = self.columns;
         let view = view.part(rank * width + first, count);
         // SAFETY: `at` has checked the bounds. Every slot is in one expert's list and there once, and the columns of
-        // different parts were checked to be apart, so that nobody else has these values; `&mut self` means that no
+        // different parts were checked to be apart, so that no other task has these values; `&mut self` means that no
         // other slice of this task is in use.
         unsafe { std::slice::from_raw_parts_mut(self.all.at(view, row), view.width) }
     }

@@ -67,7 +67,7 @@ fn largest<S: Simd>(s: S, max: f32, scores: &[f32]) -> f32 {
 #[inline(always)]
 fn weights<S: Simd>(s: S, max: f32, scores: &mut [f32]) -> S::F32 {
     let mut lanes = s.splat(0.0);
-    // Most pages are seen as a whole: so many vectors that the compiler knows their number.
+    // Most pages are seen as a whole: then the compiler knows the number of vectors.
     if let Some(page) = scores.as_mut_array::<PAGE>() {
         let mut weights = [s.splat(0.0); PAGE / LANES];
         let vectors = page.as_chunks_mut::<LANES>().0;

@@ -51,7 +51,7 @@ impl Wkv<'_> {
             assert_eq!(row.value.len(), count);
             let value = load(s, row.value);
             let taken = s.mul(answer, s.splat(-1.0));
-            // Of the last row nobody is asked.
+            // After the last row none asks: its own vector takes the place.
             let next = &rows.get(r + 1).unwrap_or(row).asked[..depth];
             let mut sum = s.splat(0.0);
             answer = s.splat(0.0);

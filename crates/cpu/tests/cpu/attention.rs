@@ -31,8 +31,8 @@ const SHAPES: [Shape; 5] = [
     Shape(16, 1, 144, 128),
 ];
 
-/// What attention may have beside all positions: later ones, a window, chunks, a soft cap, slopes, sinks, and so many
-/// positions that are chosen.
+/// What attention may have beside all positions: later ones, a window, chunks, a soft cap, slopes, sinks, and a
+/// number of positions that are chosen.
 #[derive(Debug, Clone, Copy, Default)]
 struct Extras {
     both_ways: bool,

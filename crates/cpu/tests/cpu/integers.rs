@@ -198,7 +198,7 @@ impl Weights {
 const KINDS: [(usize, usize, bool); 6] =
     [(32, 32, false), (32, 32, true), (256, 32, false), (256, 32, true), (256, 16, false), (256, 16, true)];
 
-/// Compares the products with so many rows of activations, in every way that there is.
+/// Compares the products with `rows` rows of activations, in every way that there is.
 fn check(kernels: Kernels, weights: &Weights, x: &[f32], rows: usize) {
     let Weights { groups, columns, .. } = *weights;
     for (way, found) in weights.multiply(kernels, x, rows).iter().enumerate() {

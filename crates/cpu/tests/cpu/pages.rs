@@ -24,7 +24,7 @@ struct StoredPage {
 
 impl StoredPage {
     /// Random numbers, put at the places that `place(position, column)` and `scale_place(position,
-    /// block)` say: vector and lane, and index. All else is NaN or the like: nobody may use it.
+    /// block)` say: vector and lane, and index. All else is NaN or the like: no kernel may use it.
     fn new(
         random: &mut Random,
         kind: KvType,

@@ -12,7 +12,7 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Results in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7; so many columns at a time.
+    /// Results in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7; `columns` columns at a time.
     pub const fn new(columns: usize) -> Shapes {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
         let mut i = 0;
@@ -46,7 +46,7 @@ macro_rules! release {
     };
 }
 
-/// Loads a tile from an array that is as large as its shape, so many bytes from row to row.
+/// Loads a tile from an array that is as large as its shape, `$row_bytes` bytes from row to row.
 macro_rules! load_tile {
     ($tile:tt, $from:expr, $row_bytes:expr) => {{
         // SAFETY: as for `configure`; the array is as large as the shape.

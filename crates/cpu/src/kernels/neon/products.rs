@@ -108,7 +108,7 @@ impl Matrices {
         (Neon::detect().is_some() && is_aarch64_feature_detected!("i8mm")).then_some(Matrices(()))
     }
 
-    /// Products alone, as many as the machine can do: sixteen sums in turn, so many times.
+    /// Products alone, as many as the machine can do: sixteen sums in turn, `rounds` times.
     pub fn multiply_only(self, rounds: u64) -> i32 {
         proven!(multiply_only(rounds))
     }

@@ -212,7 +212,7 @@ impl<'a> Tiles<'a> {
         with_layout!(self.packing.format, L => each_word::<S, L>(s, self.lines, cells, f));
     }
 
-    /// One of them, if there are so many.
+    /// The one of this number, if it is there.
     #[inline(always)]
     pub fn get(self, tile: usize) -> Option<&'a [Line]> {
         let size = self.packing.lines();
@@ -300,7 +300,7 @@ pub struct PanelRoom<'a> {
 }
 
 impl<'a> PanelRoom<'a> {
-    /// The room that so many columns take of it.
+    /// The room that `columns` columns take of it.
     pub fn cut(self, columns: usize, groups: Groups) -> PanelRoom<'a> {
         let (blocks, count) = (columns / groups.block, columns / groups.len);
         let two_levels = groups.block != BLOCK;

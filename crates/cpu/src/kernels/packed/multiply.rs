@@ -14,7 +14,7 @@ use crate::kernels::quantize::{Quantized, QuantizedRow};
 use crate::kernels::simd::{Kernel, Simd};
 use crate::kernels::tile::{Line, TILE};
 
-/// Most tiles that are multiplied together: so many places of memory are read at the same time, which is
+/// Most tiles that are multiplied together: that many places of memory are read at the same time, which is
 /// faster than one place after the other.
 pub const STREAMS: usize = 4;
 

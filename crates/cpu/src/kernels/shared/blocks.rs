@@ -34,7 +34,7 @@ impl<'a, T> BlockQueue<'a, T> {
         self.count
     }
 
-    /// All that can be had, so many taken at a time.
+    /// All that can be had, `at_once` taken at a time.
     pub fn in_chunks(&self, at_once: usize) -> impl Iterator<Item = Block<'_, 'a, T>> {
         let taken = std::iter::from_fn(move || take(&self.next, self.count, at_once));
         taken.flatten().map(move |index| Block { queue: self, index })
@@ -64,7 +64,7 @@ impl<T> Block<'_, '_, T> {
         let BlockQueue { values, total: len, count, block, .. } = *self.queue;
         let start = (repeat * count + self.index) * block;
         assert!(start + block <= len);
-        // SAFETY: inside the slice; nobody else has this index, blocks of different indices do not
+        // SAFETY: inside the slice; no other block has this index, blocks of different indices do not
         // overlap, and `&mut self` means that no other block of it is in use.
         unsafe { std::slice::from_raw_parts_mut(values.add(start), block) }
     }

@@ -128,13 +128,13 @@ impl Activations {
     }
 }
 
-/// So many zeros, whose memory is not touched before it is used; `None` when it cannot be had.
+/// `count` zeros, whose memory is not touched before it is used; `None` when it cannot be had.
 pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Option<Box<[T]>> {
     let bytes = count.checked_mul(size_of::<T>())?;
     (bytes <= isize::MAX as usize).then(|| bytemuck::try_zeroed_slice_box(count).ok()).flatten()
 }
 
-/// The next so many of a total (the last time fewer), to the thread that asks first; none when all are gone.
+/// The next `at_once` of `total` (the last time fewer), to the thread that asks first; none when all are gone.
 fn take(next: &AtomicUsize, total: usize, at_once: usize) -> Option<Range<usize>> {
     let first = next.fetch_add(at_once, Relaxed);
     (first < total).then(|| first..total.min(first + at_once))
@@ -184,7 +184,7 @@ pub struct RowQueue<'a> {
 }
 
 impl<'a> RowQueue<'a> {
-    /// All that can be had, so many taken at a time.
+    /// All that can be had, `at_once` taken at a time.
     pub fn in_chunks(&self, at_once: usize) -> impl Iterator<Item = WholeRow<'a>> {
         let taken = std::iter::from_fn(move || take(&self.next, self.rows, at_once));
         taken.flatten().map(|row| WholeRow { all: self.all, row })
@@ -206,7 +206,7 @@ impl WholeRow<'_> {
 
     /// A view of it, to write.
     pub fn write(&mut self, view: View) -> &mut [f32] {
-        // SAFETY: `at` has checked the bounds. Nobody else has this row, and `&mut self` means that no
+        // SAFETY: `at` has checked the bounds. No other thread has this row, and `&mut self` means that no
         // other slice of it is in use.
         unsafe { std::slice::from_raw_parts_mut(self.all.at(view, self.row), view.width) }
     }

@@ -150,7 +150,7 @@ impl<'a, T> Paired<'a, T> {
     /// The next of both, to the thread that asks first.
     pub fn next(&self) -> Option<(Rectangle<'a>, Block<'_, 'a, T>)> {
         let block = self.blocks.next()?;
-        // This is the only counter: nobody else takes rectangles, and each index comes once.
+        // This is the only counter: rectangles are taken nowhere else, and each index comes once.
         let RectangleQueue { all, view, rows, columns, .. } = self.rectangles;
         let (rows, column_part) = (rows.part(0), block.index());
         let columns = columns.part(column_part);
@@ -182,7 +182,7 @@ impl Rectangle<'_> {
         assert!(self.rows.contains(&row));
         let view = self.view.part(self.columns.start, self.columns.len());
         // SAFETY: `at` has checked the bounds. The parts of `Boundaries` do not overlap and each index
-        // is handed out once, so nobody else has this rectangle; `&mut self` means that no other slice
+        // is handed out once, so no other thread has this rectangle; `&mut self` means that no other slice
         // of it is in use. What others read meanwhile is apart from the view.
         unsafe { std::slice::from_raw_parts_mut(self.all.at(view, row), view.width) }
     }
