@@ -13,7 +13,7 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// So much of each.
+    /// These scales, one for each adapter.
     pub fn of(scales: &[f32]) -> Adapters {
         // Zero is zero, whatever its sign.
         Adapters { scales: Some(scales.iter().map(|scale| (scale + 0.0).to_bits()).collect()) }

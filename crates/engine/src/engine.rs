@@ -1,7 +1,7 @@
 //! An executor, its KV pages and state slots, shared by any number of sequences.
 //!
 //! Everything is one kind of step: some pending tokens of some sequences. A prompt is computed in chunks of
-//! at most the executor's rows; only rows that someone will read produce logits.
+//! at most the executor's rows; only rows that a caller will read produce logits.
 
 use std::ops::Range;
 

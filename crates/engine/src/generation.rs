@@ -21,7 +21,7 @@ pub struct GenerationSettings {
     pub stop_tokens: Vec<u32>,
     /// How tokens are chosen.
     pub sampler: SamplerSettings,
-    /// Reports the log-probability of each token, and of so many of the most probable ones.
+    /// Reports the log-probability of each token, and of this many of the most probable ones.
     pub logprobs: Option<usize>,
     /// Goes on past the tokens with which the model ends its answer, as if they were ordinary.
     pub ignore_eos: bool,

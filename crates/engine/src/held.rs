@@ -64,13 +64,13 @@ impl HeldPages {
         more + usize::from(self.shared_page(computed, rows).is_some())
     }
 
-    /// The page that has to be copied before so many rows are written.
+    /// The page that has to be copied before `rows` rows are written.
     fn shared_page(&self, computed: usize, rows: usize) -> Option<usize> {
         open_page(computed).filter(|page| rows > 0 && self.table.is_shared(*page))
     }
 
-    /// Makes sure that the next `rows` positions have pages of the pool that nobody else holds. Returns the pages
-    /// between which a copy must happen before the step, if any. All or nothing.
+    /// Makes sure that the next `rows` positions have pages of the pool that no other sequence holds. Returns the
+    /// pages between which a copy must happen before the step, if any. All or nothing.
     pub(crate) fn reserve(
         &mut self,
         pool: &PagePool,

@@ -48,7 +48,7 @@ impl PagePool {
         self.book().references.len()
     }
 
-    /// Pages that nobody holds.
+    /// Pages that no sequence holds.
     pub fn free(&self) -> usize {
         self.book().free.len()
     }

@@ -35,8 +35,8 @@ pub struct Perplexity {
     pub chunks: usize,
 }
 
-/// The windows that a text is cut into, of so many tokens, and at most so many of them. A last one that is not full is
-/// left out.
+/// The windows of `window` tokens that a text is cut into, at most `most` of them. A last one that is not full is left
+/// out.
 pub(crate) fn windows<'a>(
     engine: &Engine,
     tokens: &'a [u32],

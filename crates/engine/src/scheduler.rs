@@ -28,9 +28,9 @@ pub trait Room {
 /// What a request could use in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Some or all of so many rows of its prompt.
+    /// Some or all of this many rows of its prompt.
     Prompt(usize),
-    /// So many rows at once, the last token of its answer among them; and guesses of the next ones as far as there is
+    /// `rows` rows at once, the last token of its answer among them; and guesses of the next ones as far as there is
     /// room for them.
     Answer {
         /// Rows without guesses.
@@ -87,7 +87,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler of at most so many running requests.
+    /// A scheduler of at most `most_running` running requests.
     pub fn new(most_running: usize) -> Self {
         Scheduler { requests: Vec::new(), most_running: most_running.max(1) }
     }
@@ -121,7 +121,7 @@ impl Scheduler {
             if let Need::Answer { rows, guesses } = room.need(id) {
                 let left = budget.rows - plan.rows();
                 let with_guesses = left.min(rows + guesses);
-                // Nobody gives up room for a guess.
+                // No request gives up room for a guess.
                 if with_guesses > rows && self.runs(id) && room.take(id, with_guesses) {
                     plan.turns.push((id, with_guesses));
                 } else {
@@ -139,7 +139,7 @@ impl Scheduler {
                 self.take(id, rows, room, &mut plan);
             }
         }
-        // Where some just had to give up their room, nobody else takes it.
+        // Where requests just had to give up their room, no other takes it.
         if plan.preempted.is_empty() {
             self.begin(room, most, &mut plan);
         }
@@ -319,11 +319,11 @@ mod tests {
                 if !answering.is_empty() && plan.preempted.is_empty() {
                     assert!(plan.rows() - answering.len() <= budget.prompt_rows);
                 }
-                // Nobody gives up room while a younger one keeps its own.
+                // No request gives up room while a younger one keeps its own.
                 let youngest = scheduler.running().max();
                 assert!(plan.preempted.iter().all(|id| youngest.is_none_or(|youngest| *id > youngest)));
                 preempted += plan.preempted.len();
-                // Nobody begins before an older one that waits for room only.
+                // No request begins before an older one that waits for room only.
                 let waiting: Vec<RequestId> =
                     scheduler.requests.iter().filter(|request| !request.1).map(|request| request.0).collect();
                 for id in scheduler.running().filter(|id| !before.contains(id)) {

@@ -29,7 +29,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// An empty one that takes so much of each adapter; the default one takes what the model says.
+    /// An empty one that takes these scales of adapters; the default one takes what the model says.
     pub fn adapted(adapters: Adapters) -> Sequence {
         Sequence { adapters, ..Sequence::default() }
     }
@@ -134,8 +134,8 @@ impl Sequence {
         self.groups.iter().zip(pools).all(|(group, pool)| group.is_of(pool))
     }
 
-    /// Makes sure that the next `rows` positions have pages of the pools that nobody else holds, until the rows are
-    /// done ([`advance`](Self::advance)) or given up ([`revert`](Self::revert)). All or nothing; the copies that it
+    /// Makes sure that the next `rows` positions have pages of the pools that no other sequence holds, until the rows
+    /// are done ([`advance`](Self::advance)) or given up ([`revert`](Self::revert)). All or nothing; the copies that it
     /// may ask for must happen before the step.
     pub(crate) fn reserve(&mut self, pools: &[PagePool], rows: usize) -> Result<Vec<PageCopy>> {
         self.groups.resize_with(pools.len(), HeldPages::default);

@@ -24,7 +24,7 @@ impl SlotPool {
         self.0.total
     }
 
-    /// Slots that nobody holds.
+    /// Slots that no sequence holds.
     pub fn free(&self) -> usize {
         self.list().len()
     }

@@ -53,14 +53,14 @@ impl States {
         self.kept.is_empty()
     }
 
-    /// Keeps those of at most so many tokens.
+    /// Keeps those of at most `tokens` tokens.
     pub(crate) fn truncate(&mut self, tokens: usize) {
         self.revert();
         self.kept.retain(|kept| kept.tokens <= tokens);
         self.prompt_end = self.prompt_end.min(tokens);
     }
 
-    /// Of how many tokens the last one is that is of at most so many; 0 if there is none.
+    /// Of how many tokens the last one is that is of at most `tokens`; 0 if there is none.
     pub(crate) fn last_within(&self, tokens: usize) -> usize {
         self.kept.iter().rev().map(|kept| kept.tokens).find(|kept| *kept <= tokens).unwrap_or(0)
     }
@@ -75,7 +75,7 @@ impl States {
         States { kept: self.kept.clone(), new: vec![], prompt_end: self.prompt_end }
     }
 
-    /// Takes slots for a step of so many rows: one for its end, and one for the last page border before if one is to be
+    /// Takes slots for a step of `rows` rows: one for its end, and one for the last page border before if one is to be
     /// had.
     pub(crate) fn reserve(&mut self, pool: &SlotPool, computed: usize, rows: usize) -> Result<()> {
         self.revert();
@@ -108,8 +108,8 @@ impl States {
         self.new.clear();
     }
 
-    /// Goes on to what the step has written, of so many rows, the last of which are guesses. While there are any, the state
-    /// that the step began from is kept: it is the one to go back to.
+    /// Goes on to what the step has written, of `rows` rows, the last `guesses` of which are guesses. While there are
+    /// any, the state that the step began from is kept: it is the one to go back to.
     pub(crate) fn advance(&mut self, rows: usize, guesses: usize) {
         let Some(end) = self.new.last().map(|new| new.tokens) else { return };
         self.kept.append(&mut self.new);

@@ -102,7 +102,7 @@ pub fn share_units(p: f32) -> Option<u32> {
     (p < 1.0).then(|| ((f64::from(p) * 4_294_967_296.0) as u32).max(1))
 }
 
-/// So many 2^-32ths of a sum of weights, rounded up, and at least one unit.
+/// `units` 2^-32ths of a sum of weights, rounded up, and at least one unit.
 pub fn share(total: u64, units: u32) -> u64 {
     let product = u128::from(total) * u128::from(units);
     (product.div_ceil(1 << 32) as u64).max(1)

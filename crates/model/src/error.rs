@@ -9,7 +9,7 @@ pub enum Error {
     /// The file lacks something or says something else than it should.
     #[error(transparent)]
     File(#[from] gleed_gguf::Error),
-    /// An architecture that nobody has written yet.
+    /// An architecture that is not written yet.
     #[error("architecture {name} is not known; known: {known}")]
     UnknownArchitecture {
         /// What the file says.

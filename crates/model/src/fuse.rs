@@ -83,7 +83,7 @@ fn rewrite(program: &mut Program, rule: Rule) {
 }
 
 /// Whether an op can take the place of some nodes: it can be run, and what they wrote and it does not is read by
-/// nobody.
+/// no later node.
 fn fits(program: &Program, first: usize, length: usize, op: &Op) -> bool {
     let written = op.outputs();
     let replaced = program.nodes[first..first + length].iter();

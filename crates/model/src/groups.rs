@@ -53,7 +53,7 @@ impl PageGroups {
         &self.windows
     }
 
-    /// The groups with so many pages each; those with a window have as many as so many sequences need in steps of
+    /// The groups with `pages` pages each; those with a window have as many as `sequences` sequences need in steps of
     /// at most `rows` rows, where they are counted and that is less.
     pub fn with_pages(&self, pages: usize, rows: usize, sequences: Option<usize>) -> Vec<PageGroup> {
         let group = |window: &Option<usize>| {
@@ -98,7 +98,7 @@ fn reads(op: &Op, cache: usize) -> bool {
     found
 }
 
-/// The least pages with which a sequence of any length can do in steps of so many rows.
+/// The least pages with which a sequence of any length can do in steps of `rows` rows.
 pub fn least(window: usize, rows: usize) -> usize {
     span(window.saturating_add(rows))
 }
@@ -110,7 +110,7 @@ fn plenty(window: usize, rows: usize) -> usize {
     span(back.saturating_add(rows)).saturating_add(span(back)).saturating_add(1)
 }
 
-/// The most pages that so many neighbouring positions are in.
+/// The most pages that `positions` neighbouring positions are in.
 fn span(positions: usize) -> usize {
     positions.saturating_add(PAGE - 2) / PAGE + 1
 }

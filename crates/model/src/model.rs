@@ -28,7 +28,7 @@ impl Model {
         Model::load_for(file, usize::MAX)
     }
 
-    /// The same for sequences of at most so many positions, where the model computes something else for fewer: some
+    /// The same for sequences of at most `positions` positions, where the model computes something else for fewer: some
     /// have rotary factors for short contexts and others for long ones.
     pub fn load_for(file: &Gguf, positions: usize) -> Result<Model> {
         let Built { config, program, read, unread } = build(file.metadata(), file, positions)?;

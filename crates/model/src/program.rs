@@ -121,7 +121,7 @@ pub enum Map {
     Xielu(Xielu),
 }
 
-/// How many of so many experts each row uses in an [`Op::ExpertLinear`].
+/// How many of `experts` experts each row uses in an [`Op::ExpertLinear`].
 pub fn experts_used(choice: Option<View>, experts: usize) -> usize {
     choice.map_or(experts, |choice| choice.width / 2)
 }

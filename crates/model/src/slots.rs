@@ -11,7 +11,7 @@ pub struct InTurn {
 }
 
 impl InTurn {
-    /// Slots of so many sequences.
+    /// Slots of `sequences` sequences.
     pub fn slots(sequences: usize) -> usize {
         2 * sequences
     }

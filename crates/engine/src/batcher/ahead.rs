@@ -86,7 +86,7 @@ impl Batcher {
         }
     }
 
-    /// Hands over a link of at most so many steps, `ahead` positions after the pending tokens. Returns how many it has:
+    /// Hands over a link of at most `most` steps, `ahead` positions after the pending tokens. Returns how many it has:
     /// none where there is nothing to gain or no room.
     fn submit_link(&mut self, plan: &Plan, rules: &[Rule], ahead: usize, most: usize) -> Result<usize> {
         let context = self.engine.context();
@@ -139,7 +139,7 @@ impl Batcher {
     }
 }
 
-/// The chain of an executor, which nobody asks for one that has none.
+/// The chain of an executor; those without one are not asked.
 fn chain(executor: &mut dyn Executor) -> Result<&mut dyn Chain> {
     Ok(executor.chain().ok_or(StepError::Chain("the executor has none"))?)
 }

@@ -192,7 +192,7 @@ impl Shared {
     }
 }
 
-/// The thread's work, until nobody can ask for more or the device fails.
+/// The thread's work, until no caller can ask for more or the device fails.
 fn work(mut batcher: Batcher, received: &Receiver<Command>, shared: &Shared) {
     loop {
         // The first command is waited for if there is nothing else to do.

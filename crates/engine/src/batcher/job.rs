@@ -118,7 +118,7 @@ impl Job {
         self.tokens.len() > self.prompt && (1..=MOST_GUESSES + 1).contains(&pending)
     }
 
-    /// Its part of a step of so many rows, some of which may be guesses, and what chooses the tokens after it.
+    /// Its part of a step, `rows` rows of which some may be guesses, and what chooses the tokens after it.
     pub fn turn(&mut self, rows: usize) -> (Turn<'_>, &mut Generation<Box<dyn Text + Send>>) {
         let pending = self.sequence.pending().len();
         let guesses = rows.saturating_sub(pending).min(self.guesses.len());

@@ -222,7 +222,7 @@ impl Batcher {
         }
     }
 
-    /// Ends what nobody waits for any more, and what took too long: with what it has said so far, if that is anything.
+    /// Ends what no caller waits for any more, and what took too long: with what it has said so far, if anything.
     fn end_unwanted(&mut self) {
         let now = Instant::now();
         let gone = |job: &Job| job.listener.is_gone() || job.deadline.is_some_and(|deadline| now >= deadline);

@@ -17,7 +17,7 @@ pub(super) struct RowPace {
 const LEAST: usize = 64;
 
 impl RowPace {
-    /// A pace for steps of at most so many rows that should not take longer than a time.
+    /// A pace for steps of at most `most` rows that should not take longer than `goal`.
     pub fn new(most: usize, goal: Duration) -> Self {
         RowPace { most, goal, seconds_per_row: None }
     }
@@ -57,7 +57,7 @@ impl Pace {
         self.steps
     }
 
-    /// Takes in how long a link of so many steps took. Links at most double, because the first ones may
+    /// Takes in how long a link of `steps` steps took. Links at most double, because the first ones may
     /// have been lucky.
     pub fn collected(&mut self, steps: usize, took: Duration) {
         let each = took.as_secs_f64() / steps.max(1) as f64;

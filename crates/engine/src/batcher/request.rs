@@ -29,7 +29,7 @@ pub trait Listener: Send {
     /// Takes in what happened.
     fn update(&mut self, update: Update);
 
-    /// Whether nobody listens any more, so that the answer can end.
+    /// Whether no client listens any more, so that the answer can end.
     fn is_gone(&self) -> bool;
 }
 

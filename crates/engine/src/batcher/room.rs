@@ -100,7 +100,7 @@ impl JobRoom<'_> {
         loop {
             let has_slots =
                 |own: usize| self.engine.slots().is_none_or(|slots| own + slots.free() >= LEAST_SLOTS);
-            // Counted anew each time: a page that nobody shares any more need not be copied.
+            // Counted anew each time: a page that no other sequence shares any more need not be copied.
             let others = running(self.jobs).map(|job| &job.sequence);
             let others = others.map(|other| 1 + other.missing_pages(other.pending().len()));
             let needed = sequence.missing_pages(tokens - sequence.computed()) + others.sum::<usize>();

@@ -22,13 +22,13 @@ impl Hope {
         self.0 += FORGETTING * (Hope::default().0 - self.0).max(0.0);
     }
 
-    /// How many tokens to guess, of at most so many.
+    /// How many tokens to guess, at most `most`.
     pub fn length(&self, most: usize) -> usize {
         let reached = std::iter::successors(Some(self.0), |reached| Some(reached * self.0));
         reached.take(most).take_while(|reached| *reached >= LEAST).count()
     }
 
-    /// How many of so many guesses will be right.
+    /// How many of `guesses` guesses will be right.
     pub fn right(&self, guesses: usize) -> f32 {
         (1..=guesses).map(|length| self.0.powi(length as i32)).sum()
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 const KINDS: usize = 16;
 /// What a new time weighs.
 const WEIGHT: f64 = 0.2;
-/// Steps without guesses after which those with guesses are tried again: so many at first, twice as many each time that
-/// they did not pay, up to a most.
+/// Steps without guesses after which those with guesses are tried again: this many at first, twice as many each time
+/// that they did not pay, up to a most.
 const FORGET: usize = 200;
 const MOST_PATIENCE: usize = 16 * FORGET;
 /// Steps with guesses, one after the other, after which they do pay.
@@ -45,7 +45,7 @@ fn take_in(entry: &mut Option<f64>, took: Duration) {
 }
 
 impl Worth {
-    /// Takes in how long a step of so many requests took without guesses.
+    /// Takes in how long a step of `requests` requests took without guesses.
     pub fn plain(&mut self, requests: usize, took: Duration) {
         take_in(&mut self.plain[kind(requests)], took);
         (self.since, self.streak) = (self.since + 1, 0);
@@ -55,7 +55,7 @@ impl Worth {
         }
     }
 
-    /// Takes in how long a step of so many rows took, some of them guesses.
+    /// Takes in how long a step of `rows` rows took, some of them guesses.
     pub fn guessed(&mut self, rows: usize, took: Duration) {
         take_in(&mut self.guessed[kind(rows)], took);
         (self.since, self.streak) = (0, self.streak + 1);
@@ -64,7 +64,8 @@ impl Worth {
         }
     }
 
-    /// Whether so many guesses for some requests pay, of which so many will be right. What was never timed is tried.
+    /// Whether `guesses` guesses for `requests` requests pay, of which `right` will be right. What was never timed is
+    /// tried.
     pub fn pays(&self, requests: usize, guesses: usize, right: f32) -> bool {
         let Some(plain) = self.plain[kind(requests)] else { return false };
         let Some(guessed) = self.guessed[kind(requests + guesses)] else { return true };
@@ -76,7 +77,7 @@ impl Worth {
 mod tests {
     use super::*;
 
-    /// What is decided for a machine on which a step of so many rows takes some time, of whose guesses a share is right.
+    /// What is decided where a step of n rows takes `seconds(n)` and a share `right` of all guesses is right.
     fn share_of_guesses(requests: usize, right: f32, seconds: impl Fn(usize) -> f64) -> f64 {
         let mut worth = Worth::default();
         guesses(&mut worth, requests, right, seconds) as f64 / 1000.0

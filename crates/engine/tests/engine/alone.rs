@@ -54,7 +54,7 @@ impl Mode {
     }
 }
 
-/// Answers, cancelling after so many events.
+/// Answers, cancelling after `cancel_after` events.
 fn answer(
     batcher: &mut Batcher,
     prompt: &[u32],

@@ -67,7 +67,7 @@ fn request(prompt: &[u32], seed: u64, ear: &Ear) -> Request {
     }
 }
 
-/// Tokens, text and log-probabilities of answers to prompts that come one after the other, so many steps apart.
+/// Tokens, text and log-probabilities of answers to prompts that come one after the other, each `apart` steps later.
 fn answers(batcher: &mut Batcher, prompts: &[Vec<u32>], apart: usize) -> Vec<Vec<Event>> {
     let ears: Vec<Ear> = prompts.iter().map(|_| Ear::default()).collect();
     for (index, (prompt, ear)) in prompts.iter().zip(&ears).enumerate() {

@@ -18,7 +18,7 @@ use gleed_testing::{Mock, MockText};
 
 const ROWS: usize = 64;
 
-/// An engine whose layers with a window have pages for so many sequences, or as many as all others.
+/// An engine whose layers with a window have pages for `window_sequences` sequences, or as many as all others.
 fn engine(family: &str, window_sequences: Option<usize>) -> Engine {
     let (file, plain) = tiny(family, &[Format::Q8_0, Format::Q4_K, Format::F16], 9);
     let options = Options { threads: 2, max_rows: ROWS, pages: 40, window_sequences, ..Options::default() };
@@ -160,7 +160,7 @@ fn a_long_sequence_holds_few_pages() {
     assert_eq!((whole, engine.pages().free()), (40, 32));
 }
 
-/// A mock with a window of 70 in pages for so many sequences, and its context.
+/// A mock with a window of 70, for which there are `pages` pages.
 fn mock(pages: usize) -> Mock {
     Mock::new(50, 4000, 96, 200).with_window(70, pages)
 }

@@ -42,7 +42,7 @@ struct Pair {
 }
 
 impl Adapter {
-    /// Reads an adapter for a model, of which rows take so much if they do not say.
+    /// Reads an adapter for a model, of which rows take `scale` if they do not say.
     pub fn read(file: Gguf, scale: f32, model: &Model) -> Result<Adapter> {
         let wrong = |what: String| Error::Adapter { file: file.name().to_string(), what };
         let text = |key: &str| file.metadata().str(key).map_err(|error| wrong(error.to_string()));

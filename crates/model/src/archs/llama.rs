@@ -23,7 +23,7 @@ pub(super) fn arcee(b: &mut Builder) -> Result<()> {
     decoder(b, style, Decoder { activation, gate, ..Decoder::default() })
 }
 
-/// ERNIE 4.5 with experts, which are in every so many layers from some layer on.
+/// ERNIE 4.5 with experts, which are in every `step`-th layer from some layer on.
 pub(super) fn ernie_experts(b: &mut Builder) -> Result<()> {
     let rope = b.rope(Pairing::Interleaved)?;
     let step = b.keys.required("interleave_moe_layer_step")?;

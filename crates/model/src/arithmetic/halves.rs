@@ -36,11 +36,11 @@ const SCALE_TOP: i32 = 6;
 /// The exponent that the largest of scales and mins gets, where there are both.
 const TERM_TOP: i32 = 14;
 
-/// What integers are as halves where there are mins: the smallest half there is, times as much. Scales are as much
-/// larger, so that a weight is one fused multiply-add of an integer's bits.
+/// What integers are multiples of as halves where there are mins: the smallest half there is. Scales are divided by it,
+/// so that a weight is one fused multiply-add of an integer's bits.
 const SMALLEST: f32 = 1.0 / (1 << 24) as f32;
 
-/// Numbers below 2 to this count as so large.
+/// Numbers below 2 to this count as 2 to this.
 const LOWEST: i32 = -86;
 
 /// The power of two that what is at most `largest` is divided by, so that `largest` gets the exponent `top`. Not a number

@@ -113,7 +113,7 @@ impl Builder<'_> {
         Ok(y)
     }
 
-    /// The input, moved towards that of the row before it by so many rows of shares.
+    /// The input, moved towards that of the row before it by `rows` rows of shares.
     fn blended(&mut self, label: &str, name: &str, rows: usize, input: View) -> Result<View> {
         let width = input.width;
         let state = self.add_state(1, width);

@@ -96,7 +96,7 @@ impl Attention {
 pub struct Sight {
     /// None after their own.
     pub causal: bool,
-    /// So many.
+    /// At most this many.
     pub window: Option<usize>,
     /// Those of their own chunk of this length.
     pub chunk: Option<usize>,

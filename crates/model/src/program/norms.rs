@@ -1,5 +1,5 @@
 //! Which RMS norms leave the factors of their rows to the linear layers that read them, in arithmetics whose activations
-//! are in groups: a group of `x · weight` can be rounded before anybody knows the sum of squares of the whole row, and the
+//! are in groups: a group of `x · weight` can be rounded before the sum of squares of the whole row is known, and the
 //! layer's results are multiplied with the factor instead. It is settled by the program alone.
 
 use super::{Norm, Op, Program, View};

@@ -70,7 +70,7 @@ pub(super) fn check(program: &Program, op: &Op) -> Result<(), String> {
     }
 }
 
-/// A weight with so many values for each channel or head.
+/// A weight with `each` values for each channel or head.
 fn channels_of(program: &Program, id: WeightId, channels: usize, each: usize) -> Result<(), String> {
     let weight = weight_of(program, id)?;
     let fits = weight.rows == channels && weight.columns == each;

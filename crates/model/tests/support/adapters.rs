@@ -74,7 +74,7 @@ pub fn tiny_adapted(family: &str, formats: &[Format], seeds: &[u64]) -> (Arc<Ggu
     (Arc::new(joined), program)
 }
 
-/// An executor whose sequences each take so much of each adapter, by the numbers of their tables.
+/// An executor whose sequences take adapters by `scales`, which has a list for each table's number.
 pub struct Taking<E> {
     pub executor: E,
     pub scales: Vec<Vec<f32>>,

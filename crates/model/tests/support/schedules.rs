@@ -37,7 +37,7 @@ impl Sequences {
         vec![(0..3).flat_map(|s| places(s, 0..self.lengths[s])).collect()]
     }
 
-    /// So many rows of the first sequence at once, then all others one at a time, the sequences in turn.
+    /// `at_once` rows of the first sequence together, then all others one at a time, the sequences in turn.
     pub fn one_at_a_time(&self, at_once: usize) -> Schedule {
         let mut rest: Vec<Place> = self.whole().concat();
         rest.retain(|(sequence, position)| *sequence > 0 || *position >= at_once);

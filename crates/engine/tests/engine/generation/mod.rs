@@ -299,7 +299,7 @@ fn sequences_hold_pages_of_one_engine_while_they_live() {
     assert_eq!(first.pages().free(), 2);
     drop(sequence);
     assert_eq!(first.pages().free(), 4);
-    // One without pages belongs to nobody yet, and one that outlives its engine does no harm.
+    // One without pages belongs to no engine yet, and one that outlives its engine does no harm.
     let mut empty = Sequence::default();
     first.prefill(&mut empty, &[1; 10]).unwrap();
     empty.truncate(0);
