@@ -61,7 +61,7 @@ fn title(name: &str) -> String {
     name.replace('-', " ").split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// How many values the model has, such as `8.0B`, or `8x7B` for experts: so many of them, and the size with one.
+/// How many values the model has, such as `8.0B`, or `8x7B` for experts: their number, and the size with one.
 fn size_label(tensors: &[Planned]) -> String {
     let (mut shared, mut in_expert, mut experts, mut with_experts) = (0u128, 0u128, 0, 0);
     for Planned { spec, .. } in tensors {

@@ -12,7 +12,7 @@ pub enum How {
     Keys,
     /// 1 is added to every value of a weight, and not to a bias.
     PlusOne,
-    /// The `n`-th of so many equal parts of its rows.
+    /// `(n, of)`: the `n`-th of `of` equal parts of its rows.
     Part(usize, usize),
     /// Rows become columns.
     Transposed,
@@ -26,11 +26,11 @@ pub enum How {
     Squeezed,
     /// A convolution's channels and taps, with dimensions of one before each.
     Convolution,
-    /// Every so manyth value of the last dimension, from one on.
+    /// `(first, step)`: every `step`-th value of the last dimension, from `first` on.
     Every(usize, usize),
-    /// Every so manyth column, from one on, becomes a row.
+    /// `(first, step)`: every `step`-th column, from `first` on, becomes a row.
     TransposedEvery(usize, usize),
-    /// The `n`-th of so many equal parts of its columns, each of which becomes a row.
+    /// `(n, of)`: the `n`-th of `of` equal parts of its columns, each of which becomes a row.
     TransposedPart(usize, usize),
     /// Gates or ups of experts, the first or second half of their rows, or of their columns that become rows: where the
     /// model's width stands tells which.
@@ -43,7 +43,7 @@ pub enum How {
     ColumnNegativeExp,
     /// Values in groups, each of which becomes a row.
     InGroups,
-    /// Every so manyth row, from one on, of blocks whose scales are in the tensor beside.
+    /// `(first, step)`: every `step`-th row, from `first` on, of blocks whose scales are in the tensor beside.
     Blocks(usize, usize),
     /// Groups of queries, keys and values become all queries, all keys, all values.
     Grouped,

@@ -30,7 +30,7 @@ impl Source {
 pub enum Order {
     /// The same one.
     AsIs,
-    /// Of every head, so many rows long, the second half's rows go between those of the first: rotary pairs side by
+    /// Of every head, this many rows long, the second half's rows go between those of the first: rotary pairs side by
     /// side instead of half a head apart.
     Paired(usize),
     /// Of every `of` rows, the `count` from `first` on.
@@ -49,7 +49,7 @@ pub enum Order {
         /// How far the next one is.
         step: usize,
     },
-    /// Of groups of so many rows, first one part of each, then another, then a third.
+    /// Of groups of `rows` rows, first one part of each, then another, then a third.
     Gathered {
         /// How many groups there are.
         groups: usize,
@@ -58,7 +58,7 @@ pub enum Order {
         /// Where each part begins in a group, and how many rows it has.
         parts: [(usize, usize); 3],
     },
-    /// The same one, and zeros after so many.
+    /// The same one, and zeros after this many.
     Padded(usize),
     /// Heads by group become the first of every group, then the second, and so on.
     Tiled(Tiled),

@@ -181,7 +181,7 @@ fn scan_factors(config: &Config, shape: &[usize]) -> Result<Factors> {
     Ok(Factors { all: [factor("ssm_in_multiplier", config)?, 1.0], parts })
 }
 
-/// So many equal parts of a number.
+/// One of `of` equal parts of a number.
 fn cut(number: usize, of: usize) -> Result<usize> {
     match number.checked_rem(of) {
         Some(0) => Ok(number / of),
@@ -199,7 +199,7 @@ fn paired(heads: crate::Result<u32>, shape: &[usize]) -> Result<Order> {
     }
 }
 
-/// The `number`-th of so many parts of the columns as rows: those next to each other, or in turns.
+/// The `number`-th of `of` parts of the columns as rows: those next to each other, or in turns.
 fn transposed(
     rows: &mut usize,
     columns: &mut usize,

@@ -45,7 +45,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// One of so many bytes.
+    /// One of `bytes` bytes.
     pub fn new(make: Box<dyn Make>, bytes: usize) -> Made {
         Made { make, bytes, kept: OnceLock::new() }
     }

@@ -81,7 +81,7 @@ fn open(bytes: &[u8], what: &dyn Fn() -> String) -> bool {
     watched(bytes.len(), what, ask)
 }
 
-/// Runs something on a file of so many bytes. Fails the test on a panic or too much memory.
+/// Runs something on a file of `length` bytes. Fails the test on a panic or too much memory.
 fn watched(length: usize, what: &dyn Fn() -> String, run: impl FnOnce() -> bool) -> bool {
     let before = LIVE.get();
     PEAK.set(before);

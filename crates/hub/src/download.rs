@@ -153,7 +153,7 @@ impl Download<'_> {
             _ => {
                 partial.keep(0, self.watch)?;
                 *known = (answer.version != Version::default()).then(|| answer.version.clone());
-                // Without a version there must be no note either: nobody could vouch for the rest.
+                // Without a version there must be no note either: nothing could vouch for the rest.
                 partial.set_note(known)?;
             }
         }

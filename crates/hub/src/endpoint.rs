@@ -12,7 +12,7 @@ const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 pub struct Hub {
     /// Its address, without a slash at the end.
     pub endpoint: String,
-    /// What to show it, and nobody else.
+    /// What to show it, and no other host.
     pub token: Option<String>,
     /// Whether there is a token that the hub is not shown, because it would go there in clear.
     pub token_withheld: bool,

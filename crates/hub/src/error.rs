@@ -146,7 +146,7 @@ pub enum Error {
         /// Hash that the hub names.
         expected: String,
     },
-    /// There is nobody at an address.
+    /// No server answers at an address.
     #[error("{name}: cannot reach {host}: {reason}")]
     Unreachable {
         /// What was asked for.

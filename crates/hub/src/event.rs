@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::reference::Reference;
 
-/// Who is told of events: `&|event| …`, or `&|_| {}` for nobody.
+/// Who is told of events: `&|event| …`, or `&|_| {}` for no listener.
 pub type Watch<'a> = &'a dyn Fn(Event<'_>);
 
 /// Something that happened in a pull.

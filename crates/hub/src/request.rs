@@ -59,7 +59,7 @@ pub struct Answer {
     pub version: Version,
     /// Its hash, if the hub says it.
     pub sha256: Option<String>,
-    /// Its size, if anybody says it.
+    /// Its size, if a server says it.
     pub bytes: Option<u64>,
 }
 

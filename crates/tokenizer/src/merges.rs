@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use gleed_gguf::Strings;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many merges a thread takes at a time: on a busy machine nobody waits long for a slow one.
+/// How many merges a thread takes at a time: on a busy machine no thread waits long for a slow one.
 const AT_A_TIME: usize = 4096;
 /// More threads than this wait for memory, not for each other.
 const MOST_THREADS: usize = 4;

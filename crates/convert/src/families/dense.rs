@@ -132,7 +132,7 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
-/// A base for so much longer texts, and not one that follows the text's length.
+/// A base for texts longer by `alpha`, and not one that follows the text's length.
 pub(super) fn hunyuan_base(config: &Config, keys: &mut Keys, usual: f64) -> Result<()> {
     if config.rope_type()? == "dynamic" {
         let alpha = config.rope_float("alpha")?.unwrap_or(usual);

@@ -191,7 +191,7 @@ fn sparsity(config: &Config, keys: &mut Keys) -> Result<()> {
     Ok(())
 }
 
-/// Where so much of the normal distribution lies below.
+/// The value below which this share of the normal distribution lies.
 fn quantile(share: f64) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { f64::NEG_INFINITY } else { f64::INFINITY };

@@ -121,7 +121,7 @@ fn vocabulary_size(config: &Config, keys: &mut Keys) -> Result<()> {
     Ok(())
 }
 
-/// So much of each head is rotated; `default` where the configuration does not say.
+/// How much of each head is rotated; `default` where the configuration does not say.
 fn rotated_share(config: &Config, keys: &mut Keys, default: f64) -> Result<()> {
     let share = config.rope_float("partial_rotary_factor")?.unwrap_or(default);
     keys.size("rope.dimension_count", (f64::from(config.head_size()?) * share) as u32);

@@ -26,7 +26,7 @@ use pieces::Pieces;
 pub use pieces::{CONTROL, USER_DEFINED};
 use tiktoken::Tiktoken;
 
-/// Sets all keys of a vocabulary of at most `rows` tokens, for so many the embedding has.
+/// Sets all keys of a vocabulary of at most `rows` tokens, as many as the embedding has.
 pub fn set(
     metadata: &mut Metadata,
     folder: &Path,

@@ -30,7 +30,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// So many places that no token has yet.
+    /// `size` places that no token has yet.
     pub fn unused(size: usize, scored: bool) -> Pieces {
         Pieces {
             texts: (0..size).map(|number| format!("[PAD{number}]")).collect(),

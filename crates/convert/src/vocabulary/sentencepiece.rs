@@ -9,7 +9,7 @@ use crate::error::{Error, Result, malformed};
 /// The largest model that is read.
 const LARGEST: u64 = 64 << 20;
 
-/// The tokens of a model, in a vocabulary of so many.
+/// The tokens of a model, in a vocabulary of `size`.
 pub fn pieces(path: &Path, size: usize) -> Result<Pieces> {
     let refused = |source: std::io::Error| Error::Io { path: path.to_path_buf(), source };
     let wrong = |what: &str| malformed(&path.display().to_string(), what);

@@ -37,7 +37,7 @@ fn write(folder: &Folder, name: &str, bytes: impl AsRef<[u8]>) {
     std::fs::write(folder.path().join(name), bytes).unwrap();
 }
 
-/// A folder whose weights have this table and so many bytes of data.
+/// A folder whose weights have this table and `data` bytes of data.
 fn with_table(table: &Json, data: usize) -> Folder {
     let folder = truth("qwen2").write_small();
     let header = table.to_string();

@@ -9,7 +9,7 @@ use super::parts;
 use crate::vocabulary::first_line;
 use crate::{Error, limits};
 
-/// For so long parts are tried.
+/// How long parts are tried.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// The error that says where the compiler's complaint about a schema comes from: the innermost part that it complains

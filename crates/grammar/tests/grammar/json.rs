@@ -4,7 +4,7 @@ use super::walk::{Model, Random};
 use gleed_grammar::Grammar;
 use serde_json::{Value, json};
 
-/// Walks until as many answers have ended, and gives them as JSON.
+/// Walks until `count` answers have ended, and gives them as JSON.
 fn answers(schema: &Value, count: usize) -> Vec<Value> {
     let model = Model::stories();
     let mut random = Random(1);

@@ -35,7 +35,7 @@ fn switches() -> [Switch; 6] {
         switch("thinking_mode", Some("enabled".into()), "disabled".into()),
         // Ling
         switch("thinking_option", Some("on".into()), "off".into()),
-        // Seed-OSS: so many tokens
+        // Seed-OSS: a number of tokens
         switch("thinking_budget", None, 0.into()),
     ]
 }

@@ -1,4 +1,4 @@
-//! Runs of one set of characters, at most so many at a time, with an optional character before them.
+//! Runs of one set of characters, at most `most` at a time, with an optional character before them.
 
 /// `prefix?[set]{least,most}`
 pub(crate) struct Runs {

@@ -39,7 +39,7 @@ fn templates_render_as_in_transformers() {
         let mut fields = line.split('\t');
         let mut next = || fields.next().unwrap_or("");
         let (file, name, length, hash) = (next(), next(), next(), next());
-        // Its `|safe` makes Python escape the rest of the sentence for HTML, which nobody wants in a prompt.
+        // Its `|safe` makes Python escape the rest of the sentence for HTML, which has no place in a prompt.
         let conversation = &conversations[name];
         let extra = conversation.extra.clone().unwrap_or_default();
         let has_tools = extra.get_attr("tools").is_ok_and(|tools| tools.is_true());

@@ -11,7 +11,7 @@ fn tools() -> Tools {
     ])
 }
 
-/// The events of a stream in pieces of so many characters (0: in one), in a short notation.
+/// The events of a stream in pieces of `size` characters (0: in one), in a short notation.
 fn read(template: &str, prompt: &str, tools: &Tools, text: &str, size: usize) -> Vec<String> {
     let format = AnswerFormat::of_template(template);
     let mut parser = AnswerParser::new(&format, prompt, tools);
