@@ -45,7 +45,7 @@ impl Arrival {
         }
     }
 
-    /// Refuses fields that nobody read.
+    /// Refuses fields that no handler has read.
     pub fn all_read(&mut self) -> Result<(), Problem> {
         std::mem::replace(&mut self.fields, Fields::empty()).finish()
     }
@@ -65,7 +65,7 @@ impl Arrival {
     }
 }
 
-/// From so many bytes on, a body takes long enough to read that others would notice.
+/// From this many bytes on, a body takes long enough to read that other requests would notice.
 const LARGE: usize = 64 << 10;
 
 impl FromRequest<Arc<App>> for Arrival {

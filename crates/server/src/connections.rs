@@ -81,7 +81,7 @@ async fn accept(
     Ok((stream, place))
 }
 
-/// Serves one connection to its end. What goes wrong is its client's: there is nobody left to tell.
+/// Serves one connection to its end. What goes wrong is its client's: there is no client left to tell.
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,

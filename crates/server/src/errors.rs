@@ -44,7 +44,7 @@ impl Problem {
         Problem { code: Some("unsupported_parameter"), ..Problem::invalid(param, message) }
     }
 
-    /// A model that nobody serves here.
+    /// A model that is not served here.
     pub fn unknown_model(name: &str) -> Problem {
         let message = format!("there is no model `{name}` here; GET /v1/models lists those that are");
         let problem = Problem::new(StatusCode::NOT_FOUND, "model_not_found", message);

@@ -1,4 +1,4 @@
-//! What one request may ask for at most, so that no request is everybody's problem.
+//! What one request may ask for at most, so that no request is a problem for the others.
 
 use std::time::Duration;
 

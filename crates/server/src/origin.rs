@@ -19,7 +19,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Refuses requests of pages that nobody allowed.
+    /// Refuses requests of pages that the operator has not allowed.
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
         let problem = |message: String| Problem::new(StatusCode::FORBIDDEN, "forbidden_origin", message);
         let host = text(headers, header::HOST.as_str());

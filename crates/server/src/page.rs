@@ -1,7 +1,7 @@
 //! The chat page and the status page, out of the binary: their files with what a browser must know of each.
 //!
 //! The files are built from `page/src` (`page/check` tells whether they agree). They need no key and tell nothing of
-//! anybody: whatever a page shows it asks the API for, as any client does.
+//! any user: whatever a page shows it asks the API for, as any client does.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! The models of a server: loaded on first use, unloaded when nobody has asked for a while.
+//! The models of a server: loaded on first use, unloaded when no request has asked for them in a while.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ impl Registry {
         }
     }
 
-    /// Unloads all models that nobody uses and nobody has asked for in this time. Returns their names.
+    /// Unloads all models that no request uses or has asked for in this time. Returns their names.
     pub fn unload_idle(&self, after: Duration) -> Vec<String> {
         let mut unloaded = Vec::new();
         for entry in &self.entries {

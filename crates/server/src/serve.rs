@@ -137,7 +137,7 @@ async fn drained(app: &App, mut stop: UnboundedReceiver<()>, grace: Duration) {
         }
     };
     let again = async {
-        // Without a sender nobody can ask again.
+        // Without a sender no second signal can come.
         if stop.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
@@ -152,7 +152,7 @@ async fn drained(app: &App, mut stop: UnboundedReceiver<()>, grace: Duration) {
     }
 }
 
-/// Once a second: a sample for the status page, and a look for models that nobody uses.
+/// Once a second: a sample for the status page, and a look for models that no request uses.
 async fn watch(app: Arc<App>, idle: Option<Duration>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {

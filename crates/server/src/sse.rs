@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::Value;
 
-/// After so long without an event a comment is sent, so that nobody in between takes the connection for dead.
+/// After this time without an event a comment is sent, so that no proxy in between takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Where events come from.

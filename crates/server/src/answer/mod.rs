@@ -1,9 +1,9 @@
 //! From a question to a stream of parts: the core that all APIs translate to and from.
 //!
 //! A [`Conversation`] or a text becomes a [`Question`], a question one request to the engine for each choice, and what
-//! the engine tells of them an [`Answer`]. Dropping the answer closes its channel, by which the engine knows that nobody
-//! listens and ends the requests. The channel has no bound, so that no reader can stall the engine; what is in it is
-//! bounded by the tokens of the answers.
+//! the engine tells of them an [`Answer`]. Dropping the answer closes its channel, by which the engine knows that no
+//! client listens and ends the requests. The channel has no bound, so that no reader can stall the engine; what is in
+//! it is bounded by the tokens of the answers.
 
 mod choice;
 mod constraint;
@@ -190,7 +190,7 @@ struct Channel {
 
 impl Listener for Channel {
     fn update(&mut self, update: Update) {
-        // Nobody listens any more: the engine asks for that itself.
+        // No client listens any more: the engine asks for that itself.
         let _ = self.sender.send((self.choice, update));
     }
 

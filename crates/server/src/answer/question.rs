@@ -150,7 +150,7 @@ fn variables(chat: &Chat, conversation: &Conversation) -> Result<Vec<(String, Te
     Ok(variables)
 }
 
-/// The variables that ask for so much reasoning, in what the template has: an effort, or on and off.
+/// The variables that ask for reasoning as wished, in what the template has: an effort, or on and off.
 fn reasoning(chat: &Chat, wish: &ReasoningWish) -> Result<Vec<(String, TemplateValue)>, Problem> {
     let switch = match wish {
         ReasoningWish::Effort(_) => ReasoningWish::On,

@@ -148,7 +148,7 @@ impl Field {
         }
     }
 
-    /// The entries of a list with at least one and at most so many.
+    /// The entries of a list with at least one and at most `most`.
     pub fn short_list(self, most: usize) -> Result<Vec<Field>> {
         let path = self.path.clone();
         let list = self.list()?;

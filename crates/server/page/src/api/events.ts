@@ -64,7 +64,7 @@ export async function* events(stream: ReadableStream<Uint8Array>): AsyncGenerato
       yield* parser.push(decoder.decode(value, { stream: true }));
     }
   } finally {
-    // Whoever stops listening early also stops the answer.
+    // A caller that stops listening early also stops the answer.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -1,4 +1,4 @@
-/** The messages being read. The end stays in view while an answer grows, unless somebody has scrolled away from it. */
+/** The messages being read. The end stays in view while an answer grows, unless the reader has scrolled away. */
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import * as tree from "../conversation/tree";

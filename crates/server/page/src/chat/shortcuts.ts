@@ -39,7 +39,7 @@ const WITH_ALT: Record<string, Action> = {
 
 type Press = Pick<KeyboardEvent, "key" | "code" | "altKey" | "ctrlKey" | "metaKey" | "defaultPrevented" | "target">;
 
-/** What a press asks for; null when it is somebody else's, or text. */
+/** What a press asks for; null when it is the browser's or another element's, or text. */
 export function action(press: Press): Action | null {
   if (press.defaultPrevented) return null;
   const command = press.ctrlKey || press.metaKey;

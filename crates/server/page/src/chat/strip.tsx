@@ -4,7 +4,7 @@ import { summary } from "../api/status";
 import * as format from "../common/format";
 import { useStatus } from "../common/watch";
 
-/** Tokens a second over so many seconds, hits of the cache over so many. */
+/** Over how many seconds tokens a second are counted, and hits of the cache. */
 const SPEED_SECONDS = 2;
 const CACHE_SECONDS = 60;
 

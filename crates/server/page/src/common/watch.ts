@@ -1,4 +1,4 @@
-/** What the server says of itself, asked for once a second while somebody looks. */
+/** What the server says of itself, asked for once a second while the page is visible. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, reason, request } from "../api/client";
 import { merge, type ModelStatus, type Sample, type Status } from "../api/status";

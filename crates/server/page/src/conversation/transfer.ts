@@ -1,6 +1,6 @@
 /**
- * Conversations as files: JSON, which can be read back, and Markdown for people. What is read back was written by
- * anybody: every field is checked, and nothing but known fields is taken over.
+ * Conversations as files: JSON, which can be read back, and Markdown for people. What is read back may be of any
+ * author: every field is checked, and nothing but known fields is taken over.
  */
 import { newId, path, title } from "./tree";
 import type { Alternative, Conversation, Message, Settings, Token, Usage } from "./types";

@@ -49,7 +49,7 @@ export function parseBlocks(lines: readonly string[], depth: number): Block[] {
   return blocks;
 }
 
-/** A block that starts at a line: the line after it, and what it is once somebody wants to know. */
+/** A block that starts at a line: the line after it, and what it is once a caller wants to know. */
 interface Found {
   next: number;
   make: () => Block;

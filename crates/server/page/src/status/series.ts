@@ -20,7 +20,7 @@ export interface Chart {
   lines: Line[];
 }
 
-/** Hits of the cache are rare events: their share is that of so many seconds up to a moment. */
+/** Hits of the cache are rare events: their share is that of this many seconds up to a moment. */
 const CACHE_SECONDS = 30;
 
 function cacheShare(_: Sample, index: number, samples: readonly Sample[]): number | null {

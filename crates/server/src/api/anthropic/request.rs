@@ -215,7 +215,7 @@ fn output(field: Field, limits: &Limits) -> Result<(Option<ReasoningWish>, Form)
 struct Thinking {
     /// Whether to think; none is as the model does.
     wish: Option<ReasoningWish>,
-    /// With so many tokens.
+    /// With this many tokens.
     budget: Option<i64>,
 }
 
