@@ -52,7 +52,7 @@ impl Text for NoText {
     }
 }
 
-/// Continues each text by so many tokens, without guesses and with them in turn. The batcher has no prefix cache.
+/// Continues each text by `tokens` tokens, without guesses and with them in turn. The batcher has no prefix cache.
 pub fn guesses(
     batcher: &mut Batcher,
     texts: &[GuessText],

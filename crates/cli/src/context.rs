@@ -7,7 +7,7 @@ use gleed_model::groups::most_that;
 /// model on.
 const LEAST: usize = 4096;
 
-/// How many positions of a model's `most` have room in `bytes` of memory, of which so many pages take `taken`. Half of
+/// How many positions of a model's `most` have room in `bytes` of memory, where `taken` says what pages take. Half of
 /// the memory is left to others, and without a word about it only the least is taken.
 pub fn that_fits(most: usize, taken: impl Fn(usize) -> u64, bytes: Option<u64>) -> usize {
     let fit = match bytes {

@@ -66,7 +66,7 @@ pub struct Placed {
     arithmetic: Arithmetic,
     /// How keys and values are kept.
     kv: KvType,
-    /// Why it is on the CPU although there is a GPU and nobody asked for the CPU by name.
+    /// Why it is on the CPU although there is a GPU and the user did not ask for the CPU by name.
     fallback: Option<String>,
 }
 

@@ -133,8 +133,8 @@ impl Loaded {
         Loaded { name, file, model, adapters, slots, sequences: None, most_positions }
     }
 
-    /// The same for executors that are given to an engine with so many sequences, each of `context` positions where the
-    /// user says how many.
+    /// The same for executors that are given to an engine with `sequences` sequences, each of `context` positions where
+    /// the user says how many.
     pub fn for_sequences(self, sequences: usize, context: Option<usize>) -> Result<Loaded> {
         let model = match context {
             Some(context) => Model::load_for(&self.file, context)?.adapted(&self.adapters)?,
@@ -181,7 +181,7 @@ impl Loaded {
     }
 
     /// On a real GPU where there is one and the model fits, else on the CPU; says which and why. What there is
-    /// a GPU for and runs on the CPU is told even where nobody watches: it may be a hundred times slower.
+    /// a GPU for and runs on the CPU is told even where stderr is no terminal: it may be a hundred times slower.
     #[cfg(feature = "gpu")]
     fn on_best(&self, options: &Options, positions: Option<usize>, max_rows: usize) -> Result<Placed> {
         if let Some(layers) = options.gpu_layers {
@@ -292,7 +292,7 @@ impl Loaded {
             as u64
     }
 
-    /// What an executor on the CPU with so many pages is made with.
+    /// What an executor on the CPU with `pages` pages is made with.
     fn on_cpu_with(&self, options: &Options, pages: usize, max_rows: usize) -> gleed_cpu::Options {
         gleed_cpu::Options {
             arithmetic: options.arithmetic.unwrap_or_default(),
@@ -416,7 +416,7 @@ pub fn halves(program: &Program, options: &Options) -> Result<Option<Halves>> {
     )
 }
 
-/// Pages for so many positions.
+/// Pages for `positions` positions.
 fn pages(positions: usize) -> usize {
     positions.div_ceil(PAGE).max(1)
 }

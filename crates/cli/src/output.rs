@@ -101,12 +101,12 @@ pub fn print_report(mut run: Map<String, Value>, found: Value) -> Result<()> {
     print_json(&run)
 }
 
-/// A line or some to stderr for the person watching. A closed stderr is nobody's problem.
+/// A line or some to stderr for the person watching. A closed stderr is no error.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}", visible_lines(&text.to_string()));
 }
 
-/// A model's own words beside its answer to stderr, as they are. A closed stderr is nobody's problem.
+/// A model's own words beside its answer to stderr, as they are. A closed stderr is no error.
 pub fn print_aside(text: &str) {
     let mut stderr = io::stderr();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());

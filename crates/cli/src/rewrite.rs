@@ -154,7 +154,7 @@ struct Coding<'a> {
 }
 
 impl Coding<'_> {
-    /// Encodes a row of a tensor of matrices with so many rows.
+    /// Encodes a row of a tensor of matrices with `rows` rows.
     fn encode(&self, row: usize, rows: usize, values: &[f32], out: &mut [u8]) -> gleed_gguf::Result<()> {
         match self.importance {
             None => self.format.encode(values, out),

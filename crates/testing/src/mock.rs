@@ -94,14 +94,14 @@ impl Mock {
         Mock { chains: true, ..self }
     }
 
-    /// The same with a recurrent layer and so many state slots. Its logits are wrong where slots and pages do not hold
+    /// The same with a recurrent layer and `slots` state slots. Its logits are wrong where slots and pages do not hold
     /// the same tokens.
     pub fn with_states(mut self, slots: usize) -> Self {
         self.program.states = vec![StateLayer { rows: 1, columns: 1 }];
         Mock { states: vec![u64::MAX; slots], ..self }
     }
 
-    /// The same with a layer that sees a window, and so many pages for it. Its logits are wrong where they do not hold
+    /// The same with a layer that sees a window, and `pages` pages for it. Its logits are wrong where they do not hold
     /// the tokens of the window.
     pub fn with_window(mut self, window: usize, pages: usize) -> Self {
         let view = View { buffer: 0, offset: 0, width: 1 };
@@ -114,7 +114,7 @@ impl Mock {
         self
     }
 
-    /// The same with so many adapters, of which rows take everything unless they say otherwise. Its logits are wrong
+    /// The same with `count` adapters, of which rows take everything unless they say otherwise. Its logits are wrong
     /// where pages were computed with others.
     pub fn with_adapters(mut self, count: usize) -> Self {
         let adapter = |number| AdapterInfo { name: format!("adapter {number}"), scale: 1.0 };

@@ -18,7 +18,7 @@ pub enum Fault {
     Status(u16),
     /// A page instead of JSON.
     Garbage,
-    /// A stream that ends after so many pieces, without saying that it does.
+    /// A stream that ends after this many pieces, without saying that it does.
     CutOff(usize),
     /// An error inside the stream.
     InStream,

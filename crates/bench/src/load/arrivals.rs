@@ -1,4 +1,4 @@
-//! When requests are sent: at a rate whatever becomes of them (an open loop), by so many clients each of which
+//! When requests are sent: at a rate whatever becomes of them (an open loop), by a number of clients each of which
 //! waits for its answer (a closed loop), or when a trace says.
 
 use gleed_engine::sampler::Random;
@@ -13,11 +13,11 @@ pub const MOST_OPEN: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// So many a second on average, at random moments that know nothing of each other.
+    /// This many a second on average, at random moments that know nothing of each other.
     Poisson(f64),
-    /// So many a second, in equal steps.
+    /// This many a second, in equal steps.
     Constant(f64),
-    /// So many clients; each sends its next request when it has its answer.
+    /// This many clients; each sends its next request when it has its answer.
     Clients(usize),
     /// When the trace says.
     Trace,
@@ -89,7 +89,7 @@ mod tests {
         let moments: Vec<f64> = Arrivals::Poisson(rate).moments(11).take(COUNT + 1).collect();
         let mut gaps: Vec<f64> = moments.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mean = gaps.iter().sum::<f64>() / COUNT as f64;
-        // The mean of so many gaps has a standard deviation of 1 / sqrt(COUNT) of itself.
+        // The mean of `COUNT` gaps has a standard deviation of 1 / sqrt(COUNT) of itself.
         assert!((mean * rate - 1.0).abs() < 4.0 / (COUNT as f64).sqrt(), "{mean}");
         gaps.sort_by(f64::total_cmp);
         // Kolmogorov and Smirnov: the largest distance from 1 - exp(-rate * gap) passes 1.95 / sqrt(n) once in

@@ -69,7 +69,7 @@ pub enum Error {
 /// Why a request brought no answer, or none that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody took the connection.
+    /// No server took the connection.
     Connection(String),
     /// Nothing, or not everything, came in time.
     Timeout,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Some percentiles of a set of values, each of which is one of them: the smallest that is not below so many percent.
+/// Some percentiles of a set of values, each of which is one of them: the smallest that is not below that percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
     /// How many values there are.
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// The smallest of the values that at least so many percent of them do not exceed, by counting.
+    /// The smallest of the values that at least `percent` percent of them do not exceed, by counting.
     fn plainly(values: &[f64], percent: f64) -> f64 {
         let share = |value: f64| values.iter().filter(|other| **other <= value).count() as f64;
         let enough = values.iter().filter(|value| share(**value) >= percent / 100.0 * values.len() as f64);

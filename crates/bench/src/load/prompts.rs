@@ -37,12 +37,12 @@ impl Measure {
         Measure { tokens_per_word, overhead }
     }
 
-    /// Words of a prompt that has so many tokens in all.
+    /// Words of a prompt that has `tokens` tokens in all.
     pub fn words(&self, tokens: usize) -> usize {
         self.more_words((tokens as f64 - self.overhead).max(0.0)).max(1)
     }
 
-    /// Words of so many more tokens.
+    /// Words of `tokens` more tokens.
     pub fn more_words(&self, tokens: f64) -> usize {
         (tokens / self.tokens_per_word).round() as usize
     }

@@ -99,7 +99,7 @@ pub fn measure(ours: &Side, peer: Option<&Side>, plan: &Plan, progress: Progress
                 let what = format!("{} {}", server.address(), arrivals.name());
                 let found = run(&source, arrivals, plan.until(arrivals)).outcomes(&mut |_| {
                     done += 1;
-                    // Of a number of seconds nobody knows how many requests they are.
+                    // How many requests come in a number of seconds is not known.
                     progress(done, if total == usize::MAX { done } else { total }, &what);
                 });
                 if round == 0 && side == 0 {

@@ -51,9 +51,9 @@ impl Source {
 /// When a run ends: no request is sent after either; those that are open are waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Until {
-    /// So many requests.
+    /// This many requests.
     pub requests: usize,
-    /// So many seconds.
+    /// This many seconds.
     pub seconds: f64,
 }
 

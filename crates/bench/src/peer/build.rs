@@ -127,7 +127,7 @@ impl Build {
         *self != Build::default()
     }
 
-    /// Lines for when one side has instructions that the other lacks, or when nobody knows.
+    /// Lines for when one side has instructions that the other lacks, or when the peer does not tell.
     pub fn warnings(&self, ours: Units, isa: &str) -> Vec<String> {
         let named = self.variant.as_ref().map(|v| format!(" (CPU variant {v})")).unwrap_or_default();
         let Some(theirs) = self.units else {

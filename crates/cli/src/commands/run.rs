@@ -45,7 +45,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// Say on stderr how fast it was, also where nobody watches
+    /// Say on stderr how fast it was, also where that is no terminal
     #[arg(long)]
     stats: bool,
 
@@ -134,7 +134,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Part::Text(text) => {
             let shown = display.text(&text);
             if shown.is_err() {
-                // Nobody reads any more.
+                // The reader has gone.
                 cancel.store(true, Ordering::Relaxed);
                 closed = shown;
             }

@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME=MODEL", value_parser = alias)]
     alias: Vec<(String, String)>,
 
-    /// Unload a model that nobody has asked for in so many minutes; 0 keeps it [default: 30 with several models]
+    /// Unload a model that no request has asked for in N minutes; 0 keeps it [default: 30 with several models]
     #[arg(long, value_name = "N")]
     idle_minutes: Option<u64>,
 
@@ -77,7 +77,7 @@ pub struct Arguments {
     #[arg(short, long, visible_alias = "ctx-size", value_name = "N")]
     context: Option<usize>,
 
-    /// End answers that take longer than so many seconds
+    /// End answers that take longer than this many seconds
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<u64>,
 
@@ -159,7 +159,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 /// Lines that may wait to be written.
 const WAITING_LINES: usize = 4096;
 
-/// Writes lines to stderr, on a thread of its own: where nobody reads them, lines are lost rather than requests.
+/// Writes lines to stderr, on a thread of its own: where they are not read, lines are lost rather than requests.
 fn log() -> Log {
     let (sender, receiver) = std::sync::mpsc::sync_channel::<String>(WAITING_LINES);
     std::thread::spawn(move || receiver.iter().for_each(output::note));
@@ -224,7 +224,7 @@ fn facts(loaded: &Loaded) -> Map<String, Value> {
     facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect()
 }
 
-/// How many requests are computed at once where nobody says: a GPU is faster the more there are.
+/// How many requests are computed at once where the user does not say: a GPU is faster the more there are.
 #[cfg(feature = "gpu")]
 fn usual_parallel(options: &Options) -> usize {
     let may_be_on_gpu = options.device != Device::Cpu && options.gpu_layers != Some(0);

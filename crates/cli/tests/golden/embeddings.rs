@@ -15,7 +15,7 @@ use gleed_testing::golden::{
 use gleed_tokenizer::Tokenizer;
 use serde_json::Value;
 
-/// All prompts in one step, on an executor for so many positions, and the tokens that they begin as.
+/// All prompts in one step, on an executor for their positions, and the tokens that they begin as.
 fn check_on(device: &str, name: &str, limit: f32, executor: impl Fn(usize) -> Box<dyn Executor>) {
     let file = Gguf::open(&tiny_model(name)).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();

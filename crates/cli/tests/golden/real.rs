@@ -55,7 +55,7 @@ fn check_gpu(name: &str, path: &Path, limit: Limit) {
     check_on(name, path, &some, limit, |positions| Box::new(crate::data::gpu(path, KvType::F16, positions)));
 }
 
-/// The same on an executor for so many positions.
+/// The same on an executor that is made for a number of positions.
 fn check_on(
     name: &str,
     path: &Path,

@@ -16,12 +16,12 @@ fn check(name: &str, limit: f32) {
     check_on("CPU", name, limit, executor);
 }
 
-/// On a device's executor of a file for so many positions.
+/// On a device's executor, made of a file and a number of positions.
 fn check_on(device: &str, name: &str, limit: f32, executor: impl Fn(&Path, usize) -> Box<dyn Executor>) {
     check_golden(device, &format!("tiny/{name}"), limit, |positions| executor(&tiny_model(name), positions));
 }
 
-/// Holds an executor for so many positions against golden data.
+/// Holds an executor, made for a number of positions, against golden data.
 pub fn check_golden(device: &str, name: &str, limit: f32, executor: impl FnOnce(usize) -> Box<dyn Executor>) {
     let all = golden(name);
     let positions = all.iter().map(|golden| golden.prompt_ids.len() + golden.gen_ids.len()).max();

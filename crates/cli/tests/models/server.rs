@@ -36,7 +36,7 @@ impl Reply {
         self
     }
 
-    /// Closes the connection after so many bytes of the body, though its full length was announced.
+    /// Closes the connection after `bytes` bytes of the body, though its full length was announced.
     pub fn cut(self, bytes: usize) -> Self {
         Self { cut: Some(bytes), ..self }
     }

@@ -151,7 +151,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let tests = tests(&arguments, &loaded)?;
     let positions = gleed_bench::positions_of(&tests);
     loaded.slots = gleed_bench::slots_of(&tests);
-    // A device chooses their tokens itself if it is told that there are so many.
+    // A device chooses the tokens of more than 64 sequences itself if it is told how many there are.
     loaded.sequences = tests.iter().map(|test| test.sequences).max().filter(|most| *most > 64);
     let mut executor = loaded.executor(&arguments.options, positions, MAX_ROWS)?;
     executor.prepare()?;

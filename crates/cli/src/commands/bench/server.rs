@@ -33,7 +33,7 @@ pub struct ServerArguments {
         "start", "per_token", "ops", "kernels", "guesses"])]
     pub server: Option<String>,
 
-    /// Send so many requests a second, whatever becomes of them (an open loop); several rates are measured in turn
+    /// Send R requests a second, whatever becomes of them (an open loop); several rates are measured in turn
     #[arg(long, requires = "server", value_delimiter = ',', value_name = "R,…", conflicts_with_all = ["clients", "trace"])]
     rate: Vec<f64>,
 
@@ -41,7 +41,7 @@ pub struct ServerArguments {
     #[arg(long, requires = "rate", value_enum, default_value_t = Spacing::Poisson)]
     arrivals: Spacing,
 
-    /// Have so many clients, each of which sends its next request when it has its answer [default: 1]
+    /// Have N clients, each of which sends its next request when it has its answer [default: 1]
     #[arg(long, requires = "server", value_delimiter = ',', value_name = "N,…", conflicts_with = "trace")]
     clients: Vec<usize>,
 
@@ -74,7 +74,7 @@ pub struct ServerArguments {
     #[arg(long, requires = "server", value_name = "N")]
     requests: Option<usize>,
 
-    /// Send requests for so long; those that are open then are waited for
+    /// Send requests for S seconds; those that are open then are waited for
     #[arg(long, requires = "server", value_name = "S")]
     seconds: Option<f64>,
 
