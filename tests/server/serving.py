@@ -35,7 +35,7 @@ class Server:
                 break
         else:
             raise RuntimeError(f"{command} ended with {self.process.wait()}")
-        # Read as it comes: a pipe that nobody empties would hold the server up.
+        # Read as it comes: a pipe that is not emptied would hold the server up.
         self.lines = []
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
         self.reader.start()
