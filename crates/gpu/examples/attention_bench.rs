@@ -23,7 +23,7 @@ use gleed_model::{Arithmetic, Batch, KvType, Row};
 const PAGE: usize = 64;
 const VOCABULARY: usize = 8;
 
-/// Rows of a step: so many sequences, in each of them so many rows from a depth on.
+/// Rows of a step: `sequences` sequences, each with `rows` rows from the position `depth` on.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     sequences: usize,

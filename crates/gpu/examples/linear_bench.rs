@@ -241,7 +241,7 @@ fn measure(
     Ok(())
 }
 
-/// Seconds of so many dispatches, one layer after the other.
+/// Seconds of `dispatches` dispatches, one layer after the other.
 fn time(gpu: &Gpu, bound: &Bound, runs: &[Run], dispatches: usize) -> Result<f64, Box<dyn Error>> {
     let queries = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
         label: None,

@@ -41,7 +41,7 @@ pub(crate) fn bytes(program: &Program, gathered: &[View], max_rows: usize, logit
 }
 
 impl Activations {
-    /// Buffers for so many rows; those of `gathered` views twice.
+    /// Buffers for `max_rows` rows, that of the logits for `logits_rows`; those of `gathered` views twice.
     pub fn new(
         kernels: &mut Kernels,
         program: &Program,

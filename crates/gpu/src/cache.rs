@@ -56,7 +56,7 @@ fn layer_bytes(shape: KvLayer, kind: KvType, pages: usize) -> [u64; 2] {
 }
 
 impl LayerCache {
-    /// So many pages of a group.
+    /// `pages` pages of a group.
     pub fn new(
         kernels: &mut Kernels,
         shape: KvLayer,

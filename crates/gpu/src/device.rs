@@ -298,7 +298,7 @@ impl Gpu {
         self.compiler.compiled()
     }
 
-    /// Errors that nobody waits for are kept instead of ending the process.
+    /// Errors that no caller waits for are kept instead of ending the process.
     fn keep_errors(&self) {
         let (failure, adapter) = (Arc::clone(&self.failure), self.info.name.clone());
         let handler = move |error: wgpu::Error| {

@@ -140,13 +140,13 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// For steps of one outlook with so many words of a row.
+    /// For steps of one outlook with `row_words` words of a row.
     pub fn new(facts: Facts, row_words: usize) -> Kernels {
         let (buffers, kernels, known, bindings) = (vec![], vec![], HashMap::new(), vec![]);
         Kernels { facts, header_words: header::words(1), row_words, buffers, kernels, known, bindings }
     }
 
-    /// The same for steps of so many words of a header.
+    /// The same for steps with `header_words` words of a header.
     pub(crate) fn with_header_words(self, header_words: usize) -> Kernels {
         Kernels { header_words, ..self }
     }

@@ -53,7 +53,7 @@ impl Upload {
             let (next, sender) = (Arc::clone(&next), sender.clone());
             scope.spawn(move || {
                 if let Err(error) = copy(gpu, buffers, chunks, &next, &sender) {
-                    // Nobody listens any more after another error.
+                    // The receiver is gone after another error.
                     let _ = sender.send(Err(error));
                 }
             });

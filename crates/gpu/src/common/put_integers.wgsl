@@ -1,6 +1,6 @@
 
 // How a kernel writes rows as integers: quads of four neighbouring columns, of which eight are a group, belong to
-// one thread each. A kernel has so many of them in BLOCK_QUADS; `own` is a quad's place among them, `quad` its
+// one thread each. A kernel has BLOCK_QUADS of them; `own` is a quad's place among them, `quad` its
 // place in the row, and both are the same modulo 8. Every thread calls put_largest, put_bytes and put_about, with
 // barriers between them.
 

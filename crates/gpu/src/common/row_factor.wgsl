@@ -3,7 +3,7 @@
 // are read four at a time: lane l of 32 adds fours l, l + 32, …; its four sums, and then the lanes, are folded by
 // halves. A kernel has lane_squares for each of its rows, eight vectors of it, and the function four_squares.
 
-// What a lane adds up of a row of so many groups.
+// What a lane adds up of a row of `groups` groups.
 fn lane_sum(row: u32, groups: u32, lane: u32) -> f32 {
     var sum = vec4<f32>();
     for (var four = lane; 4u * four < groups; four += 32u) {

@@ -12,8 +12,8 @@ use crate::plan::{self, Planned, Recorded};
 use crate::step::Counts;
 use crate::{Error, Gpu, Result};
 
-/// Steps that may still be computed when one returns whose logits nobody wants: enough for the device never to wait for
-/// the host, and few enough that a long prompt which is cancelled ends soon.
+/// Steps that may still be computed when one returns whose logits no caller wants: enough for the device never to wait
+/// for the host, and few enough that a long prompt which is cancelled ends soon.
 const STEPS_IN_FLIGHT: usize = 2;
 
 impl GpuExecutor {
@@ -66,7 +66,7 @@ impl GpuExecutor {
         self.step.counts(list as usize)
     }
 
-    /// Records a node for so many rows.
+    /// Records a node for as many rows as `counts` has.
     pub(super) fn record_node(
         &self,
         pass: &mut wgpu::ComputePass,

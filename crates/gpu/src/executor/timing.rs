@@ -74,7 +74,7 @@ impl GpuExecutor {
         self.run_timed(batch).map_err(|error| StepError::Device(error.to_string()))
     }
 
-    /// Runs some nodes of a step alone, one after the other and all of them so many times, and returns the
+    /// Runs some nodes of a step alone, one after the other and all of them `times` times, and returns the
     /// time of all together: what they take when nothing else is waited for, which single nodes are too
     /// short to tell. They compute with whatever the nodes before them left last.
     pub fn time_together(

@@ -47,21 +47,21 @@ pub(crate) enum List {
 /// How many workgroups a dispatch has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grid {
-    /// So many for each row.
+    /// This many for each row.
     Rows(u32),
-    /// So many for each item of attention of this kind, as an outlook has it.
+    /// `each` for every item of attention of this kind, as an outlook has it.
     Items { outlook: usize, kind: Items, each: u32 },
-    /// So many for each row whose spans of attention are merged, as an outlook has it.
+    /// `each` for every row whose spans of attention are merged, as an outlook has it.
     Merges { outlook: usize, each: u32 },
-    /// So many for each sequence.
+    /// This many for each sequence.
     Sequences(u32),
-    /// So many for each sequence and each segment that its rows may have.
+    /// This many for each sequence and each segment that its rows may have.
     Segments(u32),
     /// One in all.
     Once,
-    /// So many for each row and each of its slots for experts.
+    /// `each` for every row and each of its slots for experts.
     Pairs { each: u32, slots: usize },
-    /// So many for each tile of rows that meet the same expert.
+    /// This many for each tile of rows that meet the same expert.
     Tiles(u32, Tiles),
 }
 
@@ -191,7 +191,7 @@ impl Source {
     }
 
     /// Some rows of a matrix that is packed for matrix units of halves, as matrix `m`, and the functions that read it with
-    /// so many groups ahead. All matrices come before anything else that is bound.
+    /// `ahead` groups ahead. All matrices come before anything else that is bound.
     pub fn half_matrix(mut self, weight: &PackedWeight, piece: &Piece, m: char, ahead: usize) -> Self {
         let Layout::Halves(layout) = weight.packing().layout() else {
             unreachable!("matrices of an arithmetic of halves are packed for it")
@@ -244,7 +244,7 @@ impl Source {
         Source { shares_reads: true, ..self }
     }
 
-    /// A buffer of integers, and what writes so many quads of each workgroup there.
+    /// A buffer of integers, and what writes `quads` quads of each workgroup there.
     pub fn put_integers(self, integers: Quantized, quads: usize) -> Self {
         self.size("BLOCK_QUADS", quads)
             .snippet(include_str!("../common/integers.wgsl"))
@@ -252,7 +252,7 @@ impl Source {
             .write("integers", "u32", integers.buffer())
     }
 
-    /// A buffer of halves, and what writes rows of so many columns there.
+    /// A buffer of halves, and what writes rows of `columns` columns there.
     pub fn put_halves(self, halves: HalfRows, columns: usize) -> Self {
         self.with_f16()
             .size("HALF_QUADS", 2 * HalfRows::stride(columns) as usize)

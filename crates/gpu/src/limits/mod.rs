@@ -75,7 +75,7 @@ fn of_units(gpu: &Gpu, fragments: Fragments) -> Result<f64> {
     rate(gpu, &kernel, 64, MOST_WORKGROUPS, (THREADS / 32 * per_subgroup) as f64)
 }
 
-/// A kernel that has a few words, and perhaps so many bytes to read.
+/// A kernel that has a few words, and `read` bytes to read, if any.
 fn kernel(
     gpu: &Gpu,
     name: &'static str,
@@ -142,7 +142,7 @@ fn rate(
     Ok(best)
 }
 
-/// Dispatches so many workgroups so many times, and waits for them.
+/// Dispatches `groups` workgroups `times` times, and waits for them.
 fn run(gpu: &Gpu, kernel: &(Pipeline, wgpu::BindGroup), groups: u32, times: u32) -> Result<Duration> {
     let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {

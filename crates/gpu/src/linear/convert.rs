@@ -9,7 +9,7 @@ use super::quantize::Quantized;
 use super::shader::{quantize_source, to_halves_source};
 use crate::launch::{BindingsId, Buffer, KernelId, Kernels, Run};
 
-/// What makes integers or halves of the first so many floats of each row.
+/// What makes integers or halves of the first `columns` floats of each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
     pub(crate) kernel: KernelId,
@@ -54,7 +54,7 @@ impl Conversion {
         new(kernels, linear, ("to halves", text), [input.buffer, output.buffer()], (shape, batch), 1)
     }
 
-    /// What is recorded for so many rows.
+    /// What is recorded for `rows` rows.
     pub fn run(&self, rows: u32) -> Option<Run> {
         let Conversion { kernel, bindings, each } = *self;
         (rows > 0).then_some(Run { kernel, bindings, groups: [each, rows] })

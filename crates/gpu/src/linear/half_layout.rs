@@ -59,7 +59,8 @@ impl HalfLayout {
         }
     }
 
-    /// Words of a row of so many groups in the rest plane: extra bits, terms, and what the row's halves are multiplied with.
+    /// Words of a row of `groups` groups in the rest plane: extra bits, terms, and what the row's halves are multiplied
+    /// with.
     pub(crate) fn rest_words(self, groups: usize) -> usize {
         let terms = self.terms.map_or(0, |terms| terms.words_of_unit() * groups / UNIT);
         groups * self.extra_bits as usize + terms + 1
@@ -86,7 +87,7 @@ pub(super) fn shift_of_pair(bits: u32, group: usize, pair: usize) -> usize {
     }
 }
 
-/// Groups whose numbers of so many bits share a word, or words that a group's numbers have.
+/// Groups whose numbers of `bits` bits share a word, or words that a group's numbers have.
 pub(super) fn sharing(bits: u32) -> (usize, usize) {
     match bits {
         1 => (4, 1),

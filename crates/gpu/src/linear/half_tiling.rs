@@ -1,4 +1,4 @@
-//! The tilings for inputs of halves: which there are for so many columns, and which takes least time.
+//! The tilings for inputs of halves: which there are for a number of columns, and which takes least time.
 
 use gleed_model::arithmetic::SEGMENT;
 
@@ -14,8 +14,8 @@ const SEGMENT_GROUPS: u32 = (SEGMENT / GROUP) as u32;
 const SINGLE_SPLIT: usize = 24;
 
 impl Tiling {
-    /// Those for inputs of halves of so many groups, of which the one that takes least time by an estimate is used. The
-    /// segments of few rows are shared by as many subgroups as there may be.
+    /// Those for inputs of halves of `groups` groups, of which the one that takes least time by an estimate is used.
+    /// The segments of few rows are shared by as many subgroups as there may be.
     pub(crate) fn halves(groups: u32, room: Room) -> Vec<Tiling> {
         let shared = |rows: u32, most: u32| {
             // Sums of 32 outputs, but none for rows that are not there.
@@ -60,16 +60,16 @@ impl Tiling {
         room.subgroups(SINGLE_SPLIT, 640, row + LITTLE) as u32
     }
 
-    /// As many subgroups as share the segments evenly, up to so many.
+    /// As many subgroups as share the segments evenly, up to `most`.
     fn shared(rows: u32, groups: u32, most: u32) -> Tiling {
         let segments = groups.div_ceil(SEGMENT_GROUPS);
         let rounds = segments.div_ceil(most.max(1)).max(1);
         Tiling::Halves { rows, split: segments.div_ceil(rounds).max(1), across: 1 }
     }
 
-    /// What so many workgroups of [`Tiling::Halves`] take, in hundredths of microseconds, as it was measured on an H200: they
-    /// come in waves, of as many as a multiprocessor has registers for, and the last wave takes a little less if it is not
-    /// full. Weights with mins are `quick` to unpack and need fewer registers.
+    /// What `workgroups` workgroups of [`Tiling::Halves`] take, in hundredths of microseconds, as it was measured on an
+    /// H200: they come in waves, of as many as a multiprocessor has registers for, and the last wave takes a little
+    /// less if it is not full. Weights with mins are `quick` to unpack and need fewer registers.
     pub(super) fn half_cost(self, workgroups: u32, groups: u32, multiprocessors: u32, quick: bool) -> u32 {
         let Tiling::Halves { rows, split, across } = self else { return u32::MAX };
         let is_shared = split > 1;

@@ -13,7 +13,7 @@ use super::half_layout::{HalfLayout, Terms, sharing, shift_of_pair};
 const EXPONENT: &str = "0x64006400u";
 
 /// Bindings and functions of matrix `m`. A lane has columns 8·word to 8·word + 7 of every group of two rows, the near one
-/// and the far one. Rows have so many `groups`, `GROUPS` in the text. As many groups as are loaded `ahead` have a slot.
+/// and the far one. Rows have `groups` groups, `GROUPS` in the text. As many groups as are loaded `ahead` have a slot.
 /// - `load_m(ptr Raw_m, tile, group, slot, lane)` loads what a group needs into a slot,
 /// - `terms_m(ptr Raw_m, group, slot, side, word) -> vec2<f16>` are scale and min of its columns,
 /// - `weights_m(ptr Raw_m, terms, group, slot, side, step) -> vec4<f16>` are the first or the last four,
@@ -58,7 +58,7 @@ fn line(text: &mut String, what: impl AsRef<str>) {
     let _ = writeln!(text, "{}", what.as_ref());
 }
 
-/// How numbers of so many bits lie: groups that share a vector of a lane, or vectors that a group has.
+/// How numbers of `bits` bits lie: groups that share a vector of a lane, or vectors that a group has.
 #[derive(Clone, Copy)]
 struct Plane {
     bits: u32,

@@ -15,7 +15,7 @@ pub struct HalfRows {
 }
 
 impl HalfRows {
-    /// Room for so many rows of up to so many columns.
+    /// Room for `rows` rows of up to `columns` columns.
     pub fn new(kernels: &mut Kernels, rows: usize, columns: usize) -> HalfRows {
         let buffer = kernels.storage("activations as halves", HalfRows::bytes(rows, columns));
         HalfRows { buffer, rows, columns }
@@ -56,12 +56,12 @@ impl HalfRows {
         self.rows as u64
     }
 
-    /// Groups of so many columns, with those that rows are filled up to.
+    /// Groups of `columns` columns, with those that rows are filled up to.
     pub(super) fn groups(columns: usize) -> usize {
         columns.div_ceil(GROUP).next_multiple_of(UNIT)
     }
 
-    /// Vectors of a row of so many columns.
+    /// Vectors of a row of `columns` columns.
     pub(crate) fn stride(columns: usize) -> u32 {
         (HalfRows::groups(columns) * 4) as u32
     }

@@ -33,7 +33,7 @@ struct Launch {
 }
 
 impl Launch {
-    /// The kernel for so many rows.
+    /// The kernel for `rows` rows.
     fn fitting(&self, rows: u32) -> (Tiling, KernelId) {
         let quick = self.spec.has_mins();
         let cost = |tiling: Tiling| {
@@ -190,7 +190,7 @@ impl Linear {
         Ok(Linear { launches })
     }
 
-    /// Whether the results of so many rows are written for the next layer too.
+    /// Whether the results of `rows` rows are written for the next layer too.
     pub fn requantizes(&self, rows: u32) -> bool {
         self.launches.iter().all(|dispatch| {
             let fits = |tiling: Tiling| dispatch.spec.requantizes_in(tiling) && tiling.rows() >= rows;
@@ -198,7 +198,7 @@ impl Linear {
         })
     }
 
-    /// Whether so many rows are multiplied on matrix units.
+    /// Whether `rows` rows are multiplied on matrix units.
     pub fn on_matrix_units(&self, rows: u32) -> bool {
         let in_halves = |launch: &Launch| matches!(launch.fitting(rows).0, Tiling::Halves { .. });
         self.launches.iter().all(in_halves)

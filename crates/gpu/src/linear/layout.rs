@@ -19,7 +19,7 @@ use super::half_layout::{FRAGMENT, HalfLayout, Terms, UNIT};
 /// Columns per group: the unit of a chain of the sum, and of one load of a lane.
 pub(crate) const GROUP: usize = 32;
 
-/// Rows of integers that are interleaved; a last few are padded to so many.
+/// Rows of integers that are interleaved; a last few are padded to this number.
 pub(crate) const TOGETHER: usize = 32;
 
 /// Columns of a block that has one scale and a small factor for each of its parts.
@@ -142,7 +142,7 @@ impl Layout {
         }
     }
 
-    /// Groups that so many columns make, with those that rows are padded to.
+    /// Groups that `columns` columns make, with those that rows are padded to.
     pub(crate) fn groups(self, columns: usize) -> usize {
         let groups = columns.div_ceil(GROUP);
         if let Layout::Halves(_) = self { groups.next_multiple_of(UNIT) } else { groups }
@@ -162,7 +162,7 @@ impl Layout {
         }
     }
 
-    /// Words of a row of so many groups in the rest plane.
+    /// Words of a row of `groups` groups in the rest plane.
     pub(crate) fn rest_words(self, groups: usize) -> usize {
         let integers = match self {
             Layout::Integers(integers) => integers,
@@ -190,7 +190,7 @@ impl Integers {
     }
 }
 
-/// The word of a quad and the shift in it, when each column has so many bits.
+/// The word of a quad and the shift in it, when each column has `bits` bits.
 pub(super) fn place(bits: u32, quad: usize) -> (usize, u32) {
     let quads = 8 / bits as usize;
     (quad / quads, bits * (quad % quads) as u32)

@@ -19,7 +19,7 @@ pub struct RowsView {
 }
 
 impl RowsView {
-    /// Rows of so many floats that the buffer has room for.
+    /// Rows of `width` floats that the buffer has room for.
     pub(super) fn room(self, width: u64) -> u64 {
         let floats = self.buffer.size() / 4;
         let (offset, stride) = (u64::from(self.offset), u64::from(self.stride));
@@ -75,7 +75,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// What it is for matrices of so many columns.
+    /// What it is for matrices of `columns` columns.
     pub(super) fn kind(self, columns: usize) -> InputKind {
         match self {
             Input::Floats(view) => view.kind(),

@@ -45,7 +45,7 @@ impl Packing {
         Ok(Packing { format, layout, converted, rows, columns, file_row })
     }
 
-    /// The same of so many rows.
+    /// The same of `rows` rows.
     pub(crate) fn with_rows(self, rows: usize) -> Packing {
         Packing { rows, ..self }
     }
@@ -138,7 +138,7 @@ impl Packing {
         }
     }
 
-    /// Puts the words of a row where they are among those of the rows beside it, so many at a time.
+    /// Puts the words of a row where they are among those of the rows beside it, `VECTOR` at a time.
     fn interleave<const VECTOR: usize>(&self, row: usize, words: &[u32], plane: &mut [u32]) {
         let together = self.layout.together();
         let (tile, own) = (row / together, row % together);

@@ -15,7 +15,7 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Room for so many rows of up to so many columns.
+    /// Room for `rows` rows of up to `columns` columns.
     pub fn new(kernels: &mut Kernels, rows: usize, columns: usize) -> Quantized {
         let buffer = kernels.storage("activations as integers", Quantized::bytes(rows, columns));
         Quantized { buffer, rows, columns }
@@ -51,7 +51,7 @@ impl Quantized {
         self.rows as u64
     }
 
-    /// Vectors of a row of so many columns.
+    /// Vectors of a row of `columns` columns.
     pub(super) fn stride(&self, columns: usize) -> u32 {
         (columns.div_ceil(GROUP) * VECTORS) as u32
     }

@@ -1,5 +1,5 @@
 //! How a linear layer is cut into workgroups: the tilings that there are, which of them a device can have, and which
-//! one so many rows get.
+//! one a number of rows gets.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ impl Tiling {
         Tiling::INTEGERS.into_iter().filter(|tiling| tiling.pays(facts) && fits(tiling)).collect()
     }
 
-    /// Those that steps of up to so many rows need.
+    /// Those that steps of up to `max_rows` rows need.
     pub(crate) fn needed(mut all: Vec<Tiling>, max_rows: usize) -> Vec<Tiling> {
         let enough = all.iter().find(|tiling| tiling.rows() as usize >= max_rows);
         let most = enough.map_or(u32::MAX, |tiling| tiling.rows());
@@ -185,7 +185,8 @@ fn few_in_turn(input: InputKind) -> u32 {
     }
 }
 
-/// The pipeline for so many rows: of halves that of the least cost; of others, those for few rows are used several times.
+/// The pipeline for `rows` rows: of halves that of the least cost; of others, those for few rows are used several
+/// times.
 pub(super) fn fitting<T>(
     pipelines: &[(Tiling, T)],
     rows: u32,

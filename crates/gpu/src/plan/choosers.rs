@@ -16,7 +16,7 @@ pub(crate) struct Choosers {
 }
 
 impl Choosers {
-    /// For so many rows of logits at once.
+    /// For `rows` rows of logits at once.
     pub fn new(kernels: &mut Kernels, logits: Place, rows: usize, resources: &Resources) -> Choosers {
         let rules = kernels.storage("rules", 4 * (rows * choose::RULE_WORDS) as u64);
         let greedy = choose::argmax(kernels, logits, rows, resources.chosen);

@@ -14,7 +14,7 @@ pub(crate) const FRAGMENTS: &str = include_str!("fragments.wgsl");
 pub(crate) enum Fragments {
     /// Each lane has its elements where `fragments.wgsl` says.
     Lanes,
-    /// Lanes share them, for matrices of so many outputs, rows and columns: 8 or 16.
+    /// Lanes share them, for matrices of this many outputs, rows and columns: 8 or 16.
     Shared(u32),
 }
 
@@ -38,7 +38,7 @@ impl Fragments {
         Some(before.to_string() + &expand(include_str!("fragments_shared.wgsl"), &values) + after)
     }
 
-    /// What workgroups with so much memory have room for.
+    /// What workgroups of `threads` threads with `memory` bytes of memory have room for.
     pub fn room(self, memory: u32, threads: u32) -> Room {
         let (subgroups, each) = match self {
             Fragments::Lanes => (threads as usize / LANES, 0),
@@ -65,12 +65,12 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Whether matrices can be loaded from so many bytes of vectors.
+    /// Whether matrices can be loaded from `bytes` bytes of vectors.
     pub fn loads_fours(self, bytes: usize) -> bool {
         self.loads_fours && bytes <= self.memory
     }
 
-    /// Subgroups, up to so many, of which each needs so many bytes, and all of them together so many more.
+    /// Subgroups, at most `most`, of which each needs `each` bytes, and all of them `together` bytes more.
     pub fn subgroups(self, most: usize, each: usize, together: usize) -> usize {
         let memory = self.memory.saturating_sub(together);
         most.min(self.subgroups).min(memory / (each + self.each).max(1))

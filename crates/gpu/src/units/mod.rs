@@ -21,7 +21,7 @@ const SUBGROUPS: usize = 2;
 /// Outputs and rows of a product.
 const SIDE: u32 = 16;
 
-/// Products of halves, summed in f32, of so many outputs, rows and columns.
+/// Products of halves, summed in f32, of `side` outputs, rows and columns.
 const fn products(side: u32) -> MatrixShape {
     MatrixShape { m: side, n: side, k: side, operands: Element::F16, sums: Element::F32 }
 }

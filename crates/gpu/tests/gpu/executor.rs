@@ -300,7 +300,7 @@ fn a_chain_chooses_what_single_steps_choose() {
         submit(&mut chained, &[(0, 262, 0, true), (1, 12, 0, true)], 12, 15, true);
         assert_eq!(collected(&mut chained), expected[5..12].concat());
         assert_eq!(collected(&mut chained), expected[12..15].concat());
-        // A new chain starts from tokens of the host, and forgets links that nobody collected.
+        // A new chain starts from tokens of the host, and forgets links that were not collected.
         let again = [(0, 265, expected[14][0], true), (1, 15, expected[14][1], true)];
         submit(&mut chained, &again, 15, 20, false);
         submit(&mut chained, &again, 15, 20, false);

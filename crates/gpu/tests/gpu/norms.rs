@@ -104,8 +104,8 @@ fn step(executor: &mut GpuExecutor, tokens: &[usize], observer: &mut dyn Observe
     (0..tokens.len()).map(|row| bits(executor.logits(row))).collect()
 }
 
-/// One token after the other, in batches of any size, looked at or not: the bits of many rows at once. So many norms are
-/// within layers up to so many rows.
+/// One token after the other, in batches of any size, looked at or not: the bits of many rows at once. In steps
+/// of few rows, `norms` norms are within layers.
 fn check(gpu: &Gpu, arithmetic: Arithmetic, seed: u64, shape: Shape, norms: usize) {
     let (file, program) = model(seed, shape);
     let mut executor = executor(gpu, &file, &program, Options { arithmetic, ..OPTIONS });

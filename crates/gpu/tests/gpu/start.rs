@@ -20,7 +20,7 @@ const OPTIONS: Options = Options {
     logits_rows: None,
 };
 
-/// A prompt of so many tokens.
+/// A prompt of `rows` tokens.
 fn prompt(rows: usize) -> Batch {
     let rows: Vec<_> = (0..rows).map(|i| (0, i, (5 * i % 60) as u32, i + 1 == rows)).collect();
     batch(&rows, 1, OPTIONS.pages)

@@ -1,6 +1,6 @@
 // The positions up to a row's own with the largest scores, in ascending order; of equal scores the earlier ones.
 //   score = Σ weight · max(product, 0) over heads; product = one chain of fma over the dimensions of query and key;
-//   a thread has a stretch of neighbouring positions, whose scores nobody else reads;
+//   a thread has a stretch of neighbouring positions, whose scores no other thread reads;
 //   the least score that is chosen is found bit by bit: with each bit, how many scores are not below.
 // A workgroup has a row, or every SLOTS-th one.
 

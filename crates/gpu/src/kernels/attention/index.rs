@@ -1,5 +1,5 @@
 //! The choice of the positions that rows see, by an indexer: a workgroup scores all positions of a row and chooses among
-//! them. So many rows at once have memory for their scores; with more, a workgroup takes one after the other.
+//! them. Up to `MOST_ROWS` rows at once have memory for their scores; with more, a workgroup takes one after the other.
 
 use gleed_model::program::{Op, Program};
 

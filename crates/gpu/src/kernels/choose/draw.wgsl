@@ -33,7 +33,7 @@ fn weight(own: u32, best: u32, factor: f32) -> vec2<u32> {
     return wide_shifted_right(vec2<u32>(mantissa << 9u, mantissa >> 23u), exponent >> 24u);
 }
 
-// So many 2^-32ths of a sum, rounded up, at least one.
+// `units` 2^-32ths of a sum, rounded up, at least one.
 fn share_of(total: vec2<u32>, units: u32) -> vec2<u32> {
     let low = wide_product(total.x, units);
     let share = wide_sum(wide_product(total.y, units), vec2<u32>(low.y, 0u));

@@ -51,7 +51,7 @@ fn put(row: u32, chunk: u32, entry: vec2<u32>) {
 #[derive(Clone, Copy)]
 enum Entries {
     Logits(Place),
-    /// So many of each row, as (key, token).
+    /// This many of each row, as (key, token).
     Kept(Buffer, usize),
 }
 
@@ -74,7 +74,7 @@ impl Entries {
     }
 }
 
-/// Bytes of what the stages leave, for so many rows of logits.
+/// Bytes of what the stages leave, for `rows` rows of logits.
 pub(crate) fn bytes(width: usize, rows: usize) -> u64 {
     let mut sizes = vec![width.div_ceil(ARGMAX_CHUNK)];
     let mut width = width;

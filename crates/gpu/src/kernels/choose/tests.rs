@@ -6,7 +6,7 @@ use super::*;
 use crate::step::Counts;
 use crate::testing::{self, kernels, read, write};
 
-/// The first so many of a row, on the device, with rows of another stride than their width.
+/// The first `width` logits of each row, on the device, with rows of another stride than their width.
 struct Bench {
     logits: Buffer,
     chosen: Buffer,

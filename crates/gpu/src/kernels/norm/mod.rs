@@ -30,7 +30,7 @@ pub(crate) enum Also {
     HalfProducts(HalfRows),
 }
 
-/// Bytes of memory that a workgroup needs for an RMS norm of so many columns that writes halves of products.
+/// Bytes of memory that a workgroup needs for an RMS norm of `width` columns that writes halves of products.
 pub(crate) fn half_product_bytes(width: usize) -> usize {
     width.next_multiple_of(1024) + width / 8 + 4096
 }

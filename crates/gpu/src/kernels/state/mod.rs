@@ -50,7 +50,7 @@ fn with_own_state(text: &str, depth: usize) -> String {
     expand(text, &values.set("BEGIN", begin).set("SAVE", save))
 }
 
-/// So many numbers in WGSL.
+/// The first `count` numbers, from zero on, in WGSL.
 fn numbers(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("{number}u"))
 }

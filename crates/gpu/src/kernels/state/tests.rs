@@ -77,7 +77,7 @@ impl Case {
         buffer(&words.into_iter().map(f32::from_bits).collect::<Vec<f32>>())
     }
 
-    /// What the device makes of the states and of an output of so many columns.
+    /// What the device makes of the states and of an output of `width` columns.
     fn run(&self, width: usize, plan: impl FnOnce(Buffer, LayerState, Place) -> Dispatch) -> [Vec<f32>; 2] {
         let (step, state) = (self.step(), buffer(&self.state));
         let out = place(&vec![UNTOUCHED; self.rows() * width], width);
@@ -107,7 +107,7 @@ impl Case {
     }
 }
 
-/// Rows of so many columns, with what is not a number between them.
+/// Rows of `width` columns, with what is not a number between them.
 fn place(values: &[f32], width: usize) -> Place {
     let mut all = vec![f32::NAN; GAP + values.len() / width * (width + GAP)];
     for (row, values) in values.chunks(width).enumerate() {

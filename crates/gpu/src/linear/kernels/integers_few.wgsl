@@ -9,7 +9,7 @@
 // them, a group.
 //
 // FOLDS: the input is that of an RMS norm but for each row's factor, which every workgroup folds from the sums of
-// squares of the row's groups, as there may be nobody else who did; READS: the same, where the norm has written it.
+// squares of the row's groups, as perhaps no other kernel did; READS: the same, where the norm has written it.
 // NORMS: the results are added to what is in the output, x, and x times the weights of the RMS norm that follows is
 // what becomes integers, beside the sum of squares of the group of x.
 //

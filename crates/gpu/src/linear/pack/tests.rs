@@ -76,7 +76,7 @@ fn unpack(layout: Layout, columns: usize, low: &[u32], rest: &[u32]) -> Vec<f32>
     (0..columns).map(value).collect()
 }
 
-/// The words of a row of a plane whose rows are interleaved in vectors of so many words.
+/// The words of a row of a plane whose rows are interleaved in vectors of `vector` words.
 fn apart(plane: &[u32], together: usize, len: usize, vector: usize, row: usize) -> Vec<u32> {
     let tile = &plane[row / together * together * len..];
     (0..len).map(|i| tile[(i / vector * together + row % together) * vector + i % vector]).collect()

@@ -98,7 +98,7 @@ fn norms_write_halves() {
     }
 }
 
-/// Kernels for a single row of so many columns.
+/// Kernels for a single row of `columns` columns.
 fn single(gpu: &Gpu, columns: usize, gated: bool) -> LinearKernels {
     if half_units(&gpu.info) {
         return LinearKernels::new(&mut kernels(), &[], &[]);

@@ -200,8 +200,8 @@ fn every_tiling_multiplies_the_same() {
         SMALL.to_vec()
     };
     for (tiling, linear) in tilings.into_iter().zip(all_kernels(gpu)) {
-        // Emulated subgroups that share columns come to as many barriers, and so have as many of them; others have so many
-        // that all are several segments.
+        // Emulated subgroups that share columns come to as many barriers, and so have as many of them; all others have
+        // columns of several segments.
         let columns = match tiling {
             Tiling::Halves { rows: 32, split: 1, .. } if !real => 768,
             Tiling::Halves { split, .. } if !real && split > 1 => 512 * split as usize,

@@ -111,7 +111,8 @@ fn random_shapes_and_options_give_what_is_defined() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize % end
     };
-    // A software GPU is slow, and a thread there can emulate so many products only (see `linear/tests/emulation.rs`).
+    // A software GPU is slow, and a thread there can emulate a limited number of products: see
+    // `linear/tests/emulation.rs`.
     let (cases, most) = if half_units(&setup().0.info) { (16, [256, 256]) } else { (4, [70, 64]) };
     for _ in 0..cases {
         let (heads, key_dim, value_dim) = (1 + below(2), 1 + below(most[0]), 1 + below(most[1]));
