@@ -23,7 +23,7 @@ use crate::cache::LayerCache;
 use crate::kernels::List;
 use crate::kernels::experts::tiles;
 use crate::launch::{KernelId, Kernels};
-use crate::plan::{self, Choosers, Command, Memory, Planned, Recorded, Resources, Sizes, Within, plan};
+use crate::plan::{self, Choosers, Command, Memory, Planned, Recorded, Resources, Sizes, plan};
 use crate::step::{Counts, Step};
 use crate::upload::Upload;
 use crate::weights::{self, Converted};
@@ -199,9 +199,9 @@ impl GpuExecutor {
     /// How many norms a step of so many rows leaves to the linear layers before them.
     pub fn norms_in_layers(&self, rows: usize) -> usize {
         let counts = Counts { rows, ..Counts::default() };
-        let in_layers = |node: &&Planned| matches!(node.within, Some(Within::Layer(_)));
-        let done = self.nodes.iter().filter(|node| node.is_done(counts, Recorded::Together));
-        done.filter(in_layers).count()
+        let is_norm = |node: usize| self.program.nodes[node].op.rms_norm().is_some();
+        let done = self.nodes.iter().enumerate();
+        done.filter(|(index, node)| is_norm(*index) && node.is_done(counts, Recorded::Together)).count()
     }
 
     /// How many linear layers multiply so many rows of integers on matrix units.

@@ -39,7 +39,9 @@ pub(crate) use sizes::{Sizes, fits};
 pub(crate) fn plan(kernels: &mut Kernels, program: &Program, resources: &Resources) -> Result<Vec<Planned>> {
     let mut list = List::All;
     let head = head(program);
-    let (mut producer, mut within, mut sorted) = (None, None, None);
+    let (mut producer, mut sorted) = (None, None);
+    // What does the work of this node, and of the next.
+    let mut within = [None, None];
     let nodes = program.nodes.iter().enumerate().map(|(index, node)| {
         if node.op.gathers() {
             list = List::Wanted;
@@ -81,11 +83,16 @@ pub(crate) fn plan(kernels: &mut Kernels, program: &Program, resources: &Resourc
         };
         sorted = sorted_after(program, &node.op, &commands, sorted);
         let next = match &commands[..] {
-            [Command::Linear(layers)] => layers.with_norm.clone().map(Within::Layer),
-            [Command::Experts(experts)] => experts.activated_rows().map(Within::Experts),
-            _ => None,
+            [Command::Linear(layers)] => [layers.with_norm.clone().map(Within::Layer), None],
+            [Command::Experts(experts)] => experts.done_too().map(|rows| rows.map(Within::Experts)),
+            _ => [None, None],
         };
-        Ok(Planned { list, commands, within: std::mem::replace(&mut within, next) })
+        let [own, after] = std::mem::take(&mut within);
+        let [first, second] = next;
+        within = [first.or(after), second];
+        // Experts of a single row choose for themselves.
+        let chosen_later = planner.chosen_later().then_some(Within::Experts(1));
+        Ok(Planned { list, commands, within: own.or(chosen_later) })
     });
     nodes.collect()
 }
@@ -297,10 +304,8 @@ impl<'a> Planner<'a> {
             Op::Gate { activation, gate, x } => {
                 one(routing::gate(kernels, *activation, place(gate), place(x)))
             }
-            Op::Route { routing, scores, out } => {
-                let vector = |id: Option<WeightId>| id.map(|id| self.resources.weights.vector(id));
-                let vectors = [vector(routing.bias), vector(routing.factors)];
-                one(routing::route(kernels, *routing, vectors, place(scores), place(out)))
+            Op::Route { .. } => {
+                self.choosing(op).map(|choosing| routing::route(kernels, choosing)).into_iter().collect()
             }
             Op::Weigh { choice, input, out } => {
                 one(routing::weigh(kernels, place(choice), place(input), place(out)))

@@ -24,6 +24,7 @@ const SQUARES: &str = include_str!("../common/squares.wgsl");
 const ROW_FACTOR: &str = include_str!("../common/row_factor.wgsl");
 const QUANTIZE: &str = include_str!("kernels/quantize.wgsl");
 const HALVES: &str = include_str!("kernels/halves.wgsl");
+const PUT_GROUP: &str = include_str!("../common/put_group.wgsl");
 /// What lanes of a subgroup tell each other.
 pub(crate) const LANES: &str = include_str!("../common/lanes.wgsl");
 const HALF_FACTOR: &str = include_str!("../common/half_factor.wgsl");
@@ -339,19 +340,22 @@ fn tiled(values: Values, spec: LinearSpec, tiling: Tiling, written_out: bool) ->
             let [rows, split, across] = [rows, split, across].map(|n| n as usize);
             let paired = spec.is_gated();
             let loading = tiling.loading().written_out_if(written_out);
-            let chains = Chains { rows, split, across, paired, loading };
+            let chains = Chains { rows, split, across, rows_apart: false, paired, loading };
             let room = 4 * spec.half_groups();
+            let values = values
+                .switch("WRITES", spec.requantizes)
+                .switch("ADDS", spec.norms())
+                .switch("GATEDWRITES", spec.requantizes && spec.is_gated());
+            let put_group = if spec.requantizes { expand(PUT_GROUP, &values) } else { String::new() };
             chains
                 .sizes(values)
+                .set("PUTGROUP", put_group.trim_end())
                 .set("ROOM", room)
                 .set("UNITCOUNT", if rows <= 16 { "GROUPS / 4u" } else { "shape.groups / 4u" })
                 .list("PIECES", 0..room.div_ceil(threads))
                 .list("BITS", [1, 2, 4, 8, 16].map(|bit| format!("{bit}u")))
                 .switch("NORMS", matches!(spec.input, InputKind::SingleNormed(_)))
                 .switch("UNNORMEDSINGLE", matches!(spec.input, InputKind::Single(_)))
-                .switch("WRITES", spec.requantizes)
-                .switch("ADDS", spec.norms())
-                .switch("GATEDWRITES", spec.requantizes && spec.is_gated())
         }
     }
 }

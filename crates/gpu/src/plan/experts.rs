@@ -2,10 +2,13 @@
 
 use gleed_model::program::{Activation, Op, Program, Projection, View, Weight, WeightId, experts_used};
 
+use super::norms::{norm_of_experts, readers};
 use super::{Command, Planner};
 use crate::Result;
-use crate::kernels::experts;
-use crate::kernels::experts::halves::{ExpertHalves, Product};
+use crate::kernels::experts::halves::{
+    ExpertHalves, NextNorm, Normed, Product, Summed, can_choose, has_normed,
+};
+use crate::kernels::experts::{self, Choosing};
 use crate::launch::Kernels;
 use crate::linear::{Matrix, PackedWeight};
 
@@ -58,6 +61,9 @@ impl<'a> Planner<'a> {
                 input,
                 out: place,
                 activated: activated.map(|(activation, hidden)| (activation, self.place(hidden))),
+                normed: self.norm_of_experts(self.index),
+                chooses: self.choice_before(self.index),
+                summed: if parts.len() == 1 { self.sum_after(op) } else { None },
             };
             let same = sorted.filter(|sorted| Some(sorted.choice) == *choice && sorted.experts == count);
             let same = same.map(|sorted| sorted.most_direct);
@@ -67,6 +73,59 @@ impl<'a> Planner<'a> {
             commands.push(Command::Experts(halves));
         }
         Ok(commands)
+    }
+
+    /// The norm of a single row that experts do for themselves.
+    pub(super) fn norm_of_experts(&self, node: usize) -> Option<Normed> {
+        let Op::ExpertLinear { parts, input, .. } = &self.program.nodes[node].op else { return None };
+        let ([halves, _], Some(_)) = (self.resources.halves?, self.resources.expert_rows) else {
+            return None;
+        };
+        let (writer, x, norm) = norm_of_experts(self.program, node)?;
+        let whole = |part: &Projection| self.program.weights[part.weight].columns == input.width;
+        let can = parts.iter().all(whole) && has_normed(self.resources.room, input.width);
+        let (weight, epsilon) = (self.resources.weights.vector(norm.weight), norm.epsilon);
+        let normed = Normed { x: self.place(x), weight, epsilon, halves };
+        (can && self.writes_factors(writer)).then_some(normed)
+    }
+
+    /// The choice of a single row that experts make for themselves, with its norm: that of the op before them.
+    fn choice_before(&self, node: usize) -> Option<Choosing> {
+        let columns = self.norm_of_experts(node)?.x.width;
+        let Op::ExpertLinear { choice, .. } = &self.program.nodes[node].op else { return None };
+        let before = &self.program.nodes[node.checked_sub(1)?].op;
+        let is_theirs = matches!(before, Op::Route { out, .. } if Some(*out) == *choice);
+        let can = |choosing: &Choosing| can_choose(self.resources.room, columns, *choosing);
+        self.choosing(before).filter(can).filter(|_| is_theirs)
+    }
+
+    /// Whether the op after this one does its choice in a step of a single row.
+    pub(super) fn chosen_later(&self) -> bool {
+        self.program.nodes.len() > self.index + 1 && self.choice_before(self.index + 1).is_some()
+    }
+
+    /// A choice of experts.
+    pub(super) fn choosing(&self, op: &Op) -> Option<Choosing> {
+        let Op::Route { routing, scores, out } = op else { return None };
+        let vector = |id: Option<WeightId>| id.map(|id| self.resources.weights.vector(id));
+        let [bias, factors] = [routing.bias, routing.factors].map(vector);
+        let [scores, out] = [scores, out].map(|view| self.place(*view));
+        Some(Choosing { routing: *routing, bias, factors, scores, out })
+    }
+
+    /// The sum of what experts give, if it is the next op and nobody else reads that; and the norm after it.
+    fn sum_after(&self, op: &Op) -> Option<Summed> {
+        let Op::ExpertLinear { out: given, choice: Some(choice), .. } = op else { return None };
+        let Some(Op::Combine { choice: by, weighted, input, out }) = self.next() else { return None };
+        let is_read = readers(self.program, self.index + 2, *given).next().is_some();
+        let next = self.norm_after(self.index + 1, *out).zip(self.resources.halves);
+        let next = next.map(|((residual, weight), [halves, _])| NextNorm {
+            residual: self.place(residual),
+            weight: self.resources.weights.vector(weight),
+            halves,
+        });
+        let summed = Summed { weighted: *weighted, out: self.place(*out), next };
+        (by == choice && input == given && !is_read).then_some(summed)
     }
 
     /// The part after another, where it is a matrix of the same layout and shape.

@@ -258,11 +258,11 @@ impl<'a> Planner<'a> {
     /// The layer that does the work of a linear op and of the norm after it, where one can.
     fn with_norm(&self, kernels: &mut Kernels, op: &Op, input: Option<Input>) -> Result<Option<Linear>> {
         let Resources { linear, weights, .. } = self.resources;
-        let (Op::Linear { parts, .. }, Some(input), Some([rounded, _])) = (op, input, self.rounded()) else {
+        let (Op::Linear { parts, out, .. }, Some(input), Some([rounded, _])) = (op, input, self.rounded())
+        else {
             return Ok(None);
         };
-        let next = next_norm(self.program, self.index, |op| self.rounds_all(op));
-        let next = next.filter(|_| self.writes_factors(self.index + 1));
+        let next = self.norm_after(self.index, *out);
         let (Some((x, norm)), [part]) = (next, &parts[..]) else { return Ok(None) };
         let (Some(weight), false) = (weights.matrix(part.weight), rounded.is_input(&input)) else {
             return Ok(None);
@@ -271,6 +271,13 @@ impl<'a> Planner<'a> {
         let next_norm = NextNorm { weight: weights.vector(norm), rounded };
         let name = &self.program.weights[part.weight].name;
         Linear::with_next_norm(kernels, linear, name, self.with_bias(weight, part), operands, next_norm)
+    }
+
+    /// What the results of a node are added to and the weights of the norm after that, where the node can do both.
+    pub(super) fn norm_after(&self, node: usize, result: View) -> Option<(View, WeightId)> {
+        let does_without = |node: usize| self.norm_of_experts(node).is_some();
+        let next = next_norm(self.program, (node, result), |op| self.rounds_all(op), does_without);
+        next.filter(|_| self.writes_factors(node + 1))
     }
 
     /// Where norms write what linear layers read, and where others do.
@@ -360,7 +367,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether a node is an RMS norm that writes integers or halves and leaves the factors of rows to who reads them.
-    fn writes_factors(&self, node: usize) -> bool {
+    pub(super) fn writes_factors(&self, node: usize) -> bool {
         let Resources { quantized, halves, workgroup_memory, .. } = *self.resources;
         let width = self.program.nodes[node].op.outputs().last().map_or(0, |out| out.width);
         let bytes = match halves {

@@ -23,7 +23,7 @@ pub(crate) struct Planned {
 pub(crate) enum Within {
     /// A layer, that of a norm, for some numbers of rows.
     Layer(Linear),
-    /// Experts, that of an activation, up to so many rows.
+    /// Experts, that of an activation, or of a sum and a norm, up to so many rows.
     Experts(usize),
 }
 

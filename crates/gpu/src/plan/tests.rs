@@ -230,6 +230,36 @@ fn plans_with_adapters_are_sound() {
     }
 }
 
+/// Experts of a single row choose and norm for themselves, and add up what they give, with the norm after that where it follows:
+/// qwen2moe and deepseek2 have an expert that every row uses in between.
+#[test]
+fn experts_of_a_single_row_do_what_is_around_them() {
+    let [large, ..] = devices();
+    for (family, norms_after) in [("gpt_oss", true), ("qwen2moe", false), ("deepseek2", false)] {
+        let (file, plain) = tiny(family, FORMATS, 3);
+        let program = fuse(&plain, Rules::ALL);
+        let plan = planned(&large, &file, &program, options(Arithmetic::F16, KvType::F16));
+        let is_done = |node: usize, rows: usize, recorded: Recorded| {
+            plan.nodes[node].is_done(Counts { rows, ..Counts::default() }, recorded)
+        };
+        let mut sums = 0;
+        for (node, op) in program.nodes.iter().map(|node| &node.op).enumerate() {
+            let next_is_norm =
+                matches!(program.nodes.get(node + 1), Some(next) if matches!(next.op, Op::AddNorm { .. }));
+            match op {
+                Op::Route { .. } => assert!(is_done(node, 1, Recorded::Together), "{family}: node {node}"),
+                Op::Combine { .. } => {
+                    assert!(is_done(node, 1, Recorded::Together), "{family}: node {node}");
+                    sums += usize::from(next_is_norm && is_done(node + 1, 1, Recorded::Together));
+                }
+                _ => continue,
+            }
+            assert!(!is_done(node, 2, Recorded::Together) && !is_done(node, 1, Recorded::Apart), "{family}");
+        }
+        assert_eq!(sums > 0, norms_after, "{family}");
+    }
+}
+
 /// Attention over keys of many dimensions is on matrix units where workgroups have room for its queries.
 #[test]
 fn keys_of_many_dimensions_need_memory() {

@@ -12,6 +12,8 @@ pub(crate) struct Chains {
     /// Subgroups that share the segments of each block of outputs, and such blocks.
     pub split: usize,
     pub across: usize,
+    /// Those blocks have a row of halves each, which begins at `row_at`; otherwise one row is that of all.
+    pub rows_apart: bool,
     /// The tiles are of two matrices instead of neighbours in one.
     pub paired: bool,
     pub loading: Loading,
@@ -53,7 +55,8 @@ impl Chains {
     /// Adds what the chains are made of, but for `UNITCOUNT` and what [`with_chains`] is told. `OWNROW` says that there is
     /// one row, which a kernel has put into `row_halves`.
     pub fn sizes(self, values: Values) -> Values {
-        let Chains { rows, split, across, paired, loading: Loading { ahead, written_out } } = self;
+        let Chains { rows, split, across, rows_apart, paired, loading: Loading { ahead, written_out } } =
+            self;
         let threads = self.threads();
         let fragments = rows.div_ceil(16);
         let elements = match rows {
@@ -78,6 +81,7 @@ impl Chains {
             .list("INPUTSIDES", if one_side { &["near"][..] } else { &["near", "far"] })
             .switch("ONESIDE", one_side)
             .switch("OWNROW", rows == 1)
+            .set("OWNROWAT", if rows_apart { "row_at + " } else { "" })
             .switch("SHARED", split > 1 || rows == 1)
             .list("TWO", 0..2)
             .list("FOUR", 0..4)

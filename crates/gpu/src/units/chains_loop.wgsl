@@ -34,7 +34,7 @@ for (var round = 0u; round < rounds; round++) {
                 //@for r in ROWFRAGMENTS
                 {
                     //@if OWNROW
-                    let near = row_halves[(current * 4u + $g) * 4u + word];
+                    let near = row_halves[$OWNROWAT(current * 4u + $g) * 4u + word];
                     //@end
                     //@ifnot OWNROW
                     let near = next_near_$r[$g % $AHEAD];

@@ -24,6 +24,16 @@ impl Op {
             _ => None,
         }
     }
+
+    /// Whether what a norm has left of a view besides floats may be gone after the op, or of other rows.
+    pub fn replaces_norm(&self, view: View) -> bool {
+        match self {
+            Op::Norm { heads: 1, .. } | Op::AddNorm { .. } => true,
+            Op::Attention { .. } | Op::Gather { .. } => true,
+            Op::GatedLinear { input, .. } => *input != view,
+            _ => false,
+        }
+    }
 }
 
 impl Program {
@@ -41,12 +51,7 @@ impl Program {
                 return false;
             }
             found |= reads;
-            taken |= match op {
-                Op::Norm { heads: 1, .. } | Op::AddNorm { .. } => true,
-                Op::Attention { .. } | Op::Gather { .. } => true,
-                Op::GatedLinear { input, .. } => *input != out,
-                _ => false,
-            };
+            taken |= op.replaces_norm(out);
             // A gather leaves the same values, of fewer rows.
             let writes = op.outputs().iter().any(|written| written.overlaps(out));
             if writes && !matches!(op, Op::Gather { .. }) {

@@ -1,9 +1,11 @@
 //! Products of experts on matrix units: rows that chose the same expert are multiplied together, so that a step reads the
-//! weights of an expert once. How work is cut for `halves.wgsl`, and the kernels before it.
+//! weights of an expert once. How work is cut for `halves.wgsl`, and the kernels before it; what a single row has instead is
+//! in `single.rs`.
 
 use gleed_model::arithmetic::SEGMENT;
 use gleed_model::program::Activation;
 
+use super::Choosing;
 use super::tiles::{ExpertRows, TILES, Tiles, list_at};
 use crate::common;
 use crate::kernels::{Dispatch, Grid, Place, Source};
@@ -13,8 +15,12 @@ use crate::template::Values;
 use crate::units::chains::{Chains, Loading, with_chains};
 use crate::units::fragments::{LITTLE, Room};
 
+mod single;
 #[cfg(test)]
 mod tests;
+
+use single::summed_split;
+pub(crate) use single::{NextNorm, Normed, Summed, can_choose, has_normed};
 
 /// Groups of columns of a unit, to which rows are padded.
 const UNIT_GROUPS: usize = 4;
@@ -36,6 +42,12 @@ pub(crate) struct Product<'a> {
     pub out: Place,
     /// Where activation(first) · second goes too, where pairs are alone.
     pub activated: Option<(Activation, Place)>,
+    /// What a single row reads instead of the input: the input is a norm of it.
+    pub normed: Option<Normed>,
+    /// What a single row that is normed here has not chosen yet.
+    pub chooses: Option<Choosing>,
+    /// What is made of the results of a single row.
+    pub summed: Option<Summed>,
 }
 
 impl Product<'_> {
@@ -62,6 +74,10 @@ pub(crate) struct ExpertHalves {
     direct: Vec<Dispatch>,
     /// Pairs up to which that is done.
     most_direct: usize,
+    /// Of a single row whose norm is done here, or whose results are added up.
+    single: Vec<Dispatch>,
+    /// Whether it does the work of the sum after it, and of the norm after that.
+    sums: [bool; 2],
     /// What sorts rows by experts, for each number of rows of a tile.
     sorts: Vec<(Tiles, Dispatch)>,
     /// What makes halves of the input.
@@ -89,12 +105,17 @@ impl ExpertHalves {
         // So few that hardly any expert has several rows.
         let few = if product.choice.is_some() { (experts / 2).max(slots) } else { slots };
         let most_direct = if split.is_some() { few } else { 0 };
-        let (mut direct, mut products) = (vec![], vec![]);
+        let (mut direct, mut single, mut products) = (vec![], vec![], vec![]);
+        let summed = product.summed.zip(summed_split(kernels.facts.room(), product));
         let pieces = product.first.weight.pieces().len();
         for piece in 0..pieces {
             if let Some(split) = split {
                 let (source, each) = product.source(piece, Way::Direct { split }, true);
                 direct.push(kernels.dispatch(source.on_units(), Grid::Pairs { each, slots }));
+                if product.normed.is_some() {
+                    let (source, each) = product.source(piece, Way::Normed { split }, true);
+                    single.push(kernels.dispatch(source.on_units(), Grid::Pairs { each, slots }));
+                }
             }
             for (tile_rows, _) in TILES {
                 let tiles = product.tiles(tile_rows);
@@ -106,6 +127,11 @@ impl ExpertHalves {
                 }
             }
         }
+        if let Some((_, split)) = summed {
+            let (source, each) = product.source(0, Way::Summed { split }, true);
+            single.push(kernels.dispatch(source.on_units(), Grid::Rows(each)));
+        }
+        let sums = [summed.is_some(), summed.is_some_and(|(summed, _)| summed.next.is_some())];
         let mut sorts = vec![];
         for (tile_rows, _) in TILES.iter().filter(|_| product.choice.is_some()) {
             let tiles = product.tiles(*tile_rows);
@@ -116,7 +142,18 @@ impl ExpertHalves {
         let to_halves = kernels.dispatch(product.halving(rows), Grid::Rows(product.parts() as u32));
         let activates = product.activated.is_some();
         let sorted = sorted == Some(most_direct);
-        ExpertHalves { direct, most_direct, sorts, to_halves, products, sorted, slots, activates }
+        ExpertHalves {
+            direct,
+            most_direct,
+            single,
+            sums,
+            sorts,
+            to_halves,
+            products,
+            sorted,
+            slots,
+            activates,
+        }
     }
 
     /// Pairs up to which each is computed by itself.
@@ -128,26 +165,30 @@ impl ExpertHalves {
         rows * self.slots <= self.most_direct
     }
 
-    /// Rows up to which the activation after it is computed too.
-    pub fn activated_rows(&self) -> Option<usize> {
-        self.activates.then_some(self.most_direct / self.slots)
+    /// Rows up to which the work of the next two ops is done too: of an activation, or of a sum and a norm.
+    pub fn done_too(&self) -> [Option<usize>; 2] {
+        let [sums, norms] = self.sums.map(|does| does.then_some(1));
+        [self.activates.then_some(self.most_direct / self.slots).or(sums), norms]
     }
 
-    /// What is dispatched for so many rows; `apart` from the ops before.
+    /// What is dispatched for so many rows; `apart` from the ops before and after.
     pub fn dispatches(&self, rows: usize, apart: bool) -> impl Iterator<Item = &Dispatch> {
-        let is_direct = self.is_direct(rows);
-        let serves = move |(tiles, _): &&(Tiles, Dispatch)| !is_direct && tiles.serve(rows);
+        let is_single = rows == 1 && !apart && !self.single.is_empty();
+        let is_direct = self.is_direct(rows) && !is_single;
+        let is_tiled = !is_direct && !is_single;
+        let serves = move |(tiles, _): &&(Tiles, Dispatch)| is_tiled && tiles.serve(rows);
         let sorts = self.sorts.iter().filter(move |_| apart || !self.sorted).filter(serves);
         let products = self.products.iter().filter(serves).map(|(_, product)| product);
         let direct = self.direct.iter().filter(move |_| is_direct);
-        let to_halves = (!is_direct).then_some(&self.to_halves);
-        direct.chain(sorts.map(|(_, sort)| sort)).chain(to_halves).chain(products)
+        let single = self.single.iter().filter(move |_| is_single);
+        let to_halves = is_tiled.then_some(&self.to_halves);
+        direct.chain(single).chain(sorts.map(|(_, sort)| sort)).chain(to_halves).chain(products)
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Dispatch> {
         let tiled = self.sorts.iter().chain(&self.products).map(|(_, dispatch)| dispatch);
-        self.direct.iter().chain([&self.to_halves]).chain(tiled)
+        self.direct.iter().chain(&self.single).chain([&self.to_halves]).chain(tiled)
     }
 }
 
@@ -156,6 +197,10 @@ impl ExpertHalves {
 enum Way {
     /// Each pair by itself, with so many subgroups that share the segments.
     Direct { split: usize },
+    /// The same of a single row whose norm is done on the way.
+    Normed { split: usize },
+    /// All pairs of a single row together, each with so many subgroups.
+    Summed { split: usize },
     /// Those of a tile.
     Tiled { tiles: Tiles, subgroups: Subgroups, rows: ExpertRows, count: Buffer },
 }
@@ -187,7 +232,12 @@ fn shared(columns: usize, most: usize) -> usize {
 
 /// The same of a pair that is alone; nothing where a device has no workgroups for that.
 fn direct_split(room: Room, columns: usize) -> Option<usize> {
-    let most = room.subgroups(DIRECT_SPLIT, 640, 2 * columns.next_multiple_of(128) + LITTLE);
+    split_beside(room, columns, 0)
+}
+
+/// The same where a workgroup needs so many bytes more.
+fn split_beside(room: Room, columns: usize, bytes: usize) -> Option<usize> {
+    let most = room.subgroups(DIRECT_SPLIT, 640, 2 * columns.next_multiple_of(128) + LITTLE + bytes);
     (most > 0).then(|| shared(columns, most))
 }
 
@@ -199,33 +249,49 @@ impl Product<'_> {
         let rows_of_piece = &weight.pieces()[piece].rows;
         let groups = weight.packing().groups();
         let (tile_rows, Subgroups { split, across }) = match way {
-            Way::Direct { split } => (1, Subgroups { split, across: 1 }),
+            Way::Direct { split } | Way::Normed { split } => (1, Subgroups { split, across: 1 }),
+            Way::Summed { split } => (1, Subgroups { split, across: self.slots() }),
             Way::Tiled { tiles, subgroups, .. } => (tiles.rows, subgroups),
         };
-        let loading = Loading::of(tile_rows, split).written_out_if(written_out);
+        let loading = match way {
+            // More subgroups make up for what is not loaded ahead, if they have registers.
+            Way::Summed { .. } => Loading { ahead: 1, written_out },
+            _ => Loading::of(tile_rows, split).written_out_if(written_out),
+        };
         let paired = self.second.is_some();
         let own_outputs = if paired { 16 } else { 32 };
         // Where experts do not begin at tiles of packed rows, outputs may begin in the midst of one.
         let span = if outputs.is_multiple_of(16) { outputs } else { outputs + 15 };
-        let each = span.div_ceil(own_outputs * across) as u32;
-        let aligned = (self.input.offset | self.input.stride | columns).is_multiple_of(4)
-            && self.input.buffer != self.out.buffer
-            && self.activated.is_none_or(|(_, hidden)| hidden.buffer != self.input.buffer);
-        let direct = matches!(way, Way::Direct { .. });
+        let (normed, summed) = (matches!(way, Way::Normed { .. }), matches!(way, Way::Summed { .. }));
+        let block_outputs = if summed { own_outputs } else { own_outputs * across };
+        let each = span.div_ceil(block_outputs) as u32;
+        let input = self.normed.filter(|_| normed).map_or(self.input, |normed| normed.x);
+        let aligned = (input.offset | input.stride | columns).is_multiple_of(4)
+            && input.buffer != self.out.buffer
+            && self.activated.is_none_or(|(_, hidden)| hidden.buffer != input.buffer)
+            && self.summed.is_none_or(|summed| !summed.writes(input.buffer))
+            && self.choice.is_none_or(|choice| choice.buffer != input.buffer);
+        let direct = !matches!(way, Way::Tiled { .. });
         let activated = self.activated.filter(|_| direct);
-        let chains = Chains { rows: tile_rows, split, across, paired, loading };
+        let chains = Chains { rows: tile_rows, split, across, rows_apart: summed, paired, loading };
+        let chooses = self.chooses.filter(|_| normed);
+        let values = single::values(Values::default(), self.summed.filter(|_| summed), normed)
+            .switch("CHOOSES", chooses.is_some());
         let values = chains
-            .sizes(Values::default())
+            .sizes(values)
             .set("UNITCOUNT", if tile_rows <= 16 { "UNITS" } else { "min(UNITS, tile.w)" })
-            .list("PIECES", 0..(8 * groups).div_ceil(chains.threads()))
+            .list("PIECES", 0..(8 * groups).div_ceil(32 * split))
+            .set("TEAMTHREADS", format!("{}u", 32 * split))
+            .switch("PUTS", (split > 1 || tile_rows == 1) && !summed)
             .list("GROUPBITS", ["1u", "2u", "4u"])
             .list("OTHERBITS", ["8u", "16u"])
             .set("ROOM", format!("{}u", 4 * groups))
             .set("SUBGROUPS", format!("{}u", split * across))
-            .set("BLOCKOUTPUTS", format!("{}u", own_outputs * across))
+            .set("BLOCKOUTPUTS", format!("{block_outputs}u"))
             .switch("LISTED", !direct && self.choice.is_some())
             .switch("INORDER", !direct && self.choice.is_none())
-            .switch("CHOSEN", self.choice.is_some())
+            .switch("CHOSEN", self.choice.is_some() && chooses.is_none())
+            .switch("NOTCHOSEN", self.choice.is_none())
             .switch("ALIGNED", aligned)
             .switch("PAIRED", paired)
             .switch("ACTIVATES", activated.is_some())
@@ -255,16 +321,25 @@ impl Product<'_> {
         let source =
             self.first.bias.into_iter().fold(source, |source, bias| source.read("bias_a", "f32", bias));
         let source = match way {
-            Way::Direct { .. } => {
+            Way::Direct { .. } | Way::Normed { .. } | Way::Summed { .. } => {
                 let source = source
                     .snippet(include_str!("../../common/lanes.wgsl"))
                     .snippet(include_str!("../../common/round_twice.wgsl"))
                     .size("SLOT_STRIDE", if self.parts() == 1 { 0 } else { columns })
-                    .place("X_", self.input)
-                    .read("x", if aligned { "vec4<f32>" } else { "f32" }, self.input.buffer);
-                self.choice
-                    .iter()
-                    .fold(source, |source, choice| source.read_place("choice", "CHOICE_", *choice))
+                    .place("X_", input)
+                    .read("x", if aligned { "vec4<f32>" } else { "f32" }, input.buffer);
+                let source = match self.normed.filter(|_| normed) {
+                    Some(norm) => norm.read(source, aligned),
+                    None => source,
+                };
+                match (self.choice, chooses) {
+                    (Some(choice), Some(chooses)) => chooses
+                        .with_choose(source, chains.threads())
+                        .snippet(if activated.is_none() { include_str!("../../common/exp.wgsl") } else { "" })
+                        .write_place("choice", "CHOICE_", choice),
+                    (Some(choice), None) => source.read_place("choice", "CHOICE_", choice),
+                    (None, _) => source,
+                }
             }
             Way::Tiled { rows, count, .. } => {
                 let source = source
@@ -278,7 +353,10 @@ impl Product<'_> {
                 }
             }
         };
-        let source = source.write_place("out", "OUT_", self.out);
+        let source = match self.summed.filter(|_| summed) {
+            Some(summed) => return (summed.write(source), each),
+            None => source.write_place("out", "OUT_", self.out),
+        };
         let source = match activated {
             Some((activation, hidden)) => {
                 source.snippet(&common::activation(activation)).write_place("hidden", "HIDDEN_", hidden)

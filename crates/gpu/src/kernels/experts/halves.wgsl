@@ -11,6 +11,19 @@
 //@if OWNROW
 // Every pair is a tile of its own, whose row becomes halves here.
 //@end
+//@if NORMED
+// The row is that of an RMS norm of a single one, which is done here: the sums of squares of its groups are there.
+//@if CHOOSES
+// Which experts it uses is found here, too, by every workgroup.
+//@end
+//@end
+//@if SUMMED
+// A workgroup has the same outputs of all experts of a single row, a team of subgroups for each of them, and adds up what they
+// give in the order of their ranks.
+//@if ADDS
+// The sum is added to the residual, and written for the norm that follows as a linear layer writes it.
+//@end
+//@end
 
 $CHAINS
 
@@ -41,10 +54,13 @@ fn pair_at(tile: vec4<u32>, i: u32) -> u32 {
 fn tile_at(number: u32) -> vec4<u32> {
     let slot = number % SLOTS;
     //@if CHOSEN
-    let chosen = u32(choice[number / SLOTS * CHOICE_STRIDE + CHOICE_OFFSET + slot]);
-    return vec4<u32>(min(chosen, EXPERTS - 1u), number, 1u, UNITS);
+    let expert = u32(choice[number / SLOTS * CHOICE_STRIDE + CHOICE_OFFSET + slot]);
+    return vec4<u32>(min(expert, EXPERTS - 1u), number, 1u, UNITS);
     //@end
-    //@ifnot CHOSEN
+    //@if CHOOSES
+    return vec4<u32>(min(experts[slot], EXPERTS - 1u), number, 1u, UNITS);
+    //@end
+    //@if NOTCHOSEN
     return vec4<u32>(slot, number, 1u, UNITS);
     //@end
 }
@@ -53,8 +69,8 @@ fn pair_at(tile: vec4<u32>, i: u32) -> u32 {
     return tile.y;
 }
 
-// The row as halves.
-var<workgroup> row_halves: array<vec4<u32>, $ROOM>;
+// The rows of all teams as halves.
+var<workgroup> row_halves: array<vec4<u32>, $ROOM * $ACROSS>;
 var<workgroup> peaks: array<u32, $SUBGROUPS>;
 
 //@if ALIGNED
@@ -78,11 +94,48 @@ fn quad_of(at: u32, quad: u32) -> vec4<f32> {
 }
 
 //@end
-// Makes halves of the row that begins here, and returns its factor.
+//@if NORMED
+var<workgroup> lane_squares: array<vec4<f32>, 8>;
+
+fn four_squares(row: u32, groups: u32, four: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(squares[SQUARES + four]);
+}
+
+fn norm_quad(quad: u32) -> vec4<f32> {
+    let first = min(4u * quad, COLUMNS - 4u);
+    //@if ALIGNED
+    return norm_weights[first / 4u];
+    //@end
+    //@ifnot ALIGNED
+    return vec4<f32>(
+        norm_weights[first], norm_weights[first + 1u], norm_weights[first + 2u], norm_weights[first + 3u],
+    );
+    //@end
+}
+
+//@end
+// Makes halves of the team's row, which begins here, and returns its factor.
 fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
+    let team = subgroup % $ACROSS;
+    let member = subgroup / $ACROSS * 32u + lane;
     var largest = 0u;
     //@for p in PIECES
-    let quad_$p = quad_of(at, $p * $ALLTHREADS + thread);
+    var quad_$p = quad_of(at, $p * $TEAMTHREADS + member);
+    //@if NORMED
+    let norm_$p = norm_quad($p * $TEAMTHREADS + member);
+    //@end
+    //@end
+    //@if NORMED
+    if (thread < 32u) {
+        lane_squares[thread / 4u][thread % 4u] = lane_sum(0u, COLUMNS / 32u, thread);
+    }
+    workgroupBarrier();
+    let norm_factor = folded_factor(0u, INVERSE_WIDTH, EPSILON);
+    //@end
+    //@for p in PIECES
+    //@if NORMED
+    quad_$p = quad_$p * norm_factor * norm_$p;
+    //@end
     var group_$p = largest_of(quad_$p);
     //@for b in GROUPBITS
     group_$p = max(group_$p, exchanged(group_$p, $b));
@@ -96,26 +149,42 @@ fn convert(at: u32, thread: u32, subgroup: u32, lane: u32) -> f32 {
         peaks[subgroup] = largest;
     }
     workgroupBarrier();
-    for (var s = 0u; s < $SUBGROUPS; s++) {
+    for (var s = team; s < $SUBGROUPS; s += $ACROSS) {
         largest = max(largest, peaks[s]);
     }
     let factor = half_factor(largest);
     let up = one_over(factor);
     //@for p in PIECES
     {
-        let i = $p * $ALLTHREADS + thread;
+        let i = $p * $TEAMTHREADS + member;
         let group = half_factor(group_$p);
         let halves = rounded_twice(quad_$p, one_over(group), group * up, at >> 31u);
         if (i < 2u * $ROOM) {
-            row_halves[i / 2u][i % 2u * 2u] = halves.x;
-            row_halves[i / 2u][i % 2u * 2u + 1u] = halves.y;
+            let to = team * $ROOM + i / 2u;
+            row_halves[to][i % 2u * 2u] = halves.x;
+            row_halves[to][i % 2u * 2u + 1u] = halves.y;
         }
+    }
+    //@end
+    //@if SUMMED
+    if (member == 0u) {
+        team_factors[team] = factor;
     }
     //@end
     workgroupBarrier();
     return factor;
 }
 
+//@end
+//@if SUMMED
+var<workgroup> team_factors: array<f32, SLOTS>;
+// [slot][output]
+var<workgroup> given: array<f32, SLOTS * 32u>;
+
+//@if ADDS
+$PUTGROUP
+
+//@end
 //@end
 //@ifnot OWNROW
 // Which row of the input a pair has, and its factor.
@@ -160,6 +229,7 @@ fn biased_b(entry: u32, factor: f32, sum: f32) -> f32 {
 }
 
 //@end
+//@ifnot SUMMED
 // Writes sums of a pair: those at the same place of both tiles.
 fn put(pair: u32, entry: u32, base: u32, factor: f32, first: f32, second: f32) {
     let at = pair / SLOTS * OUT_STRIDE + OUT_OFFSET + pair % SLOTS * OUTPUTS - base;
@@ -185,6 +255,8 @@ fn put(pair: u32, entry: u32, base: u32, factor: f32, first: f32, second: f32) {
     //@end
 }
 
+//@end
+
 @compute @workgroup_size($THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -193,7 +265,21 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     begin_units(subgroup, lane);
+    //@if CHOOSES
+    choose(SCORES_OFFSET, thread);
+    if (workgroup.x == 0u && workgroup.y == 0u) {
+        for (var rank = thread; rank < USED; rank += THREADS) {
+            choice[CHOICE_OFFSET + rank] = f32(experts[rank]);
+            choice[CHOICE_OFFSET + USED + rank] = chosen[rank];
+        }
+    }
+    //@end
+    //@ifnot SUMMED
     let tile = tile_at(workgroup.y);
+    //@end
+    //@if SUMMED
+    let tile = tile_at(subgroup % SLOTS);
+    //@end
     if (tile.z > 0u) {
         multiply(tile, workgroup.x, thread, subgroup, lane);
     }
@@ -206,7 +292,18 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     // Outputs as rows of all experts' matrices: the first of this expert, and of the tile in which that is.
     let base = tile.x * OUTPUTS;
     let block_entry = base / 16u * 16u + block * $BLOCKOUTPUTS;
+    //@ifnot SUMMED
     let first_entry = block_entry + subgroup % $ACROSS * $OWNOUTPUTS;
+    //@end
+    //@if SUMMED
+    let first_entry = block_entry;
+    let row_at = subgroup % SLOTS * $ROOM;
+    let column = block * 32u + thread % 32u;
+    //@if ADDS
+    let before = residual[RESIDUAL_OFFSET + column];
+    let norm_weight = norm_weights[column];
+    //@end
+    //@end
     //@ifnot OWNROW
     //@for r in ROWFRAGMENTS
     //@for h in INPUTSIDES
@@ -244,7 +341,48 @@ fn multiply(tile: vec4<u32>, block: u32, thread: u32, subgroup: u32, lane: u32) 
     }
     //@end
     //@end
-    //@if SHARED
+    //@if SUMMED
+    //@for e in ENTRIES
+    {
+        let i = $e * $ALLTHREADS + thread;
+        if (i < $TILEPARTS / 2u && row_of_part(i) < rows_there) {
+            let to = output_of_part(i);
+            let entry = tile_at(to / 32u).x * OUTPUTS + block * 32u + to % 32u;
+            given[to] = biased_a(entry, team_factors[to / 32u], first_$e);
+            given[to + 16u] = biased_a(entry + 16u, team_factors[to / 32u], second_$e);
+        }
+    }
+    //@end
+    workgroupBarrier();
+    if (thread < 32u) {
+        var sum = 0.0;
+        for (var slot = 0u; slot < SLOTS; slot++) {
+            var weight = 1.0;
+            //@if WEIGHTED
+            weight = choice[CHOICE_OFFSET + SLOTS + slot];
+            //@end
+            sum = fma(weight, given[slot * 32u + thread], sum);
+        }
+        //@if ADDS
+        given[thread] = sum;
+        //@end
+        //@ifnot ADDS
+        out[OUT_OFFSET + column] = sum;
+        //@end
+    }
+    //@if ADDS
+    // Compilers must not add the residual before the last expert.
+    workgroupBarrier();
+    if (thread < 32u) {
+        let value = before + given[thread];
+        residual[RESIDUAL_OFFSET + column] = value;
+        put_sum(thread, value, norm_weight);
+    }
+    workgroupBarrier();
+    write_group(block, thread);
+    //@end
+    //@end
+    //@if PUTS
     //@for e in ENTRIES
     {
         let i = $e * $ALLTHREADS + thread;

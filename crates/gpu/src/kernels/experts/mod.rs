@@ -14,34 +14,57 @@ use crate::linear::{Matrix, PackedWeight};
 /// Threads of a choice, at most: one for each expert.
 const THREADS: usize = 256;
 
-/// out = the experts of each row, then their weights. `bias` and `factors` are the routing's.
-pub(crate) fn route(
-    kernels: &mut Kernels,
-    routing: Routing,
-    [bias, factors]: [Option<Buffer>; 2],
-    scores: Place,
-    out: Place,
-) -> Dispatch {
-    let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
-    let mut source = Source::new("route", include_str!("route.wgsl"))
-        .snippet(include_str!("../../common/exp.wgsl"))
-        .size("THREADS", scores.width.next_multiple_of(32).min(THREADS))
-        .size("EXPERTS", scores.width)
-        .size("USED", routing.used)
-        .flag("SOFTMAX", routing.gate == Gate::Softmax)
-        .flag("SIGMOID", routing.gate == Gate::Sigmoid)
-        .flag("SOFTMAX_OF_CHOSEN", routing.gate == Gate::SoftmaxOfChosen)
-        .size("GROUPS", groups.0)
-        .size("GROUPS_USED", groups.1)
-        .flag("NORMALISED", routing.normalised)
-        .float("LEAST_SUM", LEAST_SUM)
-        .float("SCALE", routing.scale)
-        .read_place("scores", "SCORES_", scores)
-        .write_place("out", "OUT_", out);
-    // What is not there is never read: a vector that is takes its place.
-    for (name, flag, vector) in [("bias", "BIASED", bias), ("factors", "WITH_FACTORS", factors)] {
-        source = source.flag(flag, vector.is_some()).read(name, "f32", vector.unwrap_or(scores.buffer));
+/// A choice of experts: which ones rows use, by their scores, then their weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choosing {
+    pub routing: Routing,
+    /// The routing's.
+    pub bias: Option<Buffer>,
+    pub factors: Option<Buffer>,
+    pub scores: Place,
+    pub out: Place,
+}
+
+impl Choosing {
+    /// Bytes of a workgroup's memory that `choose` needs.
+    fn bytes(self) -> usize {
+        let groups = self.routing.groups.map_or(1, |groups| groups.count);
+        12 * self.scores.width.next_multiple_of(4) + 8 * self.routing.used + 4 * groups
     }
+
+    /// The function `choose` for a kernel of so many threads, and what it needs.
+    fn with_choose(self, source: Source, threads: usize) -> Source {
+        let Choosing { routing, bias, factors, scores, .. } = self;
+        let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));
+        let source = source
+            .snippet(include_str!("choose.wgsl"))
+            .size("THREADS", threads)
+            .size("USED", routing.used)
+            .flag("SOFTMAX", routing.gate == Gate::Softmax)
+            .flag("SIGMOID", routing.gate == Gate::Sigmoid)
+            .flag("SOFTMAX_OF_CHOSEN", routing.gate == Gate::SoftmaxOfChosen)
+            .size("EXPERT_GROUPS", groups.0)
+            .size("EXPERT_GROUPS_USED", groups.1)
+            .flag("NORMALISED", routing.normalised)
+            .float("LEAST_SUM", LEAST_SUM)
+            .float("SCALE", routing.scale)
+            .read_place("scores", "SCORES_", scores);
+        // What is not there is never read: a vector that is takes its place.
+        let vectors = [("bias", "BIASED", bias), ("factors", "WITH_FACTORS", factors)];
+        vectors.into_iter().fold(source, |source, (name, flag, vector)| {
+            source.flag(flag, vector.is_some()).read(name, "f32", vector.unwrap_or(scores.buffer))
+        })
+    }
+}
+
+/// out = the experts of each row, then their weights.
+pub(crate) fn route(kernels: &mut Kernels, choosing: Choosing) -> Dispatch {
+    let experts = choosing.scores.width;
+    let source = Source::new("route", include_str!("route.wgsl"))
+        .snippet(include_str!("../../common/exp.wgsl"))
+        .size("EXPERTS", experts)
+        .write_place("out", "OUT_", choosing.out);
+    let source = choosing.with_choose(source, experts.next_multiple_of(32).min(THREADS));
     kernels.dispatch(source, Grid::Rows(1))
 }
 

@@ -60,36 +60,12 @@ fn convert(thread: u32, lane: u32) -> f32 {
 // [group][16]: two halves each; the factors of groups, and their sums of squares.
 @group(0) @binding(10) var<storage, read_write> written: array<u32>;
 
-// The group of this workgroup.
-var<workgroup> results: array<vec4<f32>, 8>;
-
-fn put_result(own: u32, value: f32) {
-    results[own / 4u][own % 4u] = value;
-}
-
-fn write_group(block: u32, thread: u32) {
-    if (thread < 16u) {
-        var largest = 0u;
-        //@for q in EIGHT
-        largest = max(largest, largest_of(results[$q]));
-        //@end
-        let factor = half_factor(largest);
-        written[block * 16u + thread] = halves_of_quad(results[thread / 2u], one_over(factor))[thread % 2u];
-        if (thread == 0u) {
-            written[shape.written_factors + block] = bitcast<u32>(factor);
-            //@if ADDS
-            written[shape.written_squares + block] = bitcast<u32>(sum_squares());
-            //@end
-        }
-    }
-}
-
+const WRITTEN_FACTORS = shape.written_factors;
+const WRITTEN_SQUARES = shape.written_squares;
+$PUTGROUP
 //@end
 //@if ADDS
 @group(0) @binding(5) var<storage, read> norm_weights: array<f32>;
-
-// What the output has of the group once the results are added.
-var<workgroup> sums: array<vec4<f32>, 8>;
 
 // What the output had at a place and 16 after it, and the norm's weights there.
 fn before(index: u32) -> vec4<f32> {
@@ -99,21 +75,6 @@ fn before(index: u32) -> vec4<f32> {
     return vec4<f32>(
         output[shape.output_a + first], output[shape.output_a + second], norm_weights[first], norm_weights[second],
     );
-}
-
-fn put_sum(own: u32, value: f32, weight: f32) {
-    sums[own / 4u][own % 4u] = value;
-    put_result(own, value * weight);
-}
-
-fn sum_squares() -> f32 {
-    let first = vec4<f32>(
-        quad_squares(sums[0]), quad_squares(sums[1]), quad_squares(sums[2]), quad_squares(sums[3]),
-    );
-    let last = vec4<f32>(
-        quad_squares(sums[4]), quad_squares(sums[5]), quad_squares(sums[6]), quad_squares(sums[7]),
-    );
-    return folded_quads(first, last);
 }
 
 //@end

@@ -308,10 +308,15 @@ impl Written {
         }
     }
 
+    /// The sums of squares of the groups of a single row.
+    pub fn squares(&self, columns: usize) -> &[f32] {
+        &self.words[self.squares..][..columns.div_ceil(HALF_GROUP)]
+    }
+
     /// That the sums of squares of a single row's groups are those of these values, within roundings.
     pub fn assert_squares(&self, what: &str, values: &[f32]) {
         for (g, group) in values.chunks(HALF_GROUP).enumerate() {
-            let (sum, truth) = (self.words[self.squares + g], dot(group, group));
+            let (sum, truth) = (self.squares(values.len())[g], dot(group, group));
             assert!((sum - truth).abs() <= 2e-6 * truth, "{what}: {sum}, not {truth} in group {g}");
         }
     }

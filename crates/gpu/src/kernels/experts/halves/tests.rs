@@ -15,6 +15,8 @@ use crate::step::Counts;
 use crate::testing::{self, buffer, kernels, number, read};
 use crate::units::spirv;
 
+mod single;
+
 /// Rows that there is room for beyond those of a step.
 const MORE: usize = 2;
 
@@ -147,6 +149,9 @@ impl Case {
             input: place(input, input_width),
             out: place(out, width),
             activated: (self.weights.len() == 2).then_some((Activation::Silu, place(hidden, part))),
+            normed: None,
+            chooses: None,
+            summed: None,
         };
         let most_rows = self.rows + MORE;
         let most_pairs = most_rows * self.slots;
@@ -180,7 +185,8 @@ impl Case {
             let source = source.on_units();
             let source = if real { source } else { source.with_text(emulated) };
             let grid = match way {
-                Way::Direct { .. } => Grid::Pairs { each, slots: self.slots },
+                Way::Direct { .. } | Way::Normed { .. } => Grid::Pairs { each, slots: self.slots },
+                Way::Summed { .. } => Grid::Rows(each),
                 Way::Tiled { tiles, .. } => Grid::Tiles(each, tiles),
             };
             dispatches.push(kernels.dispatch(source, grid));
@@ -256,7 +262,8 @@ fn emulated(text: String) -> String {
         include_str!("../../../common/lanes.wgsl"),
         include_str!("../../../linear/tests/lanes_plain.wgsl"),
     );
-    with_plain_halves(&text, subgroups, "arrayLength(&out)")
+    let written = if text.contains("residual[") { "residual" } else { "out" };
+    with_plain_halves(&text, subgroups, &format!("arrayLength(&{written})"))
 }
 
 /// Two matrices of which each row chooses some experts; outputs are whole tiles.
@@ -355,6 +362,9 @@ fn every_kernel_is_completed() {
             input: place(input, 1536),
             out: place(out, formats.len() * 2 * outputs),
             activated: (formats.len() == 2).then_some((Activation::Silu, place(hidden, 2 * outputs))),
+            normed: None,
+            chooses: None,
+            summed: None,
         };
         let rows = ExpertRows::with(&mut kernels(), [16, 16], 3);
         let count = number(3);
