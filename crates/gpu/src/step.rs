@@ -18,7 +18,7 @@ use gleed_model::groups::PageGroups;
 use gleed_model::program::Program;
 
 use pieces::PARTIALS;
-pub(crate) use pieces::{Items, NEAR_ROWS, Outlook, Pieces};
+pub(crate) use pieces::{Items, NEAR_ROWS, Outlook, Pieces, is_wide};
 
 /// Positions of a span of attention: those of a page.
 pub(crate) const SPAN: usize = PAGE;

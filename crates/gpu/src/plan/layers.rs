@@ -322,8 +322,8 @@ impl<'a> Planner<'a> {
 
     /// By which of the step's outlooks attention is cut.
     pub(super) fn outlook(&self, op: &program::Attention) -> usize {
-        let group = self.resources.caches[op.cache].group;
-        let own = Outlook { sight: op.sight(), group };
+        let cache = self.resources.caches[op.cache];
+        let own = Outlook::of_attention(op, cache.group, cache.shape);
         self.resources.outlooks.iter().position(|outlook| *outlook == own).unwrap_or(0)
     }
 

@@ -4,21 +4,35 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use gleed_model::groups::PageGroups;
-use gleed_model::program::{Op, Program, Sight};
+use gleed_model::program::{Attention, KvLayer, Op, Program, Sight};
 use gleed_model::{Arithmetic, KvType, Row};
 
 use super::{ITEM_WORDS, SPAN, Step, header};
 
-/// What rows see in some layers, and in which page group that is.
+/// The most dimensions of queries that attention in halves keeps in registers.
+const REGISTER_DIMENSIONS: usize = 256;
+
+/// Whether keys have so many dimensions that queries do not fit into registers.
+pub(crate) fn is_wide(shape: KvLayer) -> bool {
+    shape.key_dim > REGISTER_DIMENSIONS
+}
+
+/// What rows see in some layers, in which page group that is, and whether keys are wide there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub sight: Sight,
     pub group: usize,
+    pub is_wide: bool,
 }
 
 impl Outlook {
     /// All positions up to a row's own: the first one of every program.
-    pub const BACK: Outlook = Outlook { sight: Sight::BACK, group: 0 };
+    pub const BACK: Outlook = Outlook { sight: Sight::BACK, group: 0, is_wide: false };
+
+    /// That of one attention.
+    pub fn of_attention(attention: &Attention, group: usize, shape: KvLayer) -> Outlook {
+        Outlook { sight: attention.sight(), group, is_wide: is_wide(shape) }
+    }
 
     /// Those by which attention of a program is cut. In arithmetics other than that of halves all but the first are not
     /// cut at all.
@@ -26,8 +40,9 @@ impl Outlook {
         let (groups, mut all) = (PageGroups::of(program), vec![Outlook::BACK]);
         for node in &program.nodes {
             let Op::Attention { attention, .. } = node.op else { continue };
-            let outlook = Outlook { sight: attention.sight(), group: groups.of_cache(attention.cache) };
-            let in_halves = attention.in_halves(program.caches[attention.cache], kv);
+            let shape = program.caches[attention.cache];
+            let outlook = Outlook::of_attention(&attention, groups.of_cache(attention.cache), shape);
+            let in_halves = attention.in_halves(shape, kv);
             if arithmetic == Arithmetic::F16 && in_halves && !all.contains(&outlook) {
                 all.push(outlook);
             }
@@ -54,6 +69,9 @@ pub(crate) enum Items {
 /// Single rows of a step that may be [`Items::Near`], and spans that each of them may have: more are split.
 pub(crate) const NEAR_ROWS: usize = 4;
 const NEAR_SPANS: usize = 8;
+
+/// The same where keys are wide: a workgroup has all heads then, and much to do for each span.
+const WIDE_NEAR_SPANS: usize = 2;
 
 /// Spans that each of more rows may have without being split, and rows from which on none are: there is work
 /// enough.
@@ -105,7 +123,7 @@ impl Step {
         count: usize,
         row: impl Fn(usize) -> &'a Row,
     ) -> Pieces {
-        let Outlook { sight, group } = self.outlooks[outlook];
+        let Outlook { sight, group, is_wide } = self.outlooks[outlook];
         let sees = |index| {
             let Row { table, position, .. } = *row(index);
             let table = self.tables[table as usize];
@@ -127,7 +145,8 @@ impl Step {
         let deepest = singles.iter().map(spans_of).max().unwrap_or(0);
         let needed: usize = singles.iter().map(spans_of).sum();
         let near = singles.len() <= NEAR_ROWS;
-        let far = deepest > if near { NEAR_SPANS } else { WHOLE_SPANS };
+        let near_spans = if is_wide { WIDE_NEAR_SPANS } else { NEAR_SPANS };
+        let far = deepest > if near { near_spans } else { WHOLE_SPANS };
         let kind = if near && !far {
             Items::Near
         } else if far && singles.len() <= ENOUGH_ROWS && needed <= self.capacity.partials {

@@ -212,7 +212,7 @@ fn the_rows_of_a_short_prompt_are_computed_one_by_one() {
 
 /// By a window of so many positions.
 fn near(window: usize) -> Outlook {
-    Outlook { sight: Sight { window: Some(window), ..Sight::BACK }, group: 0 }
+    Outlook { sight: Sight { window: Some(window), ..Sight::BACK }, ..Outlook::BACK }
 }
 
 #[test]
@@ -266,7 +266,8 @@ fn outlooks_are_those_of_attention_in_halves() {
     }
     program.caches = vec![KvLayer { heads: 1, key_dim: 1, value_dim: 1 }; 4];
     let both_ways = Sight { causal: false, window: Some(100), chunk: None };
-    let expected = [Outlook::BACK, Outlook { group: 1, ..near(100) }, Outlook { sight: both_ways, group: 0 }];
+    let expected =
+        [Outlook::BACK, Outlook { group: 1, ..near(100) }, Outlook { sight: both_ways, ..Outlook::BACK }];
     assert_eq!(Outlook::of(&program, Arithmetic::F16, KvType::F16), expected);
     for (arithmetic, kv) in [(Arithmetic::F16, KvType::Q8_0), (Arithmetic::Q8, KvType::F16)] {
         assert_eq!(Outlook::of(&program, arithmetic, kv), [Outlook::BACK]);
@@ -280,8 +281,8 @@ fn whatever_the_rows_every_span_is_computed_once_and_there_is_room() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) % end
     };
-    let both_ways = |window| Outlook { sight: Sight { causal: false, window, chunk: None }, group: 0 };
-    let in_chunks = Outlook { sight: Sight { chunk: Some(300), ..near(500).sight }, group: 0 };
+    let both_ways = |window| Outlook { sight: Sight { causal: false, window, chunk: None }, ..Outlook::BACK };
+    let in_chunks = Outlook { sight: Sight { chunk: Some(300), ..near(500).sight }, ..Outlook::BACK };
     let outlooks =
         [Outlook::BACK, near(1), near(64), near(700), in_chunks, both_ways(None), both_ways(Some(90))];
     let mut kinds = [[0; 5]; 7];

@@ -8,7 +8,7 @@ use super::options::slopes;
 use super::{Attention, TILE_QUERIES, VALUE_BLOCK, partial_room};
 use crate::kernels::{Dispatch, Grid, List, Source};
 use crate::launch::{Buffer, Kernels};
-use crate::step::{Items, pages_word};
+use crate::step::{Items, is_wide, pages_word};
 use crate::template::{Values, expand};
 use crate::units::fragments::Room;
 
@@ -16,9 +16,6 @@ mod wide;
 
 #[cfg(test)]
 mod tests;
-
-/// The most dimensions of queries that are kept in registers.
-const REGISTER_DIMENSIONS: usize = 256;
 
 /// Queries of a subgroup.
 const QUERIES: usize = 16;
@@ -95,7 +92,7 @@ pub(super) fn source(
     let unrolled = style.values(unrolled, key_groups, block_values / 64, words);
     let kernel = if tiles { include_str!("halves_tile.wgsl") } else { include_str!("halves_row.wgsl") };
     let text = [include_str!("halves.wgsl"), kernel].concat();
-    let source = kernel_source(&expand(&text, &unrolled), step, list, op, kind)
+    let source = kernel_source(&expand(&text, &unrolled), step, list, op, kind, "f32")
         .size("SUBGROUPS", subgroups)
         .size("THREADS", 32 * subgroups)
         .size("TEAMS", teams)
@@ -110,11 +107,6 @@ pub(super) fn source(
         _ => source,
     };
     (source, (shape.heads * parts * blocks) as u32)
-}
-
-/// Whether keys have so many dimensions that queries do not fit into registers.
-fn is_wide(shape: KvLayer) -> bool {
-    shape.key_dim > REGISTER_DIMENSIONS
 }
 
 /// Whether workgroups have room for queries of such keys.
@@ -148,8 +140,15 @@ fn is_aligned(op: &Attention) -> bool {
         && op.query.buffer != op.out.buffer
 }
 
-/// What all kernels need.
-fn kernel_source(text: &str, step: Buffer, list: List, op: Attention, kind: Items) -> Source {
+/// What all kernels need; `element` is what they write results as.
+fn kernel_source(
+    text: &str,
+    step: Buffer,
+    list: List,
+    op: Attention,
+    kind: Items,
+    element: &'static str,
+) -> Source {
     let shape = op.cache.shape;
     let (rows, tiles) = (matches!(kind, Items::Near | Items::Whole), kind == Items::Tiles);
     let source = Source::new("attention in halves", text)
@@ -174,8 +173,8 @@ fn kernel_source(text: &str, step: Buffer, list: List, op: Attention, kind: Item
         .read("query", if is_aligned(&op) { "vec4<f32>" } else { "f32" }, op.query.buffer)
         .read("keys", "vec4<u32>", op.cache.keys);
     let source = with_options(source, op, rows || tiles);
-    let source = if rows { source } else { source.write("partials", "f32", op.partials) };
-    if tiles || rows { source.write_place("out", "OUT_", op.out) } else { source }
+    let source = if rows { source } else { source.write("partials", element, op.partials) };
+    if tiles || rows { source.place("OUT_", op.out).write("out", element, op.out.buffer) } else { source }
 }
 
 /// Whether a tile's subgroups share the keys and values of a span, which they then load as matrices.

@@ -78,7 +78,7 @@ fn main(
     var key_at = (step[pages + min(first_span + own_span, end_span - 1u)] * KV_HEADS + kv_head) * UNITS * PAGE + own_key;
     var value_at = (step[pages + first_span] * KV_HEADS + kv_head) * PAGE * VALUE_UNITS + own_values;
 $KEYLOADS
-    //@if EARLY
+    //@if SPLIT
 $VALUELOADS
     //@end
 
@@ -229,9 +229,6 @@ $SCALES
             //@end
         }
         //@ifnot SPLIT
-        //@if EARLY
-        if start > first_span
-        //@end
         {
 $VALUELOADS
         }

@@ -75,14 +75,28 @@ fn bad_and_seen(query: Query, bits: u32, first_position: u32) -> u32 {
 }
 
 //@for to in TARGETS
-// Two neighbouring values of a lane, and two eight further.
-fn put_$to(at: u32, value: u32, x: vec4<f32>) {
-    //@for c in FOUR
-    {
-        let own = value + $c % 2 * 8 + $c / 2;
-        if own < VALUE_DIM {
-            $to[at + own] = x[$c];
+// Sixteen neighbouring values of a lane, of which each word has two and the two that are eight further.
+fn put_$to(at: u32, value: u32, first: vec4<f32>, second: vec4<f32>, third: vec4<f32>, fourth: vec4<f32>) {
+    //@if QUADS
+    if value < VALUE_DIM {
+        let to = (at + value) / 4u;
+        $to[to] = vec4<f32>(first.xz, second.xz);
+        $to[to + 1u] = vec4<f32>(third.xz, fourth.xz);
+        $to[to + 2u] = vec4<f32>(first.yw, second.yw);
+        $to[to + 3u] = vec4<f32>(third.yw, fourth.yw);
+    }
+    //@end
+    //@ifnot QUADS
+    let words = array<vec4<f32>, 4>(first, second, third, fourth);
+    for (var j = 0u; j < 4u; j++) {
+        //@for c in FOUR
+        {
+            let own = value + 2u * j + $c % 2 * 8 + $c / 2;
+            if own < VALUE_DIM {
+                $to[at + own] = words[j][$c];
+            }
         }
+        //@end
     }
     //@end
 }
@@ -133,23 +147,25 @@ fn put_$to(at: u32, value: u32, x: vec4<f32>) {
         //@end
         for (var c = 0u; c < $VALUETURNS; c++) {
             //@for c in VALUECHUNKS
-            for (var j = 0u; j < $WORDTURNS; j++) {
-                //@for j in WORDS
-                {
-                    let value = first_value + 64u * number$c + 2u * number$j;
-                    //@if ROWS
-                    put_out(out_at, value, $h_total$c$j * $h_inverse);
-                    //@end
-                    //@if SPLIT
-                    put_partials(into, value, $h_total$c$j * $h_kept);
-                    //@end
-                    //@if TILES
-                    if partial_stride == 0u {
-                        put_out(out_at, value, $h_total$c$j * $h_inverse);
-                    } else {
-                        put_partials(into, value, $h_total$c$j * $h_kept);
-                    }
-                    //@end
+            {
+                let value = first_value + 64u * number$c;
+                let first = $h_total$c$FIRSTWORD;
+                let second = $h_total$c$SECONDWORD;
+                let third = $h_total$c$THIRDWORD;
+                let fourth = $h_total$c$FOURTHWORD;
+                //@if ROWS
+                put_out(out_at, value, first * $h_inverse, second * $h_inverse, third * $h_inverse, fourth * $h_inverse);
+                //@end
+                //@if SPLIT
+                put_partials(into, value, first * $h_kept, second * $h_kept, third * $h_kept, fourth * $h_kept);
+                //@end
+                //@if TILES
+                if partial_stride == 0u {
+                    put_out(
+                        out_at, value, first * $h_inverse, second * $h_inverse, third * $h_inverse, fourth * $h_inverse,
+                    );
+                } else {
+                    put_partials(into, value, first * $h_kept, second * $h_kept, third * $h_kept, fourth * $h_kept);
                 }
                 //@end
             }
@@ -157,8 +173,13 @@ fn put_$to(at: u32, value: u32, x: vec4<f32>) {
         }
         //@ifnot ROWS
         if word == 0u && member == 0u && value_block == 0u && partial_stride != 0u {
+            //@if QUADS
+            partials[(into + PARTIAL) / 4u - 1u] = vec4<f32>(0.0, 0.0, $h_whole.largest, $h_whole.sum);
+            //@end
+            //@ifnot QUADS
             partials[into + PARTIAL - 2u] = $h_whole.largest;
             partials[into + PARTIAL - 1u] = $h_whole.sum;
+            //@end
         }
         //@end
     }

@@ -83,9 +83,9 @@ pub(crate) struct Attention {
     pub halves: bool,
 }
 
-/// Values that the partial result of one head takes.
+/// Values that the partial result of one head takes, in quads: the last two are its maximum and sum.
 pub(crate) fn partial_room(value_dim: usize) -> usize {
-    value_dim.next_multiple_of(4) + 2
+    value_dim.next_multiple_of(4) + 4
 }
 
 /// Attention of every kind of items, and the merge of spans.

@@ -114,14 +114,18 @@ pub(super) fn source(
     let unrolled = values(&op, kind, queries <= QUERIES / 2, subgroups)
         .switch("STAGED", false)
         .switch("TILES", kind == Items::Tiles)
-        // Where workgroups are few, the first values are asked for before there are queries.
-        .switch("EARLY", !matches!(kind, Items::Whole | Items::Tiles))
         .switch("SINKED", op.sinks.is_some() && !matches!(kind, Items::Few | Items::Split))
         .list("TARGETS", targets);
     let unrolled = style.wide_values(unrolled, cut, shape, chunks);
+    // A lane's sixteen values are neighbours: four stores instead of sixteen.
+    let quads = shape.value_dim.is_multiple_of(16)
+        && (op.out.offset | op.out.stride).is_multiple_of(4)
+        && op.out.buffer != op.query.buffer;
+    let unrolled = unrolled.switch("QUADS", quads);
     let kernel = [include_str!("../halves_wide_parts.wgsl"), include_str!("../halves_wide.wgsl")];
     let text = [include_str!("../halves.wgsl"), &kernel.concat()].concat();
-    let source = kernel_source(&expand(&text, &unrolled), step, list, op, kind)
+    let element = if quads { "vec4<f32>" } else { "f32" };
+    let source = kernel_source(&expand(&text, &unrolled), step, list, op, kind, element)
         .size("SUBGROUPS", subgroups)
         .size("TEAMS", cut.teams)
         .size("SPANS", cut.spans)
@@ -165,6 +169,11 @@ impl Style {
             ("VALUE", "VALUECHUNKS", "c", chunks),
             ("WORD", "WORDS", "j", 4),
         ];
+        // The words of a chunk's values one by one.
+        let words = ["FIRSTWORD", "SECONDWORD", "THIRDWORD", "FOURTHWORD"].into_iter().enumerate();
+        let values = words.fold(values, |values, (j, name)| {
+            values.set(name, if self == Style::Loops { format!("[{j}]") } else { format!("_{j}") })
+        });
         self.lists(values, &several)
             .set("NUMBERS", numbers(ahead.max(of_queries).max(PRODUCTS)))
             .set("NOQUERIES", queries.concat())

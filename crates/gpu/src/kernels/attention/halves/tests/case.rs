@@ -10,14 +10,14 @@ use half::f16;
 
 use crate::Gpu;
 use crate::cache::LayerCache;
-use crate::kernels::attention::halves::{Style, is_wide, source, wide};
+use crate::kernels::attention::halves::{Style, source, wide};
 use crate::kernels::attention::{Attention, TILE_QUERIES, merge, partial_room};
 use crate::kernels::{Dispatch, Grid, List, Place, Source};
 use crate::launch::{Buffer, Kernels};
 use crate::linear::tests::emulation::with_plain_halves;
 use crate::linear::tests::support::{Random, Written, setup};
 use crate::linear::{HalfRows, half_units};
-use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header};
+use crate::step::{Counts, Items, NEAR_ROWS, Pieces, header, is_wide};
 use crate::testing::{self, buffer, kernels, read};
 use crate::units::fragments::{Fragments, Room};
 
