@@ -20,8 +20,9 @@ mod tests;
 /// Queries of a subgroup.
 const QUERIES: usize = 16;
 
-/// Spans of a row that a workgroup has at once, of few rows and of many, and subgroups for each.
-const NEAR_TEAMS: usize = 4;
+/// Spans of a row that a workgroup has at once, of few rows and of many, and subgroups for each: of more, threads have too few
+/// registers.
+const NEAR_TEAMS: usize = 2;
 const WHOLE_TEAMS: usize = 1;
 const TEAM: usize = 4;
 
