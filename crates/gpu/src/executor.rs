@@ -64,7 +64,7 @@ pub struct GpuExecutor {
     readable: [wgpu::Buffer; 2],
     /// Chains of steps.
     links: Links,
-    /// Steps whose logits nobody wanted, and which may still be computed.
+    /// Steps whose logits no caller wanted, and which may still be computed.
     in_flight: VecDeque<wgpu::SubmissionIndex>,
     /// `[wanted row][stride]` of the last step.
     logits: Vec<f32>,
@@ -196,7 +196,7 @@ impl GpuExecutor {
         &self.converted
     }
 
-    /// How many norms a step of so many rows leaves to the linear layers before them.
+    /// How many norms a step of `rows` rows leaves to the linear layers before them.
     pub fn norms_in_layers(&self, rows: usize) -> usize {
         let counts = Counts { rows, ..Counts::default() };
         let is_norm = |node: usize| self.program.nodes[node].op.rms_norm().is_some();
@@ -204,7 +204,7 @@ impl GpuExecutor {
         done.filter(|(index, node)| is_norm(*index) && node.is_done(counts, Recorded::Together)).count()
     }
 
-    /// How many linear layers multiply so many rows of integers on matrix units.
+    /// How many linear layers multiply `rows` rows on matrix units.
     pub fn layers_on_matrix_units(&self, rows: usize) -> usize {
         let commands = self.nodes.iter().flat_map(|node| &node.commands);
         let layers = commands.filter_map(|command| match command {

@@ -36,7 +36,7 @@ pub(crate) mod header {
     /// Of each outlook where its items and merges begin, and the items of few rows themselves.
     const OUTLOOKS: usize = 2;
     const OUTLOOK_WORDS: usize = 6 + NEAR_ROWS * ITEM_WORDS;
-    /// A header has so many words or a multiple: kernels bind what begins there.
+    /// A header has this many words or a multiple: kernels bind what begins there.
     const ALIGNMENT: usize = 64;
 
     /// Items of attention, by their [`Items`]. Those of one row: row, where what it sees ends, where its pages
@@ -106,7 +106,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Of a program with so many outlooks.
+    /// Of a program with `outlooks` outlooks.
     pub fn new(program: &Program, outlooks: usize, max_rows: usize, item_rows: usize) -> Capacity {
         let spans = program.context.div_ceil(SPAN);
         let partials = PARTIALS.min(max_rows.saturating_mul(spans)).max(spans);
@@ -117,7 +117,7 @@ impl Capacity {
         Capacity { max_rows, pages, groups, outlooks, adapters, angles, item_rows, partials, states: 0 }
     }
 
-    /// The same with room for the states that a step reads and writes, which are at most so many.
+    /// The same with room for the states that a step reads and writes, at most `slots` of them.
     pub fn with_slots(self, slots: usize) -> Capacity {
         Capacity { states: 2 * STATE_WORDS * self.max_rows + slots, ..self }
     }
@@ -162,7 +162,7 @@ pub(crate) struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// The pieces of attention of an outlook; none where nobody attends.
+    /// The pieces of attention of an outlook; none where no layer attends by it.
     pub fn pieces(&self, outlook: usize) -> Pieces {
         self.attention.get(outlook).copied().unwrap_or_default()
     }

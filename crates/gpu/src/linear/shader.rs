@@ -60,7 +60,7 @@ pub enum InputKind {
     Unaligned,
     /// What [`super::Conversion`] makes of floats. All matrices are integers then.
     Integers,
-    /// What it makes of them, in so many groups.
+    /// What it makes of them, in this many groups.
     Halves(u32),
     /// A single row of them, whose groups have factors of their own.
     Single(u32),

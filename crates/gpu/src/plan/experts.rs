@@ -113,7 +113,7 @@ impl<'a> Planner<'a> {
         Some(Choosing { routing: *routing, bias, factors, scores, out })
     }
 
-    /// The sum of what experts give, if it is the next op and nobody else reads that; and the norm after it.
+    /// The sum of what experts give, if it is the next op and no other reads that; and the norm after it.
     fn sum_after(&self, op: &Op) -> Option<Summed> {
         let Op::ExpertLinear { out: given, choice: Some(choice), .. } = op else { return None };
         let Some(Op::Combine { choice: by, weighted, input, out }) = self.next() else { return None };

@@ -21,8 +21,8 @@ pub(super) fn norm_of(program: &Program, index: usize, view: View) -> Option<(us
     (out == view).then_some((writer, norm))
 }
 
-/// What the results of a node are added to and the weights of the norm after that, where the node may do both: nobody
-/// else reads them, and nobody reads the norm's but linear ops that `round` all that they read, and nodes that do without.
+/// What the results of a node are added to and the weights of the norm after that, where the node may do both: no
+/// other reads them, and the norm's are read by linear ops that `round` all that they read, and by nodes that do without.
 pub(super) fn next_norm(
     program: &Program,
     (index, result): (usize, View),

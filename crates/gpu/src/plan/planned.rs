@@ -23,7 +23,7 @@ pub(crate) struct Planned {
 pub(crate) enum Within {
     /// A layer, that of a norm, for some numbers of rows.
     Layer(Linear),
-    /// Experts, that of an activation, or of a sum and a norm, up to so many rows.
+    /// Experts, that of an activation, or of a sum and a norm, up to this many rows.
     Experts(usize),
 }
 
@@ -75,7 +75,7 @@ impl Planned {
 /// How nodes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recorded {
-    /// All of a step: one may do the work of the next, and leave out what nobody reads.
+    /// All of a step: one may do the work of the next, and leave out what no other reads.
     Together,
     /// Each writes all that it stands for, so that it can be looked at and timed.
     Apart,

@@ -210,7 +210,7 @@ fn the_rows_of_a_short_prompt_are_computed_one_by_one() {
     assert_eq!(kinds(129..193), [0, 16]);
 }
 
-/// By a window of so many positions.
+/// By a window of `window` positions.
 fn near(window: usize) -> Outlook {
     Outlook { sight: Sight { window: Some(window), ..Sight::BACK }, ..Outlook::BACK }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Loading {
 }
 
 impl Loading {
-    /// What leaves registers for the most subgroups, as measured on an H200, with tiles of so many rows whose segments are
-    /// shared by so many subgroups.
+    /// What leaves registers for the most subgroups, as measured on an H200, with tiles of `rows` rows whose segments are
+    /// shared by `split` subgroups.
     pub fn of(rows: usize, split: usize) -> Loading {
         let (ahead, written_out) = match (rows, split) {
             (..=8, _) => (4, true),

@@ -1,7 +1,7 @@
 // What linear layers and experts in halves share: a subgroup of 32 has the sums of two tiles of 16 outputs (or of a gated
 // layer a tile of either matrix) with each of $TILEROWS rows. It unpacks its weights into fragments itself and loads its
-// inputs as fragments, or from workgroup memory where they are a row of its own, so that nothing is staged and nobody waits
-// for others. A lane has eight neighbouring columns of each group of 32, the first four of which are its part of one
+// inputs as fragments, or from workgroup memory where they are a row of its own, so that nothing is staged and no subgroup
+// waits for others. A lane has eight neighbouring columns of each group of 32, the first four of which are its part of one
 // product, the others of the next.
 //
 // Segments of 512 columns are chains of their own, which are added up in ascending order: by the subgroup that computes

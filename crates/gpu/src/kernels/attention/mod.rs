@@ -44,7 +44,7 @@ pub(crate) struct QueryTiling {
 }
 
 impl QueryTiling {
-    /// The tiling for so many query heads per key head.
+    /// The tiling for `group` query heads per key head.
     pub fn new(facts: &Facts, group: usize) -> QueryTiling {
         let memory = facts.workgroup_memory as usize;
         // What is staged, the weights, and some numbers for each query.

@@ -56,7 +56,7 @@ impl Product<'_> {
         self.choice.map_or(self.sizes[0], |choice| choice.width / 2)
     }
 
-    /// How pairs are cut into tiles of so many rows.
+    /// How pairs are cut into tiles of `rows` rows.
     fn tiles(&self, rows: usize) -> Tiles {
         Tiles { rows, slots: self.slots(), experts: self.sizes[0], chosen: self.choice.is_some() }
     }
@@ -171,7 +171,7 @@ impl ExpertHalves {
         [self.activates.then_some(self.most_direct / self.slots).or(sums), norms]
     }
 
-    /// What is dispatched for so many rows; `apart` from the ops before and after.
+    /// What is dispatched for `rows` rows; `apart` from the ops before and after.
     pub fn dispatches(&self, rows: usize, apart: bool) -> impl Iterator<Item = &Dispatch> {
         let is_single = rows == 1 && !apart && !self.single.is_empty();
         let is_direct = self.is_direct(rows) && !is_single;
@@ -195,17 +195,17 @@ impl ExpertHalves {
 /// How rows come to a workgroup.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Each pair by itself, with so many subgroups that share the segments.
+    /// Each pair by itself, with `split` subgroups that share the segments.
     Direct { split: usize },
     /// The same of a single row whose norm is done on the way.
     Normed { split: usize },
-    /// All pairs of a single row together, each with so many subgroups.
+    /// All pairs of a single row together, each with `split` subgroups.
     Summed { split: usize },
     /// Those of a tile.
     Tiled { tiles: Tiles, subgroups: Subgroups, rows: ExpertRows, count: Buffer },
 }
 
-/// Subgroups of a workgroup: so many that share the segments of each of so many blocks of outputs.
+/// Subgroups of a workgroup: `split` that share the segments of each of `across` blocks of outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Subgroups {
     split: usize,
@@ -213,7 +213,7 @@ struct Subgroups {
 }
 
 impl Subgroups {
-    /// Those for tiles of so many rows: of few, segments are shared, of many there is work enough.
+    /// Those for tiles of `rows` rows: of few, segments are shared, of many there is work enough.
     fn of(rows: usize, columns: usize, room: Room) -> Subgroups {
         let split = |most| shared(columns, room.subgroups(most, 128 * rows, LITTLE));
         match rows {
@@ -224,7 +224,7 @@ impl Subgroups {
     }
 }
 
-/// Subgroups that share the segments evenly, up to so many.
+/// Subgroups that share the segments evenly, up to `most`.
 fn shared(columns: usize, most: usize) -> usize {
     let segments = columns.div_ceil(SEGMENT);
     segments.div_ceil(segments.div_ceil(most.max(1)))
@@ -235,7 +235,7 @@ fn direct_split(room: Room, columns: usize) -> Option<usize> {
     split_beside(room, columns, 0)
 }
 
-/// The same where a workgroup needs so many bytes more.
+/// The same where a workgroup needs `bytes` bytes more.
 fn split_beside(room: Room, columns: usize, bytes: usize) -> Option<usize> {
     let most = room.subgroups(DIRECT_SPLIT, 640, 2 * columns.next_multiple_of(128) + LITTLE + bytes);
     (most > 0).then(|| shared(columns, most))

@@ -32,7 +32,7 @@ impl Choosing {
         12 * self.scores.width.next_multiple_of(4) + 8 * self.routing.used + 4 * groups
     }
 
-    /// The function `choose` for a kernel of so many threads, and what it needs.
+    /// The function `choose` for a kernel of `threads` threads, and what it needs.
     fn with_choose(self, source: Source, threads: usize) -> Source {
         let Choosing { routing, bias, factors, scores, .. } = self;
         let groups = routing.groups.map_or((1, 1), |groups| (groups.count, groups.used));

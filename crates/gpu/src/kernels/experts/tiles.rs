@@ -22,7 +22,7 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    /// The most that there can be of so many rows.
+    /// The most that there can be of `rows` rows.
     pub fn most(self, rows: usize) -> usize {
         let pairs = rows * self.slots;
         if self.chosen {
@@ -32,12 +32,12 @@ impl Tiles {
         }
     }
 
-    /// Rows up to which there are no more than so many; of up to as many rows.
+    /// Rows up to which there are no more than `most`; of up to as many rows.
     fn most_rows(self, most: usize) -> usize {
         most_that(most, |rows| self.most(rows) <= most)
     }
 
-    /// Whether they are those to use for so many rows.
+    /// Whether they are those to use for `rows` rows.
     pub fn serve(self, rows: usize) -> bool {
         let mean = (rows * self.slots).div_ceil(self.experts);
         TILES.iter().find(|(_, most)| mean <= *most).is_some_and(|(rows, _)| *rows == self.rows)
@@ -71,7 +71,7 @@ impl ExpertRows {
     }
 }
 
-/// Rows of a step whose tiles are no more than so many workgroups, of up to as many rows. Many rows have large tiles.
+/// Rows of a step whose tiles are no more than `most` workgroups, of up to as many rows. Many rows have large tiles.
 pub(crate) fn most_rows(program: &Program, most: usize) -> usize {
     let tiles = program.nodes.iter().flat_map(|node| match &node.op {
         Op::ExpertLinear { parts, choice, .. } => {

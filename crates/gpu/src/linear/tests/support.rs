@@ -116,7 +116,7 @@ impl Weight {
         self.upload_as(self.packing(), u64::MAX, &mut |_| {}).unwrap()
     }
 
-    /// The same in pieces of so many bytes.
+    /// The same in pieces of at most `largest` bytes.
     pub fn upload_as(
         &self,
         packing: Packing,

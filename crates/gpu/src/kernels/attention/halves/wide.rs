@@ -33,7 +33,7 @@ impl Cut {
     /// That which needs least memory.
     const LEAST: Cut = Cut { teams: 1, spans: 1, parts: PRODUCTS };
 
-    /// For a kind of items that have so many queries.
+    /// For a kind of items that have `queries` queries.
     fn of(room: Room, shape: KvLayer, kind: Items, queries: usize) -> Cut {
         // Two teams read the same keys and values at about the same time. Where workgroups are few, more of them are better.
         let teams = queries.div_ceil(QUERIES).min(2);

@@ -1,5 +1,5 @@
 //! What experts do of a single row besides their products: the norm before them, where it is left to them, and after them the
-//! sum of what they give, with the norm that follows it. A step has so many dispatches less, whose workgroups would be few
+//! sum of what they give, with the norm that follows it. A step has as many dispatches less, whose workgroups would be few
 //! and wait for each other.
 
 use super::{Product, direct_split, shared, split_beside};
@@ -46,7 +46,7 @@ pub(crate) struct NextNorm {
     pub halves: HalfRows,
 }
 
-/// Whether a single row's norm can be left to experts with so many columns.
+/// Whether a single row's norm can be left to experts with `columns` columns.
 pub(crate) fn has_normed(room: Room, columns: usize) -> bool {
     direct_split(room, columns).is_some() && columns.is_multiple_of(32)
 }

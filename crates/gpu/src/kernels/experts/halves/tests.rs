@@ -243,7 +243,7 @@ impl Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Direct,
-    /// Tiles of so many rows.
+    /// Tiles of this many rows.
     Tiles(usize),
     /// The same with subgroups that have all columns.
     Alone(usize),
@@ -308,7 +308,7 @@ fn pieces_are_one_matrix() {
     }
 }
 
-/// A row that is not a number is no other row's business, nor is an expert that nobody chose.
+/// A row that is not a number is no other row's business, nor is an expert that no row chose.
 #[test]
 fn what_is_not_a_number_stays_with_its_row() {
     let mut case = Case::new([3, 2, 5], [16, 64], &[Format::F32]);

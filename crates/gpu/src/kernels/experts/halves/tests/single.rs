@@ -78,7 +78,7 @@ fn norms_within_experts_are_those_before_them() {
     assert_same("experts that norm", &read(out.buffer), &truth);
     assert_same("what they activate", &read(hidden.buffer), &read(outside.activated.unwrap().1.buffer));
 
-    // The same experts, of which nobody has told them.
+    // The same experts, which they find for themselves.
     let mut scores = vec![0.0; case.experts];
     let chosen = case.chosen.as_ref().unwrap();
     chosen.iter().zip([2.0, 1.0]).for_each(|(expert, score)| scores[*expert] = score);
