@@ -119,8 +119,15 @@ pub(crate) struct Source {
     bindings: Vec<Binding>,
     /// Whether buffers that are only read are bound once too.
     shares_reads: bool,
-    /// The rows whose words of the step it binds, and how it finds them.
-    rows: Option<(List, Records)>,
+    /// What it binds of a step.
+    rows: Option<Rows>,
+}
+
+/// The words of a step from the header of a list of rows on.
+struct Rows {
+    step: Buffer,
+    list: List,
+    records: Records,
 }
 
 struct Binding {
@@ -293,7 +300,7 @@ impl Source {
 
     /// What the step says of a list of rows, from its header on.
     pub fn list(mut self, step: Buffer, list: List) -> Self {
-        self.rows = Some((list, Records::None));
+        self.rows = Some(Rows { step, list, records: Records::None });
         self.size("PAGE", PAGE).read("step", "u32", step)
     }
 
@@ -309,15 +316,15 @@ impl Source {
 
     fn with_records(self, step: Buffer, list: List, records: Records) -> Self {
         let source = self.list(step, list).snippet(include_str!("../common/step.wgsl"));
-        Source { rows: Some((list, records)), ..source }
+        Source { rows: Some(Rows { step, list, records }), ..source }
     }
 
     /// With what the kernels of a program know of its steps: words of each header, and of a row.
     pub fn placed(mut self, header_words: usize, row_words: usize) -> Self {
-        let Some((list, records)) = self.rows.take() else { return self };
+        let Some(Rows { step, list, records }) = self.rows.take() else { return self };
         let header = list as usize * header_words;
-        for step in self.bindings.iter_mut().filter(|binding| binding.name == "step") {
-            step.offset = 4 * header as u64;
+        for binding in self.bindings.iter_mut().filter(|binding| binding.buffer == step) {
+            binding.offset = 4 * header as u64;
         }
         let first = match (records, list) {
             (Records::None, _) => return self,
